@@ -1,0 +1,115 @@
+"""The settings of one run: one frozen dataclass that cannot hold an invalid value."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .errors import SettingsError
+
+DRAFTERS = ("model", "none")
+"""Where drafts may come from: the draft model, or nowhere (no speculation)."""
+
+# field: (lowest, highest) allowed, both ends included
+RANGES: dict[str, tuple[float, float]] = {
+    "gamma": (0, 32),
+    "temperature": (0.0, 10.0),
+    "top_k": (0, 1_000_000),
+    "top_p": (0.0, 1.0),
+    "max_new_tokens": (0, 100_000),
+    "seed": (0, 2**63 - 1),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to decode. Raises `SettingsError` naming the field, the value and the allowed range.
+
+    gamma: drafted tokens per round; 0 is no speculation.
+    temperature: divides both models' logits; 0 is greedy (one-hot, not a small temperature).
+    top_k: keep the k likeliest tokens; 0 is off.
+    top_p: keep the fewest likeliest tokens whose mass reaches it; above 0, 1 is off.
+    max_new_tokens: most tokens that a lane emits; 0 is allowed.
+    seed: of every random draw; a seeded run repeats on the same device and dtype.
+    drafter: one of `DRAFTERS`.
+    stop: a lane ends with the token that completes any of these strings.
+    ignore_eos: keep decoding after an end-of-text token, so that lengths can be compared.
+    """
+
+    gamma: int = 5
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 128
+    seed: int = 0
+    drafter: str = "model"
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "top_k", "max_new_tokens", "seed"):
+            object.__setattr__(self, name, _integer(name, getattr(self, name)))
+        for name in ("temperature", "top_p"):
+            object.__setattr__(self, name, _real(name, getattr(self, name)))
+        if self.top_p == 0.0:
+            raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
+        if self.drafter not in DRAFTERS:
+            raise SettingsError(
+                f"drafter is {self.drafter!r}: use one of {', '.join(map(repr, DRAFTERS))}."
+            )
+        object.__setattr__(self, "stop", _strings(self.stop))
+        if not isinstance(self.ignore_eos, bool):
+            raise SettingsError(f"ignore_eos is {self.ignore_eos!r}: use True or False.")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether each token is the argmax of its logits."""
+        return self.temperature == 0.0
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Settings:
+        """Settings from JSON; raises `SettingsError` on a field that does not exist."""
+        known = {f.name for f in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise SettingsError(
+                    f"there is no setting {name!r}: use {', '.join(sorted(known))}."
+                )
+        return cls(**values)
+
+
+def _bounds(name: str) -> str:
+    low, high = RANGES[name]
+    return f"{low} to {high}" if name != "top_p" else "above 0, up to 1"
+
+
+def _in_range(name: str, value: float) -> bool:
+    low, high = RANGES[name]
+    return low <= value <= high
+
+
+def _integer(name: str, value: object) -> int:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole:
+        raise SettingsError(f"{name} is {value!r}: use a whole number, {_bounds(name)}.")
+    number = int(value)  # type: ignore[call-overload]
+    if not _in_range(name, number):
+        raise SettingsError(f"{name} is {number}: use {_bounds(name)}.")
+    return number
+
+
+def _real(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise SettingsError(f"{name} is {value!r}: use a number, {_bounds(name)}.")
+    if not _in_range(name, value):
+        raise SettingsError(f"{name} is {value}: use {_bounds(name)}.")
+    return float(value)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = (value,)
+    if not isinstance(value, (tuple, list)) or not all(isinstance(s, str) and s for s in value):
+        raise SettingsError(f"stop is {value!r}: use a list of strings, none of them empty.")
+    return tuple(value)

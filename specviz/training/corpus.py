@@ -1,0 +1,152 @@
+"""Books in, token arrays out. Whole books are held out, so no paragraph is both seen and judged."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from specviz.errors import SpecvizError
+
+# Three books whose authors are also trained on, and one whose author is not.
+DEFAULT_HELD_OUT = (
+    "arthur-conan-doyle_the-sign-of-the-four",
+    "h-g-wells_the-time-machine",
+    "kenneth-grahame_the-wind-in-the-willows",
+    "p-g-wodehouse_love-among-the-chickens",
+)
+
+
+@dataclass(frozen=True)
+class Book:
+    """One text: the file's stem and its contents."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Books to train on and books to judge with; no name is in both."""
+
+    train: tuple[Book, ...]
+    held_out: tuple[Book, ...]
+
+
+def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> Corpus:
+    """Read every `*.txt` of `folder` and hold out whole books.
+
+    Without names the default four are held out, or one book in twenty where they are absent.
+    Raises SpecvizError if the folder is missing, has too few books, or lacks a named one.
+    """
+    if not folder.is_dir():
+        raise SpecvizError(
+            f"There is no corpus folder {str(folder)!r}: pass --corpus a folder of .txt books."
+        )
+    books = [
+        Book(path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.txt"))
+    ]
+    books = [book for book in books if book.text.strip()]
+    if len(books) < 2:
+        raise SpecvizError(
+            f"The corpus folder {str(folder)!r} holds {len(books)} non-empty .txt books: "
+            "add at least two, since one is held out."
+        )
+    chosen = set(held_out) or _default_held_out([book.name for book in books])
+    missing = chosen - {book.name for book in books}
+    if missing:
+        raise SpecvizError(
+            f"--held-out names {sorted(missing)}, which the corpus lacks: use file names without "
+            "their .txt."
+        )
+    train = tuple(book for book in books if book.name not in chosen)
+    if not train:
+        raise SpecvizError("--held-out names every book: leave at least one to train on.")
+    return Corpus(train, tuple(book for book in books if book.name in chosen))
+
+
+def _default_held_out(names: Sequence[str]) -> set[str]:
+    if set(DEFAULT_HELD_OUT) <= set(names):
+        return set(DEFAULT_HELD_OUT)
+    return set(names[::20])
+
+
+def fingerprint(books: Iterable[Book], tokenizer: Tokenizer) -> str:
+    """A short hash of these books under this tokenizer: it names the cached token file."""
+    digest = hashlib.sha256(tokenizer.to_str().encode())
+    for book in books:
+        digest.update(book.name.encode() + b"\0" + book.text.encode() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def encode_books(
+    books: Sequence[Book], tokenizer: Tokenizer, end_id: int, seed: int, cache: Path
+) -> np.ndarray:
+    """All books in a seeded order, each preceded by the end-of-text id: uint16 ids `[tokens]`.
+
+    The result is cached in `cache`, so a resumed run starts at once.
+    """
+    path = cache / f"tokens-{fingerprint(books, tokenizer)}-{seed}.npy"
+    if path.exists():
+        return np.load(path)
+    order = list(books)
+    random.Random(seed).shuffle(order)
+    pieces: list[np.ndarray] = []
+    for encoding in tokenizer.encode_batch([book.text for book in order]):
+        pieces.append(np.array([end_id], dtype=np.uint16))
+        pieces.append(np.array(encoding.ids, dtype=np.uint16))
+    tokens = np.concatenate(pieces)
+    save_array(path, tokens)
+    return tokens
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write an array so that a killed process leaves the old file or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as handle:
+        np.save(handle, array)
+    partial.replace(path)
+
+
+class Windows:
+    """Training windows as a pure function of (seed, length, tokens seen), so a resume is exact.
+
+    Each epoch visits every window once, in a new order and from a new offset.
+    """
+
+    def __init__(self, tokens: np.ndarray, seed: int) -> None:
+        self.tokens = tokens  # [tokens]
+        self.seed = seed
+        self._order: tuple[tuple[int, int], int, np.ndarray] | None = None
+
+    def batch(self, length: int, seen: int, rows: int) -> torch.Tensor:
+        """Ids `[rows, length + 1]` that follow `seen` trained tokens; inputs and shifted labels.
+
+        Raises SpecvizError if the text is shorter than one window.
+        """
+        per_epoch = (len(self.tokens) - 1 - length) // length
+        if per_epoch < 1:
+            raise SpecvizError(
+                f"The training text has {len(self.tokens)} tokens, fewer than two windows of "
+                f"{length}: add text or pass shorter --lengths."
+            )
+        picked = []
+        for row in range(seen // length, seen // length + rows):
+            offset, order = self._epoch_order(length, row // per_epoch, per_epoch)
+            start = offset + int(order[row % per_epoch]) * length
+            picked.append(self.tokens[start : start + length + 1])
+        return torch.from_numpy(np.stack(picked).astype(np.int64))
+
+    def _epoch_order(self, length: int, epoch: int, windows: int) -> tuple[int, np.ndarray]:
+        if self._order is None or self._order[0] != (length, epoch):
+            generator = np.random.default_rng((self.seed, length, epoch))
+            offset = int(generator.integers(length))
+            self._order = ((length, epoch), offset, generator.permutation(windows))
+        return self._order[1], self._order[2]

@@ -1,0 +1,84 @@
+"""Sizes of models, and models of a size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specviz.errors import SpecvizError
+
+HEAD_WIDTH = 64
+CONTEXT = 1024  # positions
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A Llama's depth and width; everything else follows from these two."""
+
+    layers: int
+    width: int
+
+    def __post_init__(self) -> None:
+        if self.layers < 1 or self.width < HEAD_WIDTH or self.width % HEAD_WIDTH:
+            raise SpecvizError(
+                f"A model of {self.layers} layers x {self.width} cannot be built: use at least one "
+                f"layer and a width that is a multiple of {HEAD_WIDTH}."
+            )
+
+    @property
+    def feed_forward(self) -> int:
+        """Inner width of the SwiGLU: 8/3 of the width, to the next multiple of 64."""
+        return -(-8 * self.width // 3 // HEAD_WIDTH) * HEAD_WIDTH
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A pair that is worth racing, and how long each half wants to train, in minutes."""
+
+    target: Shape
+    draft: Shape
+    minutes: float
+    draft_minutes: float
+
+
+PRESETS = {
+    "small": Preset(Shape(6, 256), Shape(2, 128), minutes=240, draft_minutes=60),
+    "large": Preset(Shape(8, 512), Shape(2, 192), minutes=30, draft_minutes=10),
+}
+
+
+def build_model(shape: Shape, *, vocabulary: int, end_id: int, seed: int) -> LlamaForCausalLM:
+    """A freshly initialised fp32 Llama with tied embeddings."""
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=shape.width,
+        intermediate_size=shape.feed_forward,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.width // HEAD_WIDTH,
+        num_key_value_heads=shape.width // HEAD_WIDTH,
+        head_dim=HEAD_WIDTH,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=end_id,
+        eos_token_id=end_id,
+        pad_token_id=end_id,
+        attn_implementation="sdpa",
+        use_cache=False,
+    )
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(config)
+    # Branches that start at zero leave the residual stream alone at first: training is calmer.
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+    # transformers zeroes the padding row, which here is the end of text and must stay trainable.
+    torch.nn.init.normal_(model.model.embed_tokens.weight, std=config.initializer_range)
+    model.model.embed_tokens.padding_idx = None
+    return model
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Parameters, tied ones once."""
+    return sum(parameter.numel() for parameter in model.parameters())
