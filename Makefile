@@ -1,0 +1,57 @@
+# make run      install what the page needs into .venv and start it
+# make test     install what the tests need as well and run them all
+# make check    lint, formatting, types
+# make bench    measure the built-in pair on this machine
+# make format   let ruff format and fix what it can
+# make pictures take the README's pictures of the page
+# make clean    remove .venv and every cache
+
+.DEFAULT_GOAL := run
+.PHONY: run test check bench format pictures clean
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+# The first Python 3.10 to 3.13 that starts; `make run PYTHON=...` names another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	&& echo $$p && break; done)
+
+# Another environment that happens to be active must not matter.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_USER
+
+# Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--page".
+ARGS ?=
+
+run: $(VENV)/.installed
+	$(PY) app.py $(ARGS)
+
+test: $(VENV)/.installed-dev
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.installed-dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.installed
+	$(PY) -m specviz bench $(ARGS)
+
+format: $(VENV)/.installed-dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+pictures: $(VENV)/.installed-dev
+	$(PY) scripts/take_pictures.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .gradio
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp is newer than the files it was made from, so an up-to-date machine installs nothing.
+$(VENV)/.installed: requirements.txt scripts/install.py
+	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.10 to 3.13: on Debian, 'apt-get install python3 python3-venv' installs one." >&2; exit 1; }
+	$(PYTHON) scripts/install.py --venv $(VENV)
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt scripts/chromium.py
+	$(PYTHON) scripts/install.py --venv $(VENV) --dev

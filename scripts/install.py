@@ -1,0 +1,95 @@
+"""Make a virtual environment and install what specviz needs into it.
+
+Runs on the bare system Python, so it uses the standard library alone:
+
+    python3 scripts/install.py [--venv .venv] [--dev]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""Where PyTorch keeps its builds without CUDA; PyPI's Linux builds bring gigabytes of it."""
+
+
+def run(*command: str | Path) -> bool:
+    """Whether the command succeeded; it is printed, so that a failure can be repeated by hand."""
+    print("+", *command, flush=True)
+    return subprocess.run([str(part) for part in command], cwd=ROOT).returncode == 0
+
+
+def apt_install(package: str) -> bool:
+    """Whether Debian's package is installed now; never asks for a password."""
+    if not shutil.which("apt-get"):
+        return False
+    prefix: list[str] = []
+    if os.geteuid() != 0:
+        if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode:
+            return False
+        prefix = ["sudo", "-n"]
+    apt_get = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
+    install = [*apt_get, "install", "--no-install-recommends", package]
+    return run(*install) or (run(*apt_get, "update") and run(*install))
+
+
+def make_venv(venv: Path) -> None:
+    """Leave a working virtual environment at `venv`, made anew if it was broken."""
+    python = venv / "bin" / "python"
+    check = [str(python), "-m", "pip", "--version"]
+    if python.exists() and subprocess.run(check, capture_output=True).returncode == 0:
+        return
+    # Debian ships venv without the pip inside it: that part is a package of its own.
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    complete = importlib.util.find_spec("ensurepip") is not None
+    complete = complete or apt_install(f"python{version}-venv")
+    if complete and run(sys.executable, "-m", "venv", "--clear", venv):
+        return
+    if shutil.which("virtualenv") and run("virtualenv", "--clear", "-p", sys.executable, venv):
+        return
+    raise SystemExit(
+        f"Python {version} cannot make a virtual environment here: "
+        f"install Debian's package python{version}-venv, then run this again."
+    )
+
+
+def install(venv: Path, requirements: str) -> None:
+    """Install a requirements file, with torch's small CPU build on a machine without a GPU."""
+    pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install"]
+    pip.append("--disable-pip-version-check")
+    if not shutil.which("nvidia-smi"):
+        # A torch that is there already and fits stays. The range comes from requirements.txt; an
+        # index that cannot be reached is skipped by pip, which leaves PyPI's larger build.
+        quick: list[str | Path] = ["--retries", "1", "--extra-index-url", CPU_INDEX]
+        run(*pip, *quick, "--constraint", "requirements.txt", "torch")
+    if not run(*pip, "--requirement", requirements):
+        raise SystemExit(f"pip could not install {requirements}: its message above says why.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Install what specviz needs.")
+    parser.add_argument("--venv", type=Path, default=Path(".venv"), help="where to make it")
+    parser.add_argument("--dev", action="store_true", help="also what the tests need")
+    arguments = parser.parse_args()
+    venv = ROOT / arguments.venv
+    print("Installing what specviz needs; the first time takes a few minutes.", flush=True)
+    make_venv(venv)
+    if not arguments.dev:
+        install(venv, "requirements.txt")
+        (venv / ".installed").touch()
+        return
+    install(venv, "requirements-dev.txt")
+    if not run(venv / "bin" / "python", "scripts/chromium.py", "--install"):
+        raise SystemExit("The page's tests need a browser: install Debian's package chromium.")
+    (venv / ".installed-dev").touch()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Marks by folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+BROWSER = Path(__file__).parent / "browser"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything under tests/browser/ is a browser test: `-m "not browser"` leaves it out."""
+    for item in items:
+        if BROWSER in item.path.parents:
+            item.add_marker(pytest.mark.browser)
