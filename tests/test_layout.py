@@ -1,0 +1,183 @@
+"""The shape of the repository: which module may import which, and that the README holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "specviz"
+
+# From the top to the bottom: a module may import only from the lines below its own. A folder
+# stands for all its modules, which may import each other. A new module needs a place here.
+LAYERS = [
+    ["page"],
+    ["__main__"],
+    ["bench", "train", "training"],
+    ["charts"],
+    ["metrics"],
+    ["pairs"],
+    ["race"],
+    ["decoding"],
+    ["annotate"],
+    ["drafters"],
+    ["engine"],
+    ["pair"],
+    ["text"],
+    ["sampling"],
+    ["trace"],
+    ["settings"],
+    ["errors"],
+]
+DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
+
+# Only these know the caches of transformers: the engine rolls them back, training writes text.
+CACHE_MODULES = {"engine", "training"}
+
+
+def python_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    """The dotted name inside the package; the package itself is ""."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in python_files()}
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Every dotted name that a file imports, at its top or inside a function."""
+    package = ["specviz", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules of this package that a file imports; "" is the package's own face."""
+    found = set()
+    for name in imported_names(path):
+        if name.split(".")[0] != "specviz" or name == "specviz.__version__":
+            continue
+        inner = name.removeprefix("specviz").removeprefix(".")
+        # `from .trace import Round` names something inside a module: the module is meant.
+        found.add(inner if inner in MODULES else inner.rpartition(".")[0])
+    return found
+
+
+def top(module: str) -> str:
+    return module.split(".")[0]
+
+
+def test_every_module_has_a_place():
+    missing = {top(name) for name in MODULES if name} - DEPTH.keys()
+    assert not missing, f"give these a line in LAYERS: {sorted(missing)}"
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name))
+def test_imports_point_downwards(module: str):
+    imports = imported_modules(MODULES[module])
+    assert "" not in imports, "import from the module that defines it, not from the package's face"
+    for other in imports:
+        if top(other) != top(module):
+            assert DEPTH[top(other)] > DEPTH[top(module)], f"{module} imports {other}"
+
+
+def test_no_module_imports_itself_through_others():
+    graph = {name: imported_modules(path) - {""} for name, path in MODULES.items() if name}
+    while graph:
+        leaves = {name for name, imports in graph.items() if not imports & (graph.keys() - {name})}
+        assert leaves, f"a circle of imports among {sorted(graph)}"
+        graph = {name: imports for name, imports in graph.items() if name not in leaves}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_only_the_page_knows_gradio(module: str):
+    if top(module) != "page":
+        assert not any(top(name) == "gradio" for name in imported_names(MODULES[module]))
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_only_the_engine_knows_the_cache_of_transformers(module: str):
+    if top(module) in CACHE_MODULES:
+        return
+    for name in imported_names(MODULES[module]):
+        if top(name) == "transformers":
+            assert "cache_utils" not in name and not name.endswith("Cache"), name
+
+
+def test_importing_the_package_does_not_import_gradio():
+    code = "import specviz, sys; sys.exit('gradio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def tracked_files() -> list[Path]:
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def test_no_file_needs_large_file_storage():
+    """A Space takes files up to 10 MB as they are."""
+    for path in tracked_files():
+        if path.is_file():
+            assert path.stat().st_size <= 9.5e6, path
+
+
+def readme_parts() -> tuple[dict, str]:
+    _, front, body = (ROOT / "README.md").read_text("utf-8").split("---\n", 2)
+    return yaml.safe_load(front), body
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_relative_links_lead_somewhere(document: str):
+    text = (ROOT / document).read_text("utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    links += re.findall(r"(?:src|srcset|href)=\"([^\"]+)\"", text)
+    for link in links:
+        if not link.startswith(("http://", "https://", "#", "mailto:")):
+            assert (ROOT / link.split("#")[0]).exists(), f"{document} links to {link}"
+
+
+def test_front_matter_is_what_a_space_expects():
+    front, _ = readme_parts()
+    assert front["sdk"] == "gradio"
+    assert (ROOT / front["app_file"]).is_file()
+    assert len(front["short_description"]) <= 60  # the hub refuses more
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert {front["colorFrom"], front["colorTo"]} <= colours
+    assert front["license"] == "apache-2.0"
+
+
+def test_a_space_installs_a_gradio_that_the_requirements_allow():
+    from packaging.requirements import Requirement
+
+    front, _ = readme_parts()
+    lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
+    wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    gradio = next(one for one in wanted if one.name == "gradio")
+    assert gradio.specifier.contains(str(front["sdk_version"]))
+
+
+def test_the_two_commands_come_right_after_the_picture():
+    _, body = readme_parts()
+    commands = re.findall(r"^    (make \S+)$|^```\w*\n(make \S+)\n```$", body, re.MULTILINE)
+    assert ["".join(found) for found in commands][:2] == ["make run", "make test"]
