@@ -20,7 +20,8 @@ PACKAGE = ROOT / "specviz"
 LAYERS = [
     ["page"],
     ["__main__"],
-    ["bench", "train", "training"],
+    ["bench", "train"],
+    ["training"],
     ["charts"],
     ["metrics"],
     ["pairs"],
