@@ -1,0 +1,116 @@
+"""One model on one device: timed forward passes over a cache that can be rolled back.
+
+Private details of transformers' caches live here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from .errors import ModelError
+from .pair import text_config
+
+
+class Engine(Protocol):
+    """A causal language model and the tokens that its cache holds.
+
+    form: the name of the implementation, for the page. length: cached tokens.
+    """
+
+    form: str
+    device: torch.device
+
+    @property
+    def length(self) -> int: ...
+
+    def forward(self, ids: Tensor, keep: int) -> Tensor:
+        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`: [keep, vocab].
+
+        Raises `ModelError` if the model cannot run.
+        """
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens. To be called once after each verdict."""
+        ...
+
+
+class EagerEngine:
+    """Any causal language model of transformers, run as it is."""
+
+    form = "eager"
+
+    def __init__(self, model: Any, vocab: int) -> None:
+        self.device = torch.device(model.device)
+        self.length = 0
+        self._model = model
+        self._vocab = vocab
+        self._cache = DynamicCache(config=model.config)
+        # Sliding-window layers otherwise forget what a rollback needs.
+        self._cache.activate_past_recording()
+        self._checked = False
+        parameters = inspect.signature(model.forward).parameters
+        self._trims_logits = "logits_to_keep" in parameters
+
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, keep: int) -> Tensor:
+        options = {"logits_to_keep": keep} if self._trims_logits else {}
+        try:
+            output = self._model(
+                input_ids=ids.to(self.device).unsqueeze(0),
+                past_key_values=self._cache,
+                use_cache=True,
+                **options,
+            )
+        except torch.OutOfMemoryError as error:
+            raise ModelError(
+                "the device ran out of memory: use a shorter prompt or a smaller pair."
+            ) from error
+        self.length += ids.shape[0]
+        return output.logits[0, -keep:, : self._vocab].float()
+
+    def rollback(self, length: int) -> None:
+        if not self._checked:
+            self._check_rollback()
+        # A crop by 0 still trims sliding windows, so it is not skipped.
+        self._cache.crop(length - self.length)
+        self.length = length
+
+    def _check_rollback(self) -> None:
+        if not self._cache.is_croppable or self._cache.get_seq_length() != self.length:
+            name = text_config(self._model).model_type
+            raise ModelError(
+                f"models of type {name} keep a running state that cannot be rolled back, so "
+                "rejected drafts could not be undone: choose an attention-only model."
+            )
+        self._checked = True
+
+
+def make_engine(model: Any, vocab: int) -> Engine:
+    """The fastest form that can run this model exactly, with an empty cache."""
+    return EagerEngine(model, vocab)
+
+
+def prefill(engine: Engine, ids: Sequence[int]) -> float:
+    """Feed `ids` (possibly none) into an empty engine; returns synchronised seconds."""
+    start = now(engine.device)
+    if ids:
+        engine.forward(torch.tensor(ids, device=engine.device), keep=1)
+        engine.rollback(engine.length)
+    return now(engine.device) - start
+
+
+def now(device: torch.device) -> float:
+    """Seconds of a monotonic clock, read after all work queued on `device` is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+    return time.perf_counter()

@@ -1,0 +1,77 @@
+"""Pairs by name: the built-in one, or any two models of the hub or of local folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from .errors import PairError
+from .pair import Pair
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+BUILTIN = "builtin"
+
+
+def load_pair(name: str = BUILTIN) -> Pair:
+    """Load "builtin" or "TARGET+DRAFT", each a hub id or a local folder.
+
+    fp32 on a CPU, the dtype of the checkpoint on an accelerator; safetensors only, and never a
+    repository's own code. Raises `PairError` if a model is missing or the two do not match.
+    """
+    if name == BUILTIN:
+        folder = ASSETS / "pair"
+        target, draft = str(folder / "target"), str(folder / "draft")
+    else:
+        target, plus, draft = name.partition("+")
+        if not (plus and target.strip() and draft.strip()):
+            raise PairError(f"{name!r} is no pair: write 'builtin' or 'target-id+draft-id'.")
+    target, draft = target.strip(), draft.strip()
+    return Pair(
+        target=_load_model(target),
+        draft=_load_model(draft),
+        tokenizer=_load_tokenizer(target),
+        draft_tokenizer=_load_tokenizer(draft),
+        name=name,
+    )
+
+
+def best_device() -> torch.device:
+    """The accelerator of this machine, or its CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def _load_model(name: str) -> Any:
+    device = best_device()
+    dtype = torch.float32 if device.type == "cpu" else "auto"
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            name, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise PairError(_why_not(name, error)) from error
+    return model.to(device).eval()
+
+
+def _load_tokenizer(name: str) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise PairError(_why_not(name, error)) from error
+
+
+def _why_not(name: str, error: Exception) -> str:
+    shown = Path(name).name if Path(name).is_absolute() else name
+    text = str(error)
+    if "gated" in text or "401" in text or "403" in text:
+        return f"{shown} is gated: accept its licence on its hub page and set HF_TOKEN."
+    if "Unrecognized" in text or "AutoModelForCausalLM" in text:
+        return f"{shown} is not a causal language model that transformers knows."
+    return (
+        f"{shown} cannot be loaded: check the name, the network and that the folder holds "
+        "config.json, *.safetensors and a tokenizer."
+    )

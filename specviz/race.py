@@ -1,0 +1,166 @@
+"""Both lanes on one device, each with its own clock."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+import transformers
+
+from .decoding import LaneEvents, Prefilled, Prompt, decode
+from .errors import SettingsError
+from .pair import Pair, parameter_count
+from .settings import Settings
+from .trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
+
+Mode: TypeAlias = Literal["interleaved", "sequential"]
+Reasons: TypeAlias = dict[str, EndReason]
+
+WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within two
+
+
+def race(
+    pair: Pair, prompt: Prompt, settings: Settings | None = None, *, mode: Mode = "interleaved"
+) -> Iterator[Event]:
+    """Race the target alone against the same target with drafts.
+
+    Yields a `Header`, then the `Round`s of both lanes, then an `End`. Interleaved, the lane
+    whose clock is behind runs next and rounds come in clock order; sequential, one lane runs
+    after the other. Both lanes are warmed up first, and prefill stands apart in the header.
+    Raises `SpecvizError` subclasses; closing the generator stops both lanes within a round.
+    """
+    settings = settings or Settings()
+    if mode not in ("interleaved", "sequential"):
+        raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
+    prompt_ids = pair.encode(prompt)
+    return _race(pair, prompt_ids, settings, mode)
+
+
+def _race(pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode) -> Iterator[Event]:
+    for lane in LANES:
+        _warm_up(pair, prompt_ids, settings, lane)
+    lanes = {lane: decode(pair, prompt_ids, settings, lane) for lane in LANES}
+    try:
+        prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
+        yield _header(pair, prompt_ids, settings, mode, prefilled)
+        emitted: dict[str, list[Round]] = {lane: [] for lane in LANES}
+        reasons: Reasons = {}
+        in_turn = _interleaved if mode == "interleaved" else _one_by_one
+        for result in in_turn(lanes, reasons):
+            emitted[result.lane].append(result)
+            yield result
+        yield _end(emitted, reasons, settings)
+    finally:
+        for events in lanes.values():
+            events.close()
+
+
+def _warm_up(pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane) -> None:
+    # A short prompt will do, and leaves room in the context.
+    few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
+    events = decode(pair, prompt_ids[:8], few, lane)
+    for _ in islice(events, 1 + WARM_ROUNDS):
+        pass
+    events.close()
+
+
+def _prefilled(events: LaneEvents) -> Prefilled:
+    first = next(events)
+    assert isinstance(first, Prefilled)
+    return first
+
+
+def _interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
+    """Rounds of all lanes in the order of their clocks.
+
+    A lane's next round is held back until no other lane can finish one before it; the lane
+    whose round was given out is the one behind, and runs next.
+    """
+    waiting = {lane: _next_round(lane, events, reasons) for lane, events in lanes.items()}
+    while ready := [held for held in waiting.values() if held is not None]:
+        first = min(ready, key=lambda held: held.clock)
+        yield first
+        waiting[first.lane] = _next_round(first.lane, lanes[first.lane], reasons)
+
+
+def _one_by_one(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
+    for lane, events in lanes.items():
+        while (result := _next_round(lane, events, reasons)) is not None:
+            yield result
+
+
+def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | None:
+    try:
+        result = next(events)
+    except StopIteration as stop:
+        reasons[lane] = stop.value
+        return None
+    assert isinstance(result, Round)
+    return result
+
+
+def _header(
+    pair: Pair,
+    prompt_ids: list[int],
+    settings: Settings,
+    mode: Mode,
+    prefilled: dict[Lane, Prefilled],
+) -> Header:
+    forms = prefilled["speculative"].forms
+    return Header(
+        prompt=pair.tokenizer.decode(prompt_ids),
+        prompt_ids=tuple(prompt_ids),
+        settings=settings,
+        target=_described(pair.target, forms["target"]),
+        draft=_described(pair.draft, forms["draft"]) if "draft" in forms else None,
+        device=_device_name(pair.device),
+        dtype=str(pair.target.dtype).removeprefix("torch."),
+        versions={
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        threads=torch.get_num_threads(),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
+        mode=mode,
+    )
+
+
+def _described(model: Any, form: str) -> dict[str, Any]:
+    # A model loaded from a folder goes by the folder's name: whole paths are nobody's business.
+    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    shown = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    return {"name": shown, "parameters": parameter_count(model), "form": form}
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)
+
+
+def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: Settings) -> End:
+    if not settings.greedy:
+        return End(reasons)
+    ours, theirs = ([t for r in emitted[lane] for t in r.emitted] for lane in LANES)
+    compared = min(len(ours), len(theirs))
+    pairs = zip(ours, theirs, strict=False)
+    index = next((i for i, (a, b) in enumerate(pairs) if a.id != b.id), None)
+    if index is None:
+        return End(reasons, True, compared)
+    return End(reasons, False, compared, Divergence(index, _margin(theirs[index])))
+
+
+def _margin(token: Token) -> float | None:
+    """How much likelier the target found its first choice than its second, in nats."""
+    if len(token.top_p) < 2:
+        return None
+    return math.log(token.top_p[0].probability / token.top_p[1].probability)

@@ -1,0 +1,133 @@
+"""Pure functions from logits to probabilities, and the one place where drafts are judged.
+
+Everything here is fp32 or better whatever the models' dtype, on any device.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .settings import Settings
+
+SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
+
+
+class Verdict(NamedTuple):
+    """What `verify` decides about one round.
+
+    accepted: how many leading drafted tokens are kept, 0 to gamma.
+    next_id: the id that follows them.
+    outcome: "corrected" if it was drawn after a rejection, "bonus" if none was rejected.
+    """
+
+    accepted: int
+    next_id: int
+    outcome: Literal["corrected", "bonus"]
+
+
+def probabilities(logits: Tensor, settings: Settings) -> Tensor:
+    """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
+
+    logits: [n, vocab], any float dtype. Returns fp32 [n, vocab], each row summing to 1.
+    Greedy rows are one-hot at the argmax; every tie goes to the lowest id.
+    """
+    logits = logits.float()
+    if settings.greedy:
+        best = logits.argmax(-1, keepdim=True)
+        return torch.zeros_like(logits).scatter_(-1, best, 1.0)
+    # The maximum is taken off first, so that a tiny temperature cannot overflow to inf - inf.
+    shifted = logits - logits.amax(-1, keepdim=True)
+    p = torch.softmax(shifted / settings.temperature, -1)
+    if 0 < settings.top_k < p.shape[-1] or settings.top_p < 1.0:
+        p = _truncated(p, settings.top_k, settings.top_p)
+    return p
+
+
+def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
+    """`p` restricted to its likeliest entries and normalised again; [n, vocab] to [n, vocab].
+
+    Top-p keeps the fewest entries of what top-k left whose share of its mass reaches `top_p`.
+    """
+    vocab = p.shape[-1]
+    k = min(top_k, vocab) or vocab
+    values = p.topk(min(k, SHORT_LIST)).values  # [n, listed], descending
+    if values.shape[-1] < k and (top_p == 1.0 or values.sum(-1).min() < top_p):
+        values = p.topk(k).values
+    mass = values.double().cumsum(-1)  # [n, listed]
+    whole = mass[:, -1:] if values.shape[-1] == k and k < vocab else torch.ones_like(mass[:, :1])
+    before = mass - values.double()
+    kept = (before < top_p * whole) if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
+    count = kept.sum(-1, keepdim=True).clamp_(min=1)  # [n, 1]
+    smallest = values.gather(-1, count - 1)  # the least probability that stays
+    above, level = p > smallest, p == smallest
+    spare = count - above.sum(-1, keepdim=True)
+    chosen = above | (level & (level.cumsum(-1) <= spare))
+    p = torch.where(chosen, p, 0.0)
+    return p / p.sum(-1, keepdim=True)
+
+
+def draw(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Ids drawn by inverse CDF. weights: [..., vocab], not negative, each row with some mass.
+
+    uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
+    """
+    cdf = weights.double().cumsum(-1)
+    total = cdf[..., -1:]
+    ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * total, right=True)
+    # uniform * total may round up to total: the last id with mass is then the one meant.
+    last = torch.searchsorted(cdf, total)
+    # NaN weights sort past the end: an id inside the vocabulary keeps the models' tables safe
+    # until the caller has seen that the logits were not finite.
+    return torch.minimum(ids, last).squeeze(-1).clamp_(max=weights.shape[-1] - 1)
+
+
+def uniforms(count: int, generator: torch.Generator) -> Tensor:
+    """`count` fp64 draws in [0, 1), on the generator's device."""
+    return torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
+
+
+def residual(p: Tensor, q: Tensor) -> Tensor:
+    """norm(max(0, p - q)), [vocab]: what a rejected position is drawn from.
+
+    Falls back to p where rounding leaves no mass (Leviathan et al. 2022, arXiv 2211.17192).
+    """
+    left = (p - q).clamp_(min=0.0)
+    mass = left.sum()
+    usable = torch.isfinite(mass) & (mass > 0)
+    return torch.where(usable, left / mass, p)
+
+
+def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
+    """Judge a draft run: keep x with probability min(1, p(x) / q(x)), stop at the first refusal.
+
+    p: fp32 [gamma + 1, vocab], the target's distributions; q: fp32 [gamma, vocab], the very
+    rows that `drafted` (int64 [gamma]) was drawn from; u: [gamma], uniform in [0, 1).
+    `generator` gives the one further draw: from the residual norm(max(0, p - q)) after a
+    rejection, from the last row of p if there was none. The emitted tokens then follow p
+    exactly (Leviathan et al. 2022, arXiv 2211.17192, theorem 1).
+    """
+    return verdict(len(drafted), *decide(p, q, drafted, u, generator).tolist())
+
+
+def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Tensor:
+    """`verify` without leaving the device: int64 [2], how many are accepted and the next id."""
+    gamma = drafted.shape[0]
+    place = drafted.unsqueeze(-1)
+    p_drafted = p[:gamma].gather(-1, place).squeeze(-1)
+    q_drafted = q.gather(-1, place).squeeze(-1)
+    # Strict: with u = 0 a token that the target rules out (p = 0) must still be refused.
+    keep = u < p_drafted / q_drafted
+    accepted = keep.long().cumprod(0).sum()
+    # A row of zeros under q makes the bonus the same formula as the correction.
+    q_ended = torch.cat([q, torch.zeros_like(p[:1])])
+    row = accepted.unsqueeze(0)
+    left = residual(p.index_select(0, row)[0], q_ended.index_select(0, row)[0])
+    return torch.stack([accepted, draw(left, uniforms(1, generator)[0])])
+
+
+def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:
+    """The verdict on `gamma` drafted tokens of which `accepted` were kept."""
+    return Verdict(accepted, next_id, "bonus" if accepted == gamma else "corrected")

@@ -1,0 +1,76 @@
+"""Text of tokens, exact for any tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+UNFINISHED = "\ufffd"  # what tokenizers print for bytes that do not yet form a character
+
+
+class TextStream:
+    """Turns ids into text one at a time, so that the pieces join to the decoded whole.
+
+    A token that leaves a character unfinished has the text ""; the token that completes the
+    character has all of it. `flush` gives what an end cut off.
+    """
+
+    def __init__(self, tokenizer: Any, prompt_ids: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        # Decoding looks back to the start of the last finished piece and no further: tokenizers
+        # that write a space before a word need that much context, and it stays short.
+        self._ids = list(prompt_ids)
+        self._shown = self._decode(self._ids).rstrip(UNFINISHED)
+        self._settled = len(self._ids)
+
+    def copy(self) -> TextStream:
+        """An independent stream at the same place, to try out tokens that may not stay."""
+        twin = object.__new__(TextStream)
+        twin._tokenizer, twin._ids, twin._shown = self._tokenizer, list(self._ids), self._shown
+        twin._settled = self._settled
+        return twin
+
+    def push(self, token_id: int) -> str:
+        """The text that this token adds."""
+        self._ids.append(token_id)
+        whole = self._decode(self._ids)
+        if whole.endswith(UNFINISHED):
+            return ""
+        added = whole[len(self._shown) :]
+        self._ids = self._ids[self._settled :]
+        self._settled = len(self._ids)
+        self._shown = self._decode(self._ids)
+        return added
+
+    def flush(self) -> str:
+        """The text of tokens that still wait for the rest of their character."""
+        added = self._decode(self._ids)[len(self._shown) :]
+        self._shown += added
+        return added
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+
+class Pieces:
+    """The text of single tokens on their own, for lists of alternatives; remembered by id."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[int, str] = {}
+        # Decoded alone, many tokenizers drop a word's leading space; after another token, none.
+        anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
+        self._anchor, self._skip = anchor, len(tokenizer.decode(anchor))
+
+    def __getitem__(self, token_id: int) -> str:
+        text = self._known.get(token_id)
+        if text is None:
+            ids = [*self._anchor, token_id]
+            text = self._tokenizer.decode(
+                ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )[self._skip :]
+            self._known[token_id] = text
+        return text
