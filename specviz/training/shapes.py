@@ -64,7 +64,6 @@ def build_model(shape: Shape, *, vocabulary: int, end_id: int, seed: int) -> Lla
         bos_token_id=end_id,
         eos_token_id=end_id,
         pad_token_id=end_id,
-        attn_implementation="sdpa",
         use_cache=False,
     )
     torch.manual_seed(seed)

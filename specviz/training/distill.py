@@ -1,0 +1,41 @@
+"""A draft learns the target's whole distribution: on the books, then on text the target wrote."""
+
+from __future__ import annotations
+
+import torch
+from transformers import LlamaForCausalLM
+
+from specviz.training.corpus import Windows
+from specviz.training.loop import Loss, head, hidden_states
+from specviz.training.losses import forward_kl
+from specviz.training.writing import WrittenRows
+
+
+def distillation_loss(target: LlamaForCausalLM) -> Loss:
+    """The loss KL(target || draft) in nats per position, the target in inference only."""
+
+    def loss(draft: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+        inputs = ids[:, :-1]
+        with torch.no_grad():
+            taught = hidden_states(target, inputs).flatten(0, 1)
+            taught_head = head(target)
+        hidden = hidden_states(draft, inputs).flatten(0, 1)
+        return forward_kl(hidden, head(draft), taught, taught_head)
+
+    return loss
+
+
+class BooksThenWritten:
+    """Windows of the books for the first share of the budget, then rows that the target wrote.
+
+    A race shows the draft the target's own text, so that is what it should know best at the end.
+    """
+
+    def __init__(self, books: Windows, written: WrittenRows, switch: float) -> None:
+        self.books, self.written, self.switch = books, written, switch
+
+    def batch(self, length: int, seen: int, rows: int, progress: float) -> torch.Tensor:
+        """Ids `[rows, length + 1]`, or `[.., own length + 1]` once the switch is passed."""
+        if progress < self.switch:
+            return self.books.batch(length, seen, rows)
+        return self.written.batch(length, seen, rows)

@@ -1,0 +1,83 @@
+"""Models and tokenizers as folders that the hub accepts."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import (
+    GenerationConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from specviz.errors import SpecvizError
+
+SHARD = "9MB"  # below the 10 MB from which the hub asks for large-file storage
+
+
+def save_model(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, temperature: float
+) -> None:
+    """Write config, bf16 weights and tokenizer; `temperature` becomes the model's default.
+
+    The folder is replaced file by file once everything is written beside it.
+    """
+    body_compiled, model.model._compiled_call_impl = model.model._compiled_call_impl, None
+    saved = copy.deepcopy(model)
+    model.model._compiled_call_impl = body_compiled
+    torch.nn.Module.to(saved, torch.bfloat16)
+    saved.config.use_cache = True
+    end_id = saved.config.eos_token_id
+    saved.generation_config = GenerationConfig(
+        bos_token_id=end_id,
+        eos_token_id=end_id,
+        pad_token_id=end_id,
+        do_sample=True,
+        temperature=temperature,
+    )
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    saved.save_pretrained(partial, max_shard_size=SHARD)
+    save_tokenizer(tokenizer, partial)
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = {path.name for path in partial.iterdir()}
+    for path in folder.glob("model*.safetensors*"):
+        if path.name not in fresh:
+            path.unlink()
+    for path in partial.iterdir():
+        path.chmod(0o644)  # the weights are written readable by their owner only
+        path.replace(folder / path.name)
+    partial.rmdir()
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write the tokenizer under the class name that old and new versions of transformers know."""
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    for local in ("backend", "is_local", "local_files_only"):
+        config.pop(local, None)
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def load_model(folder: Path, device: str) -> LlamaForCausalLM:
+    """The model saved in `folder`, fp32, ready to evaluate; SpecvizError if it is not there."""
+    if not (folder / "config.json").is_file():
+        raise SpecvizError(f"There is no model in {str(folder)!r}: train it first.")
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    torch.nn.Module.to(model, device)
+    return model.eval()
+
+
+def digest(model: torch.nn.Module) -> str:
+    """A short hash of the weights: what was made with them carries it in its name."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(name.encode() + tensor.detach().cpu().float().numpy().tobytes())
+    return total.hexdigest()[:12]

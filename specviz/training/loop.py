@@ -1,0 +1,195 @@
+"""The training loop: one budget, two optimizers, checkpoints that survive a kill at any moment."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+from transformers import LlamaForCausalLM
+
+from specviz.errors import SpecvizError
+from specviz.training.schedule import Schedule
+
+# A batch for (window length, tokens seen, rows, progress): ids [rows, length + 1].
+Batches = Callable[[int, int, int, float], torch.Tensor]
+# A differentiable mean loss for (model, ids [rows, length + 1]).
+Loss = Callable[[LlamaForCausalLM, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """What stays fixed during one training."""
+
+    schedule: Schedule
+    checkpoint: Path
+    batch_tokens: int = 8192
+    micro_tokens: int = 8192  # tokens per forward; several make a batch
+    matrix_rate: float = 0.01
+    embedding_rate: float = 0.003
+    weight_decay: float = 0.05
+    checkpoint_minutes: float = 5.0
+    stop_after: int = 0  # steps in this process; 0 for no limit
+    label: str = "training"
+
+
+@dataclass
+class Progress:
+    """What has been spent so far, over all processes of one training."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+def hidden_states(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+    """The last layer's output `[rows, length, width]`, in bf16 products with fp32 sums."""
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    return hidden.to(torch.bfloat16)
+
+
+def head(model: LlamaForCausalLM) -> torch.Tensor:
+    """The tied output matrix `[vocab, width]` in bf16, through which gradients flow."""
+    return model.model.embed_tokens.weight.to(torch.bfloat16)
+
+
+def train(
+    model: LlamaForCausalLM,
+    batches: Batches,
+    loss: Loss,
+    options: LoopOptions,
+    report: Callable[[LlamaForCausalLM], str] | None = None,
+) -> Progress:
+    """Train in place until the budget is spent, resuming from `options.checkpoint` if it exists.
+
+    `report` is asked for a line at each checkpoint. Raises SpecvizError if the loss is not finite
+    or the checkpoint belongs to another shape.
+    """
+    optimizers = _optimizers(model, options)
+    spent = _restore(model, optimizers, options.checkpoint)
+    schedule, started_at = options.schedule, spent.step
+    saved = time.monotonic()
+    model.train()
+    with tqdm(total=100.0, desc=options.label, unit="%", mininterval=5, smoothing=0.05) as bar:
+        while (share := schedule.progress(spent.step, spent.seconds)) < 1.0:
+            began = time.monotonic()
+            value, tokens = _step(model, batches, loss, optimizers, options, spent, share)
+            elapsed = time.monotonic() - began
+            spent.step, spent.tokens = spent.step + 1, spent.tokens + tokens
+            spent.seconds += elapsed
+            _show(bar, share, value, tokens / elapsed, spent)
+            if time.monotonic() - saved > 60 * options.checkpoint_minutes:
+                _save(model, optimizers, spent, options.checkpoint)
+                if report:
+                    tqdm.write(f"step {spent.step}: {report(model)}", file=sys.stderr)
+                saved = time.monotonic()
+            if options.stop_after and spent.step - started_at >= options.stop_after:
+                break
+    _save(model, optimizers, spent, options.checkpoint)
+    model.eval()
+    return spent
+
+
+def _optimizers(model: LlamaForCausalLM, options: LoopOptions) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for the embeddings and the norms."""
+    if not hasattr(torch.optim, "Muon"):
+        raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
+    inner = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    known = {id(p) for p in inner}
+    others = [p for p in model.parameters() if id(p) not in known]
+    muon = torch.optim.Muon(
+        inner,
+        lr=options.matrix_rate,
+        weight_decay=options.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    adam = torch.optim.AdamW(
+        others, lr=options.embedding_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+    )
+    for optimizer, peak in ((muon, options.matrix_rate), (adam, options.embedding_rate)):
+        for group in optimizer.param_groups:
+            group["peak"] = peak
+    return [muon, adam]
+
+
+def _step(
+    model: LlamaForCausalLM,
+    batches: Batches,
+    loss: Loss,
+    optimizers: list[torch.optim.Optimizer],
+    options: LoopOptions,
+    spent: Progress,
+    share: float,
+) -> tuple[float, int]:
+    """One update; returns its mean loss and the tokens it saw."""
+    length = options.schedule.length(share)
+    rows = max(1, options.batch_tokens // length)
+    ids = batches(length, spent.tokens, rows, share).to(model.device)
+    parts = ids.split(max(1, options.micro_tokens // length))
+    value = 0.0
+    for part in parts:
+        mean = loss(model, part) * (len(part) / len(ids))
+        mean.backward()
+        value += mean.item()
+    if not math.isfinite(value):
+        raise SpecvizError(
+            f"The loss became {value} at step {spent.step}: lower --matrix-rate, remove the "
+            "checkpoint and start again."
+        )
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    factor = options.schedule.rate(spent.step, share)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * factor
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return value, len(ids) * (ids.shape[1] - 1)
+
+
+def _show(bar: Any, share: float, value: float, rate: float, spent: Progress) -> None:
+    bar.set_postfix_str(
+        f"step {spent.step}, {spent.tokens / 1e6:.2f} M tokens, loss {value:.3f}, {rate:.0f} tok/s",
+        refresh=False,
+    )
+    bar.update(100 * share - bar.n)
+
+
+def _save(
+    model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], spent: Progress, path: Path
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+            "spent": vars(spent),
+        },
+        partial,
+    )
+    partial.replace(path)
+
+
+def _restore(
+    model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], path: Path
+) -> Progress:
+    if not path.exists():
+        return Progress()
+    state = torch.load(path, map_location=model.device, weights_only=True)
+    try:
+        model.load_state_dict(state["model"])
+    except RuntimeError as error:
+        raise SpecvizError(
+            f"The checkpoint {path.name} was made with another shape: remove it or pass another "
+            "--work folder."
+        ) from error
+    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    return Progress(**state["spent"])

@@ -1,0 +1,53 @@
+"""How much training there is, and what the learning rate and the window length are on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specviz.errors import SpecvizError
+from specviz.training.shapes import CONTEXT
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A budget in steps or in minutes, a warm-up, a plateau and a linear decay to zero.
+
+    `decay` is the last share of the budget over which the rate falls. `lengths` are the windows in
+    tokens and `shares` the part of the budget spent on each: short windows cost less attention,
+    and most of what a young model learns lies close by.
+    """
+
+    minutes: float = 0.0
+    steps: int = 0
+    warmup_steps: int = 60
+    decay: float = 0.6
+    lengths: tuple[int, ...] = (256, 512, 1024)
+    shares: tuple[float, ...] = (0.6, 0.25, 0.15)
+
+    def __post_init__(self) -> None:
+        if self.steps <= 0 and not self.minutes > 0:
+            raise SpecvizError("A training needs a budget: pass --minutes or --steps above 0.")
+        if not 0 < self.decay <= 1:
+            raise SpecvizError(f"--decay is {self.decay}: choose a share above 0 and up to 1.")
+        if not self.lengths or not all(8 <= length <= CONTEXT for length in self.lengths):
+            raise SpecvizError(f"--lengths is {self.lengths}: choose windows of 8 to {CONTEXT}.")
+
+    def progress(self, step: int, seconds: float) -> float:
+        """The spent share of the budget, 0 to 1. Steps win over minutes: they repeat exactly."""
+        if self.steps > 0:
+            return min(1.0, step / self.steps)
+        return min(1.0, seconds / (60 * self.minutes))
+
+    def rate(self, step: int, progress: float) -> float:
+        """The factor on the peak learning rate, 0 to 1."""
+        warmup = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        return min(warmup, max(0.0, 1.0 - progress) / self.decay)
+
+    def length(self, progress: float) -> int:
+        """Tokens per window at this point of the budget."""
+        passed = 0.0
+        for length, share in zip(self.lengths, self.shares, strict=False):
+            passed += share
+            if progress < passed:
+                return length
+        return self.lengths[-1]
