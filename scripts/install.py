@@ -32,9 +32,9 @@ def apt_install(package: str) -> bool:
         return False
     prefix: list[str] = []
     if os.geteuid() != 0:
-        if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode:
-            return False
         prefix = ["sudo", "-n"]
+        if not shutil.which("sudo") or subprocess.run([*prefix, "true"]).returncode:
+            return False
     apt_get = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     install = [*apt_get, "install", "--no-install-recommends", package]
     return run(*install) or (run(*apt_get, "update") and run(*install))
