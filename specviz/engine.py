@@ -6,6 +6,7 @@ Private details of transformers' caches live here and nowhere else.
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from .errors import ModelError
+from .packed import PackedEngine, packed_model
 from .pair import text_config
 
 
@@ -95,7 +97,8 @@ class EagerEngine:
 
 def make_engine(model: Any, vocab: int) -> Engine:
     """The fastest form that can run this model exactly, with an empty cache."""
-    return EagerEngine(model, vocab)
+    packed = packed_model(model, vocab)
+    return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)
 
 
 def prefill(engine: Engine, ids: Sequence[int]) -> float:
@@ -105,6 +108,18 @@ def prefill(engine: Engine, ids: Sequence[int]) -> float:
         engine.forward(torch.tensor(ids, device=engine.device), keep=1)
         engine.rollback(engine.length)
     return now(engine.device) - start
+
+
+def spare_threads() -> int:
+    """Let torch use half of the processors, or as many as SPECVIZ_THREADS says; returns how many.
+
+    Passes this short wait for their slowest thread, so one that shares its processor with the
+    browser or the server holds all others up.
+    """
+    wanted = os.environ.get("SPECVIZ_THREADS", "")
+    count = int(wanted) if wanted.isdigit() else (os.cpu_count() or 2) // 2
+    torch.set_num_threads(max(1, count))
+    return torch.get_num_threads()
 
 
 def now(device: torch.device) -> float:

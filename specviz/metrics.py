@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .trace import LANES, OUTCOMES, Round, Trace
+from .trace import LANES, OUTCOMES, Lane, Round, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Metrics:
     speedup: float | None
     speedup_end_to_end: float | None
     speedup_predicted: float | None
-    tokens: dict[str, int]
-    seconds: dict[str, float]
-    tokens_per_second: dict[str, float | None]
+    tokens: dict[Lane, int]
+    seconds: dict[Lane, float]
+    tokens_per_second: dict[Lane, float | None]
     draft_seconds: float
     verify_seconds: float
     overhead_seconds: float
@@ -115,7 +115,7 @@ def _seconds(rounds: Sequence[Round]) -> float:
     return rounds[-1].clock if rounds else 0.0
 
 
-def _speedup(seconds: dict[str, float], tokens: dict[str, int]) -> float | None:
+def _speedup(seconds: dict[Lane, float], tokens: dict[Lane, int]) -> float | None:
     per_token = {lane: ratio(seconds[lane], tokens[lane]) for lane in LANES}
     slow, fast = per_token["baseline"], per_token["speculative"]
     return slow / fast if slow and fast else None

@@ -35,6 +35,7 @@ LAYERS = [
     ["text"],
     ["sampling"],
     ["trace"],
+    ["options"],
     ["settings"],
     ["errors"],
 ]
