@@ -60,7 +60,7 @@ class Annotator:
 
     def tokens(
         self, judged: Judged, emitted: list[int], texts: Texts
-    ) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+    ) -> tuple[list[Token], list[Token]]:
         """The drafted and the emitted tokens of a round.
 
         `emitted` may be shorter than the verdict allows, cut by an end: what was drafted
@@ -79,9 +79,9 @@ class Annotator:
             else:
                 drafted.append(views.unjudged(i, token_id, texts.fallen[i - kept]))
         if ended:
-            return tuple(drafted), tuple(drafted[:kept])
+            return drafted, drafted[:kept]
         last = views.final(accepted, next_id, texts.emitted[-1], outcome)
-        return tuple(drafted), (*drafted[:kept], last)
+        return drafted, [*drafted[:kept], last]
 
     def _views(self, judged: Judged) -> _Views:
         """Every number that the cards show, copied to the host at once."""

@@ -177,9 +177,7 @@ class _Run:
         self.drafter.rollback(len(self.ids) - 1)
         return emitted
 
-    def tokens(
-        self, judged: Judged, emitted: list[int]
-    ) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+    def tokens(self, judged: Judged, emitted: list[int]) -> tuple[list[Token], list[Token]]:
         """The round's drafted and emitted tokens; ends the lane where a stop string does."""
         self.check_finite(judged)
         texts = texts_of(self.text, judged, emitted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ class Pair:
                 f"{self.vocab}: choose a draft made for the same tokenizer."
             )
 
-    @property
+    @cached_property
     def vocab(self) -> int:
         """Ids 0 to vocab - 1 may be drafted and emitted."""
         return min(tokenizer_size(self.tokenizer), logit_width(self.target))

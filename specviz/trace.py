@@ -79,8 +79,8 @@ class Round:
 
     lane: Lane
     index: int
-    drafted: tuple[Token, ...]
-    emitted: tuple[Token, ...]
+    drafted: list[Token]
+    emitted: list[Token]
     draft_seconds: float
     verify_seconds: float
     overhead_seconds: float
@@ -247,7 +247,7 @@ def _token(data: dict[str, Any]) -> Token:
 
 
 def _round(data: dict[str, Any]) -> Round:
-    drafted, emitted = (tuple(map(_token, data[name])) for name in ("drafted", "emitted"))
+    drafted, emitted = (list(map(_token, data[name])) for name in ("drafted", "emitted"))
     return Round(**{**data, "drafted": drafted, "emitted": emitted})
 
 
