@@ -21,6 +21,8 @@ LAYERS = [
     ["page"],
     ["__main__"],
     ["bench", "train"],
+    ["measure"],
+    ["rivals"],
     ["training"],
     ["charts", "terminal"],
     ["metrics"],
