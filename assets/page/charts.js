@@ -1,0 +1,103 @@
+// Plotly charts: layouts and colours come from Python, points from the shown rounds.
+
+import { element } from "./lane.js";
+import { series } from "./metrics.js";
+
+const INTERVAL = 250; // ms between redraws, at least
+const SLOWEST = 1000; // ms between redraws, at most
+const SHARE = 8; // drawing may take one part in this many of the page's time
+
+const requestFrame = (then) => (document.hidden ? setTimeout(then, 50) : requestAnimationFrame(then));
+const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
+
+export function createCharts(root, config) {
+  const box = root.querySelector("[data-charts]");
+  const plots = new Map();
+  let ready = false, drawing = false, wanted = null;
+
+  for (const [name, title] of Object.entries(config.titles)) {
+    const figure = element("figure");
+    figure.dataset.chart = name;
+    const plot = element("div", "sv-plot");
+    figure.append(caption(name, title), plot);
+    box.append(figure);
+    plots.set(name, plot);
+  }
+
+  function caption(name, title) {
+    const node = element("figcaption", "", title);
+    const { traces } = config.charts.light[name];
+    if (traces.length > 1) {
+      traces.forEach((trace, i) => {
+        const key = element("span", "sv-chart-key", trace.name);
+        key.dataset.key = `${name}-${i}`;
+        node.append(key);
+      });
+    }
+    return node;
+  }
+
+  function theme() {
+    return document.body.classList.contains("dark") ? "dark" : "light";
+  }
+
+  async function draw() {
+    if (!ready || drawing) return;
+    drawing = true;
+    while (wanted) {
+      const rounds = wanted;
+      wanted = null;
+      const points = series(rounds), specs = config.charts[theme()];
+      let spent = 0;
+      for (const [name, plot] of plots) {
+        const begun = performance.now();
+        drawOne(plot, specs[name], points[name], rounds.length === 0);
+        spent += performance.now() - begun;
+        await new Promise(requestFrame); // one chart a frame, so that none is long
+      }
+      // A slow machine redraws less often: the charts must not take time from the engine.
+      await new Promise((resume) => setTimeout(resume, Math.min(SLOWEST, Math.max(INTERVAL, SHARE * spent))));
+    }
+    drawing = false;
+  }
+
+  function drawOne(plot, spec, points, isEmpty) {
+    const traces = spec.traces.map((trace, i) => ({ ...trace, ...points[i] }));
+    const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
+    if (isEmpty) {
+      layout.xaxis = { ...layout.xaxis, range: [0, 1], showticklabels: false };
+      layout.yaxis = { ...layout.yaxis, showticklabels: false };
+    }
+    if (layout.width) window.Plotly.react(plot, traces, layout, OPTIONS);
+  }
+
+  function request(rounds) {
+    wanted = rounds;
+    draw();
+  }
+
+  let shown = [];
+  const load = () => {
+    const script = element("script");
+    script.src = new URL(config.plotly, document.baseURI);
+    script.onload = () => { ready = true; colour(); request(shown); };
+    document.head.append(script);
+  };
+  // After the first paint: the page can be used before 4 MB of charts have come.
+  (window.requestIdleCallback ?? setTimeout)(load);
+
+  function colour() {
+    for (const key of box.querySelectorAll("[data-key]")) {
+      const [name, i] = key.dataset.key.split("-");
+      const trace = config.charts[theme()][name].traces[i];
+      key.style.setProperty("--key", trace.line?.color ?? trace.marker.color);
+      key.dataset.dash = trace.line?.dash ?? "bar";
+    }
+  }
+
+  const redraw = () => { colour(); request(shown); };
+  new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
+  new ResizeObserver(redraw).observe(box);
+
+  return { show(rounds) { shown = rounds; request(rounds); } };
+}

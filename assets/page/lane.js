@@ -1,0 +1,111 @@
+// One lane's token stream: rounds are appended and taken back as the playhead moves.
+
+const BLOCK = 256; // tokens; whole blocks outside the view are not laid out
+const AT_END = 48; // px from the end within which the view keeps following
+
+export function element(name, className, text) {
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/** Draws one lane into its article. Model text only ever becomes text nodes. */
+export function createLane(article) {
+  const stream = article.querySelector(".sv-stream");
+  const isBaseline = article.dataset.lane === "baseline";
+  const caret = element("i", "sv-caret");
+  let drawn = []; // one { node, block, tokens } per shown round
+  let blocks = [], total = 0, pinned = true;
+
+  stream.addEventListener("scroll", () => {
+    pinned = stream.scrollHeight - stream.scrollTop - stream.clientHeight < AT_END;
+  }, { passive: true });
+
+  function reset(prompt) {
+    drawn = []; blocks = []; total = 0; pinned = true;
+    stream.replaceChildren();
+    const given = newBlock();
+    given.node.append(element("span", "sv-given", prompt));
+    stream.scrollTop = 0;
+  }
+
+  function newBlock() {
+    const block = { node: element("div", "sv-block"), tokens: 0 };
+    blocks.push(block);
+    stream.append(block.node);
+    return block;
+  }
+
+  function append(round) {
+    let block = blocks[blocks.length - 1];
+    if (block.tokens >= BLOCK) block = newBlock();
+    const node = element("span", "sv-round");
+    const tokens = tokensOf(round);
+    let atBreak = drawn[drawn.length - 1]?.atBreak ?? false;
+    tokens.forEach((token, i) => {
+      const child = tokenNode(token, round, total + i, atBreak);
+      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
+      if (i === 0 && !isBaseline) child.querySelector(".w").before(roundNumber(round.index + 1));
+      node.append(child);
+    });
+    block.node.append(node);
+    block.tokens += tokens.length;
+    total += tokens.length;
+    drawn.push({ node, block, tokens: tokens.length, atBreak });
+  }
+
+  function takeBack() {
+    const { node, block, tokens } = drawn.pop();
+    node.remove();
+    block.tokens -= tokens;
+    total -= tokens;
+    if (block.tokens === 0 && blocks.length > 1) {
+      block.node.remove();
+      blocks.pop();
+    }
+  }
+
+  function show(rounds) {
+    while (drawn.length > rounds.length) takeBack();
+    for (const round of rounds.slice(drawn.length)) append(round);
+    blocks[blocks.length - 1]?.node.append(caret);
+    if (pinned) stream.scrollTop = stream.scrollHeight;
+  }
+
+  return { reset, show, stream };
+}
+
+/** The drafted tokens of a round in order, then the one that the target added. */
+export function tokensOf(round) {
+  return [...round.drafted, ...round.emitted.filter((token) => token.outcome !== "accepted")];
+}
+
+const isWritten = (token) => token.outcome !== "rejected" && token.outcome !== "ignored";
+
+/** `atBreak`: whether the text before ends in a line break. */
+function tokenNode(token, round, index, atBreak) {
+  const node = element("span", `t ${token.outcome}`);
+  Object.assign(node.dataset, { outcome: token.outcome, round: round.index, index });
+  node.tabIndex = -1;
+  const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
+  if (lead) node.append(lead);
+  for (const piece of token.text.slice(lead.length).match(/\n|[^\n]+/g) ?? []) {
+    const isBreak = piece === "\n";
+    const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
+    // Every line break shows its mark. It breaks no line if it was refused, nor if one stands
+    // before it already: an empty line would only cost room.
+    if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
+    if (isWritten(token)) atBreak = isBreak;
+    node.append(part);
+  }
+  if (!token.text) node.append(element("span", "w none"));
+  return node;
+}
+
+/** Shown by the style sheet, so that a token's own text stays what the model wrote. */
+function roundNumber(number) {
+  const node = element("i", "sv-n");
+  node.dataset.n = number;
+  return node;
+}

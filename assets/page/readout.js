@@ -1,0 +1,67 @@
+// Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
+
+import { measure } from "./metrics.js";
+import { comparison, detail, fixed, provenance, sameness, verdict } from "./words.js";
+
+const LANES = ["speculative", "baseline"];
+
+export function createReadout(root) {
+  const find = (selector) => root.querySelector(selector);
+  const set = (selector, text) => {
+    const node = find(selector);
+    if (node && node.textContent !== text) node.textContent = text;
+  };
+  function show(rounds, trace) {
+    const m = measure(rounds, trace.header);
+    const same = comparison(rounds);
+    set("[data-headline]", fixed(m.speedup, 2));
+    set("[data-verdict]", verdict(m, trace, same.parted));
+    set("[data-detail]", detail(m));
+    set("[data-identical]", sameness(same, trace));
+    for (const name of ["alpha", "efficiency", "tau", "tau_predicted", "c"]) {
+      set(`[data-metric="${name}"]`, fixed(m[name], 2));
+    }
+    for (const [outcome, count] of Object.entries(m.counts)) {
+      set(`[data-count="${outcome}"]`, String(count));
+    }
+    set('[data-sums="speculative"]', `${m.drafted} drafted, ${m.emitted} written`);
+    set('[data-sums="baseline"]', `${m.tokens.baseline} written`);
+    for (const name of LANES) showBar(name, m, rounds, trace);
+    return m;
+  }
+
+  function showBar(name, m, rounds, trace) {
+    const bar = find(`[data-bar="${name}"]`);
+    const length = Math.max(1, trace.header.settings.max_new_tokens);
+    bar.querySelector("i").style.transform = `scaleX(${Math.min(1, m.tokens[name] / length)})`;
+    const speed = m.tokens_per_second[name];
+    const text = `${m.tokens[name]} tokens · ${m.seconds[name].toFixed(2)} s · ${
+      speed === null ? "–" : Math.round(speed)} tok/s`;
+    bar.querySelector("output").textContent = text;
+    markFinish(bar.querySelector("u"), name, m, rounds, length);
+  }
+
+  /** On the slower lane's bar: where it stood when the other lane was done. */
+  function markFinish(mark, name, m, rounds, length) {
+    const other = LANES.find((lane) => lane !== name);
+    const then = rounds.filter((r) => r.lane === name && r.clock <= m.seconds[other]);
+    const tokens = then.reduce((total, round) => total + round.emitted.length, 0);
+    mark.hidden = !m.tokens[other] || m.tokens[name] - tokens < 2;
+    mark.style.left = `${(100 * tokens) / length}%`;
+    mark.title = `${tokens} tokens when the other lane was done`;
+  }
+
+  function badge(trace) {
+    const node = find("[data-badge]");
+    const kind = root.dataset.source === "live" ? "LIVE" : "RECORDED";
+    node.replaceChildren(document.createElement("i"), `${kind} · ${provenance(trace.header)}`);
+    node.hidden = false;
+    const { target, draft, versions } = trace.header;
+    const models = [target, draft].filter(Boolean).map((model) =>
+      `${model.name}: ${(model.parameters / 1e6).toFixed(1)} M parameters`);
+    const made = Object.entries(versions ?? {}).map(([name, version]) => `${name} ${version}`);
+    node.title = [...models, ...made].join("\n");
+  }
+
+  return { show, badge };
+}

@@ -1,0 +1,31 @@
+// What surrounds the player: the settings panel, the theme, the prompt presets.
+
+/** Wire the buttons around the player; returns what the keys need of them. */
+export function wireShell() {
+  const panelButton = document.querySelector("[data-toggle-panel]");
+  const themeButton = document.querySelector("[data-toggle-theme]");
+
+  const togglePanel = () => {
+    const open = document.body.classList.toggle("sv-panel-open");
+    panelButton.setAttribute("aria-expanded", String(open));
+  };
+  const toggleTheme = () => document.body.classList.toggle("dark");
+
+  panelButton?.addEventListener("click", togglePanel);
+  themeButton?.addEventListener("click", toggleTheme);
+
+  return {
+    toggleTheme,
+    preset(number) {
+      document.querySelectorAll("#presets button.preset")[number - 1]?.click();
+    },
+  };
+}
+
+/** The settings in force, on the button that opens their panel. */
+export function summarise(gamma, temperature, length) {
+  const button = document.querySelector("[data-toggle-panel]");
+  const heat = temperature === 0 ? "greedy" : `T ${temperature}`;
+  if (button) button.textContent = `γ ${gamma} · ${heat} · ${length} tokens`;
+  document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
+}

@@ -1,0 +1,112 @@
+// Sentences and numbers as people read them.
+
+export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
+export const percent = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
+/** A token as a word in a sentence: blanks would not be seen. */
+export function visible(text) {
+  if (text === "") return "◌";
+  return text.replaceAll("\n", "¶").trim() || "␣";
+}
+
+const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+/** The verdict in one sentence that goes on from the ratio, as plain when speculation loses. */
+export function verdict(m, trace, parted) {
+  if (m.speedup === null) return "Both lanes are off.";
+  const speed = "the speed of the target alone";
+  if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
+  if (m.speedup < 0.97) return `${speed}: here speculation loses.`;
+  if (m.speedup < 1.03) return `${speed}: the draft just pays for itself.`;
+  const same = trace.header.settings.temperature === 0 && parted === null;
+  return same ? `${speed}, with the same text.` : `${speed}.`;
+}
+
+/** Why: what a round costs and what it yields, and what is to blame if it does not pay. */
+export function detail(m) {
+  if (!m.tau || m.speedup === null) return "The first rounds decide little; watch the ratio settle.";
+  const price = m.tau / m.speedup;
+  const trade = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(price, 2)} target steps`;
+  if (m.drafted === 0) return `${trade}.`;
+  if (m.speedup >= 0.97) {
+    return `${trade}: a guess costs ${fixed(m.c, 2)} of one and is right ${percent(m.alpha)} of the time.`;
+  }
+  return `${trade}. ${blame(m)}`;
+}
+
+function blame(m) {
+  if (m.c !== null && m.alpha !== null && m.c >= m.alpha) {
+    return `A guess costs ${fixed(m.c, 2)} of a step but only ${percent(m.alpha)} hold: no draft length can win.`;
+  }
+  const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
+  return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted: try fewer per round.`;
+}
+
+/** The emitted tokens of both lanes: how many can be compared, and where they first differ. */
+export function comparison(rounds) {
+  const [ours, theirs] = ["speculative", "baseline"].map((lane) =>
+    rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted));
+  const compared = Math.min(ours.length, theirs.length);
+  const parted = ours.slice(0, compared).findIndex((token, i) => token.id !== theirs[i].id);
+  return { compared, parted: parted < 0 ? null : parted };
+}
+
+/** Whether both lanes wrote the same, in one sentence. */
+export function sameness({ compared, parted }, trace) {
+  if (!compared) return "";
+  if (trace.header.settings.temperature !== 0) {
+    return "Both lanes draw at random from the same distribution, so their texts may differ.";
+  }
+  if (parted === null) return `${compared}/${compared} tokens identical to the baseline.`;
+  const known = trace.end?.divergence;
+  const margin = known?.index === parted && known.margin != null
+    ? `, where the target's first two choices were ${fixed(known.margin, 3)} nats apart` : "";
+  return `Identical for ${plural(parted, "token")}, then the lanes part${margin}.`;
+}
+
+/** One spoken sentence about a round. */
+export function spoken(round) {
+  const of = (outcome) => round.drafted.filter((token) => token.outcome === outcome).length;
+  const own = round.emitted[round.emitted.length - 1];
+  const added = own && own.outcome !== "accepted" ? `, ${own.outcome} to ${visible(own.text)}` : "";
+  const judged = `${of("accepted")} accepted, ${of("rejected")} rejected`;
+  return `Round ${round.index + 1}: ${judged}${added.replace("bonus to", "bonus")}.`;
+}
+
+/** Where and with what a run was made. */
+export function provenance(header) {
+  const torch = header.versions?.torch?.split("+")[0];
+  const threads = header.device === "CPU" ? ` · ${plural(header.threads, "thread")}` : "";
+  const when = new Date(header.date);
+  const date = Number.isNaN(when.valueOf()) ? "" :
+    ` · ${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}`;
+  return `${header.device}${threads} · ${header.dtype}${torch ? ` · torch ${torch}` : ""}${date}`;
+}
+
+/** What happened to a token, in one sentence. */
+export function story(token, isBaseline, own) {
+  const p = percent(token.soft_p ?? token.p), q = percent(token.soft_q ?? token.q);
+  const sure = `The draft was ${q} sure, the target ${p}`;
+  switch (token.outcome) {
+    case "accepted":
+      return token.soft_q !== undefined
+        ? `${sure}: the target's first choice too, so it is kept.`
+        : `${sure}: kept with probability ${fixed(keep(token), 2)}, the draw was ${fixed(token.u, 2)}.`;
+    case "rejected": {
+      const then = own ? ` The target then wrote “${visible(own.text)}”.` : "";
+      return token.soft_q !== undefined
+        ? `${sure}: not the target's first choice, so it is refused.${then}`
+        : `${sure}: kept with probability ${fixed(keep(token), 2)}, the draw was ${fixed(token.u, 2)}, so refused.${then}`;
+    }
+    case "ignored":
+      return "Drafted after a refusal or past the end: the target never judged it.";
+    case "corrected":
+      return "After the refusal the target drew this from what the draft had not covered.";
+    default:
+      return isBaseline
+        ? "One pass of the target alone, one token."
+        : "Every guess was kept, so the same pass gave this token for free.";
+  }
+}
+
+/** The probability with which a draft is kept. */
+export const keep = (token) => (token.q ? Math.min(1, token.p / token.q) : null);

@@ -1,0 +1,190 @@
+"""The page: a bar with the prompt, a panel with the settings, and the player."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from ..errors import SettingsError, SpecvizError
+from ..pairs import BUILTIN, load_pair
+from ..race import race
+from ..settings import Settings
+from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
+from .look import ASSETS, PAGE, serve_static_files
+from .player import make_player
+from .presets import Preset, load_presets
+from .runs import Engine, Load, Race, Run, deltas
+
+SETTLED = 24  # handlers at a time; each holds a thread of the server while its run waits
+
+
+def build_page(load: Load = load_pair, race: Race = race, pair: str = BUILTIN) -> gr.Blocks:
+    """The whole page. `load` and `race` are what it races with; `pair` is loaded at once."""
+    serve_static_files()
+    engine = Engine(load, race)
+    engine.start(pair)
+    presets = load_presets(ASSETS / "pair" / "presets.json")
+    tools = (PAGE / "tools.html").read_text("utf-8")
+    with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False) as page:
+        with gr.Row(elem_id="topbar"):
+            _static("brand", (PAGE / "brand.html").read_text("utf-8"))
+            prompt, run, stop = _prompt(presets)
+            buttons, greedy = _quick_buttons(presets)
+            _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
+        with gr.Row(elem_id="desk"):
+            with gr.Column(elem_id="panel"):
+                controls = make_controls(pair)
+            player = make_player(_missed_of(engine), presets)
+        _wire(engine, prompt, run, stop, controls, player)
+        _wire_greedy(greedy, controls)
+        _wire_summary(controls)
+        for button, preset in zip(buttons, presets, strict=True):
+            _wire_preset(button, preset, prompt, controls)
+    return page
+
+
+def _static(name: str, html: str) -> None:
+    gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
+
+
+def _missed_of(engine: Engine) -> Callable[[str, int], list[str]]:
+    # Gradio marks the function, which a bound method does not allow.
+    def missed(run: str, seq: int) -> list[str]:
+        return engine.missed(run, seq)
+
+    return missed
+
+
+def _prompt(presets: Sequence[Preset]) -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    with gr.Row(elem_id="prompt-row"):
+        prompt = gr.Textbox(
+            presets[0].prompt,
+            label="Prompt",
+            show_label=False,
+            container=False,
+            lines=1,
+            max_lines=3,
+            max_length=8000,
+            placeholder="Write the beginning; both lanes go on from it",
+            elem_id="prompt",
+        )
+        run = gr.Button("Run", variant="primary", elem_id="run")
+        stop = gr.Button("Stop", variant="secondary", elem_id="stop")
+    return prompt, run, stop
+
+
+def _quick_buttons(presets: Sequence[Preset]) -> tuple[list[gr.Button], gr.Button]:
+    with gr.Row(elem_id="presets"):
+        buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
+        return buttons, gr.Button("greedy", size="sm", elem_id="greedy")
+
+
+def _wire(
+    engine: Engine,
+    prompt: gr.Textbox,
+    run: gr.Button,
+    stop: gr.Button,
+    controls: Controls,
+    player: gr.HTML,
+) -> None:
+    def start(
+        prompt: str,
+        pair: str,
+        drafter: str,
+        gamma: float,
+        temperature: float,
+        top_k: float,
+        top_p: float,
+        length: float,
+        seed: float,
+        request: gr.Request,
+    ) -> Iterator[str]:
+        """Race both lanes on a prompt; yields deltas for the player."""
+        values = {
+            "gamma": gamma,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "max_new_tokens": length,
+            "seed": seed,
+            "drafter": drafter,
+        }
+        yield from _started(engine, str(request.session_hash), pair, prompt, values)
+
+    def halt(request: gr.Request) -> None:
+        """Stop both lanes of this visitor's run."""
+        engine.stop(str(request.session_hash))
+
+    gr.on(
+        [run.click, prompt.submit],
+        start,
+        [prompt, *controls],
+        player,
+        show_progress="hidden",
+        concurrency_limit=SETTLED,
+        concurrency_id="race",
+        trigger_mode="multiple",
+        api_visibility="private",
+    )
+    stop.click(halt, queue=False, show_progress="hidden", api_visibility="private")
+
+
+def _started(
+    engine: Engine, session: str, pair: str, prompt: str, values: dict[str, Any]
+) -> Iterator[str]:
+    try:
+        settings = Settings(**values)
+        if settings.max_new_tokens > MAX_LENGTH:
+            raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
+    except SpecvizError as error:
+        refused = Run(session, pair, prompt, Settings())
+        refused.error = str(error)
+        yield refused.say(over=True)
+        return
+    yield from deltas(engine, Run(session, pair, prompt, settings))
+
+
+def _wire_preset(button: gr.Button, preset: Preset, prompt: gr.Textbox, controls: Controls) -> None:
+    """Fill prompt and settings in the browser: a preset needs no round trip."""
+    filled = json.dumps([preset.prompt, *controls.values_of(preset.settings)])
+    button.click(
+        None,
+        None,
+        [prompt, *controls.tunable()],
+        js=f"() => {{ window.specviz?.announcePreset({json.dumps(preset.name)}); "
+        f"return {filled}; }}",
+        queue=False,
+        show_progress="hidden",
+        api_visibility="private",
+    )
+
+
+def _wire_greedy(button: gr.Button, controls: Controls) -> None:
+    usual = DEFAULTS["temperature"]
+    button.click(
+        None,
+        controls.temperature,
+        controls.temperature,
+        js=f"(temperature) => temperature > 0 ? 0 : {usual}",
+        queue=False,
+        show_progress="hidden",
+        api_visibility="private",
+    )
+
+
+def _wire_summary(controls: Controls) -> None:
+    """Keep the settings in force in sight while their panel is folded away."""
+    shown = [controls.gamma, controls.temperature, controls.length]
+    gr.on(
+        [control.change for control in shown],
+        None,
+        shown,
+        None,
+        js="(...values) => window.specviz?.summarise(...values)",
+        queue=False,
+        show_progress="hidden",
+        api_visibility="private",
+    )

@@ -1,0 +1,99 @@
+"""The page's look and files: theme, style sheet, and what the browser loads from this server."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from ..charts import PALETTE
+
+ASSETS = Path(__file__).resolve().parent.parent.parent / "assets"
+PAGE = ASSETS / "page"
+PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
+
+
+def launch_options() -> dict[str, Any]:
+    """What `launch()` needs to show the page as designed."""
+    return {
+        "theme": _theme(),
+        "head": _head(),
+        "footer_links": [],
+        "ssr_mode": False,
+        "run_history": False,
+        "favicon_path": str(PAGE / "favicon.svg"),
+    }
+
+
+def static_url(path: Path) -> str:
+    """Where the browser finds a file that `serve_static_files` made public."""
+    return f"gradio_api/file={path}"
+
+
+def serve_static_files() -> None:
+    """Let the server hand out the page's own files and Plotly's; nothing is fetched elsewhere."""
+    gr.set_static_paths([PAGE, PLOTLY])
+
+
+def _theme() -> gr.themes.Base:
+    theme = gr.themes.Base(
+        primary_hue=gr.themes.colors.slate,
+        neutral_hue=gr.themes.colors.slate,
+        radius_size=gr.themes.sizes.radius_md,
+        font=[SANS, "system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "Consolas", "monospace"],
+    )
+    light, dark = PALETTE["light"], PALETTE["dark"]
+    return theme.set(
+        body_background_fill=light["page"],
+        body_background_fill_dark=dark["page"],
+        body_text_color=light["ink"],
+        body_text_color_dark=dark["ink"],
+        body_text_color_subdued=light["soft"],
+        body_text_color_subdued_dark=dark["soft"],
+        block_background_fill="transparent",
+        block_background_fill_dark="transparent",
+        block_border_width="0px",
+        block_border_width_dark="0px",
+        block_label_text_color=light["ink"],
+        block_label_text_color_dark=dark["ink"],
+        block_info_text_color=light["soft"],
+        block_info_text_color_dark=dark["soft"],
+        border_color_primary=light["line"],
+        border_color_primary_dark=dark["line"],
+        input_background_fill=light["page"],
+        input_background_fill_dark=dark["page"],
+        input_border_color=light["line"],
+        input_border_color_dark=dark["line"],
+        slider_color=light["accepted"],
+        slider_color_dark=dark["accepted"],
+        button_primary_background_fill=light["ink"],
+        button_primary_background_fill_dark=dark["ink"],
+        button_primary_background_fill_hover=light["soft"],
+        button_primary_background_fill_hover_dark="#ffffff",
+        button_primary_text_color=light["page"],
+        button_primary_text_color_dark=dark["page"],
+        button_secondary_background_fill=light["page"],
+        button_secondary_background_fill_dark=dark["page"],
+        button_secondary_text_color=light["ink"],
+        button_secondary_text_color_dark=dark["ink"],
+    )
+
+
+def _head() -> str:
+    """Styles in the page itself, so that it never flashes unstyled."""
+    sheets = [_variables()]
+    sheets += [(PAGE / name).read_text("utf-8") for name in ("page.css", "player.css", "parts.css")]
+    style = "\n".join(sheets)
+    return f'<meta name="color-scheme" content="light dark"><style>{style}</style>'
+
+
+def _variables() -> str:
+    rules = {
+        selector: "".join(f"--sv-{name}:{colour};" for name, colour in PALETTE[theme].items())
+        for selector, theme in ((":root", "light"), (".dark", "dark"))
+    }
+    return "\n".join(f"{selector}{{{rule}}}" for selector, rule in rules.items())

@@ -1,0 +1,46 @@
+"""Prompts of different character, chosen for the pair that they stand beside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A prompt with a one-word name, why it is here, and settings that differ from the page's."""
+
+    name: str
+    prompt: str
+    why: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+FALLBACK = (
+    Preset("easy", "Once upon a time there was a", "A phrase that every model knows by heart."),
+    Preset("hard", "Seven quartz jugglers vexed", "Words that hardly ever stand together."),
+    Preset(
+        "repeats",
+        "One little, two little, three little, one little, two little, three little,",
+        "A pattern that the draft sees as well as the target.",
+    ),
+    Preset(
+        "loses",
+        "It was a dark night and",
+        "Long drafts at a high temperature: most of the work is thrown away.",
+        {"gamma": 16, "temperature": 1.5},
+    ),
+)
+"""For a pair without prompts of its own."""
+
+
+def load_presets(path: Path) -> tuple[Preset, ...]:
+    """The prompts in a JSON list of {"name", "prompt", "why", "settings"}, or the fallback."""
+    if not path.is_file():
+        return FALLBACK
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(
+        Preset(e["name"], e["prompt"], e.get("why", ""), e.get("settings") or {}) for e in entries
+    )
