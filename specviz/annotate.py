@@ -14,6 +14,7 @@ from .text import Pieces, TextStream
 from .trace import Choice, Outcome, Token
 
 LISTED = 5  # alternatives shown per distribution
+DIGITS = 8  # decimals of their probabilities
 
 
 class Judged(NamedTuple):
@@ -108,7 +109,7 @@ class Annotator:
         best = rows.topk(min(LISTED, rows.shape[-1]))
         return [
             tuple(
-                Choice(i, self._pieces[i], round(value, 8))
+                Choice(i, self._pieces[i], round(value, DIGITS))
                 for i, value in zip(ids, values, strict=True)
                 if value > 0
             )

@@ -157,7 +157,7 @@ class _Run:
         p = probabilities(logits, self.settings)
         ids = draft.ids if draft is not None else feed[:0].to(self.device)
         q = draft.q if draft is not None else p[:0]
-        u = uniforms(len(ids), self.generator).float()
+        u = uniforms(len(ids), self.generator)
         # Drafted ids and verdict come to the host in one copy.
         decision = decide(p, q, ids, u, self.generator)
         *drafted, accepted, next_id = torch.cat([ids, decision]).tolist()

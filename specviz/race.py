@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 import transformers
 
+from .annotate import DIGITS
 from .decoding import LaneEvents, Prefilled, Prompt, decode
 from .errors import SettingsError
 from .pair import Pair, parameter_count
@@ -163,4 +164,6 @@ def _margin(token: Token) -> float | None:
     """How much likelier the target found its first choice than its second, in nats."""
     if len(token.top_p) < 2:
         return None
-    return math.log(token.top_p[0].probability / token.top_p[1].probability)
+    # Listed probabilities are rounded, the second perhaps to 0: the margin is then at least this.
+    second = max(token.top_p[1].probability, 0.5 * 10**-DIGITS)
+    return math.log(token.top_p[0].probability / second)

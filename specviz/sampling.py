@@ -13,6 +13,7 @@ from torch import Tensor
 from .settings import Settings
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
+TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
 
 
 class Verdict(NamedTuple):
@@ -40,7 +41,7 @@ def probabilities(logits: Tensor, settings: Settings) -> Tensor:
         return torch.zeros_like(logits).scatter_(-1, best, 1.0)
     # The maximum is taken off first, so that a tiny temperature cannot overflow to inf - inf.
     shifted = logits - logits.amax(-1, keepdim=True)
-    p = torch.softmax(shifted / settings.temperature, -1)
+    p = torch.softmax(shifted / max(settings.temperature, TINY), -1)
     if 0 < settings.top_k < p.shape[-1] or settings.top_p < 1.0:
         p = _truncated(p, settings.top_k, settings.top_p)
     return p
@@ -54,10 +55,11 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
     values = p.topk(min(k, SHORT_LIST)).values  # [n, listed], descending
-    if values.shape[-1] < k and (top_p == 1.0 or values.sum(-1).min() < top_p):
+    # Top-p takes its share of all that top-k leaves, so that is listed whole.
+    if values.shape[-1] < k and (k < vocab or values.sum(-1).min() < top_p):
         values = p.topk(k).values
     mass = values.double().cumsum(-1)  # [n, listed]
-    whole = mass[:, -1:] if values.shape[-1] == k and k < vocab else torch.ones_like(mass[:, :1])
+    whole = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
     before = mass - values.double()
     kept = (before < top_p * whole) if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
     count = kept.sum(-1, keepdim=True).clamp_(min=1)  # [n, 1]
@@ -104,7 +106,8 @@ def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Ge
     """Judge a draft run: keep x with probability min(1, p(x) / q(x)), stop at the first refusal.
 
     p: fp32 [gamma + 1, vocab], the target's distributions; q: fp32 [gamma, vocab], the very
-    rows that `drafted` (int64 [gamma]) was drawn from; u: [gamma], uniform in [0, 1).
+    rows that `drafted` (int64 [gamma]) was drawn from; u: [gamma], uniform in [0, 1), fp32 or
+    fp64 (rounding fp64 draws to fp32 can make a 1, which would refuse a sure token).
     `generator` gives the one further draw: from the residual norm(max(0, p - q)) after a
     rejection, from the last row of p if there was none. The emitted tokens then follow p
     exactly (Leviathan et al. 2022, arXiv 2211.17192, theorem 1).

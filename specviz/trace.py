@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -210,7 +211,7 @@ class Trace:
         try:
             raw = Path(path).read_bytes()
             data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             raise TraceError(f"{Path(path).name} cannot be read as a trace: {error}.") from error
         return cls.from_dict(data)
 
