@@ -20,8 +20,10 @@ class TextStream:
         # Decoding looks back to the start of the last finished piece and no further: tokenizers
         # that write a space before a word need that much context, and it stays short.
         self._ids = list(prompt_ids)
-        self._shown = self._decode(self._ids).rstrip(UNFINISHED)
-        self._settled = len(self._ids)
+        whole = self._decode(self._ids)
+        self._shown = whole.rstrip(UNFINISHED)
+        # Pieces are cut off between characters: some decoders spoil a whole run of bytes otherwise.
+        self._settled = len(self._ids) if self._shown == whole else 0
 
     def copy(self) -> TextStream:
         """An independent stream at the same place, to try out tokens that may not stay."""
