@@ -6,13 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import bench, train
 from .engine import spare_threads
-from .errors import SpecvizError
+from .errors import SpecvizError, TraceError
 from .options import add_settings, settings_from
 from .pairs import load_pair
 from .race import race
+from .recording import file_summary
 from .terminal import event_line, figures, legend
 from .trace import Event, Trace
 
@@ -42,6 +44,17 @@ def _parser() -> argparse.ArgumentParser:
     add_settings(run)
     run.set_defaults(verb=_run)
 
+    record = verbs.add_parser("record", help="race on one prompt and keep the run in a file")
+    record.add_argument("prompt")
+    record.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
+    record.add_argument("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    add_settings(record)
+    record.set_defaults(verb=_record)
+
+    check = verbs.add_parser("check", help="read recordings as strictly as the page does")
+    check.add_argument("files", metavar="FILE", nargs="+")
+    check.set_defaults(verb=_check)
+
     measure = verbs.add_parser("bench", help="measure speed, on several prompts")
     bench.add_arguments(measure)
     measure.set_defaults(verb=bench.main)
@@ -69,6 +82,21 @@ def _run(options: argparse.Namespace) -> None:
     print("", trace.header.prompt + trace.text("speculative"), "", *figures(trace), sep="\n")
     if options.save:
         trace.save(options.save)
+
+
+def _record(options: argparse.Namespace) -> None:
+    settings = settings_from(options)
+    if not Path(options.out).absolute().parent.is_dir():
+        raise TraceError(f"there is no folder for {options.out}: make it first.")
+    spare_threads()
+    events = race(load_pair(options.pair), options.prompt, settings)
+    Trace.from_events(events).save(options.out)
+    print(file_summary(options.out))
+
+
+def _check(options: argparse.Namespace) -> None:
+    for path in options.files:
+        print(file_summary(path))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -123,29 +124,54 @@ def _header(
         draft=_described(pair.draft, forms["draft"]) if "draft" in forms else None,
         device=_device_name(pair.device),
         dtype=str(pair.target.dtype).removeprefix("torch."),
-        versions={
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
+        versions=_versions(pair.device),
         threads=torch.get_num_threads(),
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
         mode=mode,
+        processor=_processor_name(),
     )
+
+
+def _versions(device: torch.device) -> dict[str, str]:
+    from . import __version__  # the package's face imports this module, so not before
+
+    versions = {
+        "specviz": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+    }
+    return versions | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
 
 
 def _described(model: Any, form: str) -> dict[str, Any]:
     # A model loaded from a folder goes by the folder's name: whole paths are nobody's business.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     shown = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
-    return {"name": shown, "parameters": parameter_count(model), "form": form}
+    return {
+        "name": shown,
+        "parameters": parameter_count(model),
+        "form": form,
+        "revision": getattr(model.config, "_commit_hash", None),
+    }
 
 
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)
+
+
+@cache
+def _processor_name() -> str:
+    # Python knows only the architecture on Linux, where the kernel tells the name.
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
 
 
 def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: Settings) -> End:
