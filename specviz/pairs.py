@@ -52,7 +52,7 @@ def _load_model(name: str) -> Any:
         model: Any = AutoModelForCausalLM.from_pretrained(
             name, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(_why_not(name, error)) from error
     return model.to(device).eval()
 
@@ -60,16 +60,22 @@ def _load_model(name: str) -> Any:
 def _load_tokenizer(name: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:
         raise PairError(_why_not(name, error)) from error
 
 
 def _why_not(name: str, error: Exception) -> str:
-    shown = Path(name).name if Path(name).is_absolute() else name
-    text = str(error)
-    if "gated" in text or "401" in text or "403" in text:
+    folder, text = Path(name), str(error)
+    shown = folder.name if folder.is_absolute() else name
+    if any(sign in text for sign in ("gated repo", "401 Client Error", "403 Client Error")):
         return f"{shown} is gated: accept its licence on its hub page and set HF_TOKEN."
-    if "Unrecognized" in text or "AutoModelForCausalLM" in text:
+    if isinstance(error, ImportError):
+        return f"{shown} needs a package that is not installed: {text.strip().splitlines()[0]}"
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return f"{shown} does not fit into memory: choose a smaller model."
+    empty = folder.is_dir() and not (folder / "config.json").is_file()
+    signs = ("Unrecognized", "AutoModelForCausalLM", "does not recognize")
+    if not empty and any(sign in text for sign in signs):
         return f"{shown} is not a causal language model that transformers knows."
     return (
         f"{shown} cannot be loaded: check the name, the network and that the folder holds "
