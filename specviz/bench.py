@@ -18,6 +18,7 @@ from .engine import spare_threads
 from .errors import SpecvizError
 from .measure import Row, Spread, floor_seconds, measured
 from .options import add_settings, settings_from
+from .pagecost import page_cost
 from .pairs import ASSETS, load_pair
 from .trace import Header
 
@@ -31,16 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=3, help="default %(default)s")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
     parser.add_argument("--lanes-only", action="store_true", help="leave out generate()")
+    parser.add_argument(
+        "--page", action="store_true", help="what the page costs: decode with and without a browser"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     add_settings(parser)
 
 
 def main(options: argparse.Namespace) -> None:
     """Measure, print tables and where it was measured. Raises `SpecvizError`."""
-    settings = replace(settings_from(options), ignore_eos=True)
-    prompts = _prompts(options.prompts, options.count)
     if options.repeats < 1:
         raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
+    if options.page:
+        print(*_page_lines(page_cost(options.repeats)), sep="\n")
+        return
+    settings = replace(settings_from(options), ignore_eos=True)
+    prompts = _prompts(options.prompts, options.count)
     threads = spare_threads()
     pair = load_pair("+".join(options.models) if options.models else options.pair)
     print(
@@ -93,6 +100,14 @@ def _lines(row: Row) -> Iterator[str]:
         figures["same text"] = f"{row.identical}/{row.prompts} prompts"
     for name, value in figures.items():
         yield f"  {name:20} {value}"
+
+
+def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
+    yield f"{'':22} {'with the page':>14} {'without':>9} {'ratio':>6}"
+    for name, watched in cost["page"].items():
+        alone = cost["alone"][name]
+        unit = "s, header to end" if name == "seconds" else f"{name}, tokens/s"
+        yield f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f}"
 
 
 def _environment(header: Header) -> dict[str, Any]:
