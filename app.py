@@ -8,11 +8,13 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import logging
 
+from specviz.engine import spare_threads
 from specviz.page import build_page, launch_options
 
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
+spare_threads()
 demo = build_page()
 
 
