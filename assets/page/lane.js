@@ -16,15 +16,21 @@ export function createLane(article) {
   const isBaseline = article.dataset.lane === "baseline";
   const caret = element("i", "sv-caret");
   let drawn = []; // one { node, block, tokens } per shown round
+  const text = element("div");
   let blocks = [], total = 0, pinned = true;
 
   stream.addEventListener("scroll", () => {
     pinned = stream.scrollHeight - stream.scrollTop - stream.clientHeight < AT_END;
   }, { passive: true });
+  // Whatever changes the height of the text or of the lane, its end stays in sight.
+  const toEnd = new ResizeObserver(() => { if (pinned) stream.scrollTop = stream.scrollHeight; });
+  toEnd.observe(stream);
+  toEnd.observe(text);
 
   function reset(prompt) {
     drawn = []; blocks = []; total = 0; pinned = true;
-    stream.replaceChildren();
+    text.replaceChildren();
+    stream.replaceChildren(text);
     const given = newBlock();
     given.node.append(element("span", "sv-given", prompt));
     stream.scrollTop = 0;
@@ -33,7 +39,7 @@ export function createLane(article) {
   function newBlock() {
     const block = { node: element("div", "sv-block"), tokens: 0 };
     blocks.push(block);
-    stream.append(block.node);
+    text.append(block.node);
     return block;
   }
 
@@ -70,7 +76,6 @@ export function createLane(article) {
     while (drawn.length > rounds.length) takeBack();
     for (const round of rounds.slice(drawn.length)) append(round);
     blocks[blocks.length - 1]?.node.append(caret);
-    if (pinned) stream.scrollTop = stream.scrollHeight;
   }
 
   return { reset, show, stream };

@@ -31,7 +31,7 @@ export function mount({ element, props, watch, server, config }) {
     store.trace?.rounds.find((round) => round.lane === lane && round.index === index));
 
   const store = createStore({
-    ask: (run, seq) => server.missed(run, seq),
+    ask: (run, seq) => server.missed({ run, seq }),
     on: {
       begun() { busy = true; failed = false; notice(""); requestDraw(); },
       header(trace) { begin(trace); },
@@ -154,6 +154,7 @@ export function mount({ element, props, watch, server, config }) {
     get trace() { return store.trace; },
     get metrics() { return measure(store.trace?.rounds ?? [], store.trace?.header); },
     get series() { return series(store.trace?.rounds ?? []); },
+    get run() { return store.run; },
     get position() { return timeline.state.position; },
     summarise,
     announcePreset(name) {

@@ -50,10 +50,10 @@ def _static(name: str, html: str) -> None:
     gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
 
 
-def _missed_of(engine: Engine) -> Callable[[str, int], list[str]]:
-    # Gradio marks the function, which a bound method does not allow.
-    def missed(run: str, seq: int) -> list[str]:
-        return engine.missed(run, seq)
+def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str]]:
+    # A function and not a method, for Gradio marks it; one argument, for Gradio passes one.
+    def missed(asked: dict[str, Any]) -> list[str]:
+        return engine.missed(str(asked["run"]), int(asked["seq"]))
 
     return missed
 
@@ -136,15 +136,22 @@ def _started(
     engine: Engine, session: str, pair: str, prompt: str, values: dict[str, Any]
 ) -> Iterator[str]:
     try:
-        settings = Settings(**values)
-        if settings.max_new_tokens > MAX_LENGTH:
-            raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
+        settings = checked_settings(values)
     except SpecvizError as error:
         refused = Run(session, pair, prompt, Settings())
         refused.error = str(error)
         yield refused.say(over=True)
         return
     yield from deltas(engine, Run(session, pair, prompt, settings))
+
+
+def checked_settings(values: dict[str, Any]) -> Settings:
+    """The settings that a visitor asks for. Raises `SettingsError`, also where only the page
+    sets a limit: whoever calls its endpoint by hand meets it too."""
+    settings = Settings(**values)
+    if settings.max_new_tokens > MAX_LENGTH:
+        raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
+    return settings
 
 
 def _wire_preset(button: gr.Button, preset: Preset, prompt: gr.Textbox, controls: Controls) -> None:

@@ -22,8 +22,10 @@ import(new URL("player.js", base)).then((player) => {
 """
 
 
-def make_player(missed: Callable[..., list[str]], presets: Sequence[Preset]) -> gr.HTML:
-    """The component; its value is the newest delta, `missed(run, seq)` gives lost ones again."""
+def make_player(
+    missed: Callable[[dict[str, Any]], list[str]], presets: Sequence[Preset]
+) -> gr.HTML:
+    """The component; its value is the newest delta, `missed` gives lost ones again."""
     config: dict[str, Any] = {
         "modules": static_url(PAGE) + "/",
         "plotly": static_url(PLOTLY),

@@ -105,8 +105,8 @@ class Engine:
 
     def missed(self, run_id: str, seq: int) -> list[str]:
         """The deltas of a run from number `seq` on; none of a run that is forgotten."""
-        run = self._kept.get(str(run_id))
-        return run.deltas[max(0, int(seq)) :] if run else []
+        run = self._kept.get(run_id)
+        return run.deltas[max(0, seq) :] if run else []
 
     def waiting(self, run: Run) -> str:
         """Why a run has not started, in one sentence."""

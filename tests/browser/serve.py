@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
@@ -13,17 +15,36 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 from toys import byte_level, llama, relative  # noqa: E402
 
 from specviz import Pair  # noqa: E402
-from specviz.page import build_page, launch_options  # noqa: E402
+from specviz.page import build_page, launch_options, layout  # noqa: E402
+from specviz.page.runs import Engine, Run, deltas  # noqa: E402
+
+# A few milliseconds per pass: slow enough to be stopped by hand.
+SHAPE = {
+    "hidden_size": 320,
+    "intermediate_size": 640,
+    "num_hidden_layers": 8,
+    "max_position_embeddings": 2048,
+}
+LOSSY = "lose some of it"
+
+
+def lossy(engine: Engine, run: Run) -> Iterator[str]:
+    """The deltas of a run; where the prompt says so, many get lost on the way."""
+    for text in deltas(engine, run):
+        delta = json.loads(text)
+        if LOSSY not in run.prompt or delta["over"] or delta["seq"] % 3 == 1:
+            yield text
 
 
 def small_pair(name: str) -> Pair:
     """A target of a few milliseconds per pass and a draft that agrees with it now and then."""
     tokenizer = byte_level(300)
-    target = llama(300, hidden_size=256, intermediate_size=512, num_hidden_layers=6)
-    return Pair(target=target, draft=relative(target, noise=0.15), tokenizer=tokenizer, name=name)
+    target = llama(300, **SHAPE)
+    return Pair(target=target, draft=relative(target, noise=0.02), tokenizer=tokenizer, name=name)
 
 
 if __name__ == "__main__":
+    layout.deltas = lossy
     build_page(load=small_pair).launch(
         server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True, **launch_options()
     )

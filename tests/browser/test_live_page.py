@@ -1,0 +1,228 @@
+"""The page around a run: text stays text, mistakes get a sentence, it fits, keys work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from visiting import ROOT, Visit, served
+
+
+def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
+    visitor = visit()
+    text = "<img src=x onerror=alert(1)> {{7*7}} ${7*7} <script>alert(2)</script> &amp;"
+    visitor.page.on("dialog", lambda dialog: pytest.fail("the prompt was run as a script"))
+    visitor.prompt(text)
+    visitor.set("number input for Length", 4)
+    visitor.run()
+    for lane in ("speculative", "baseline"):
+        expect(visitor.lane(lane).locator(".sv-given")).to_have_text(text)
+        assert visitor.lane(lane).locator("img, script").count() == 0
+
+
+def test_hostile_model_text_is_shown_as_text(visit: Visit) -> None:
+    visitor = visit()
+    hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
+    drawn = visitor.page.evaluate(
+        """async (text) => {
+          const url = performance.getEntriesByType("resource")
+            .map((one) => one.name).find((name) => name.endsWith("/lane.js"));
+          const { createLane } = await import(url);
+          const article = document.querySelector("[data-lane=speculative]");
+          const lane = createLane(article);
+          const token = { id: 1, text, outcome: "bonus" };
+          lane.reset(text);
+          lane.show([{ lane: "speculative", index: 0, drafted: [], emitted: [token] }]);
+          const node = article.querySelector(".t[data-index]");
+          return [node.textContent, node.querySelectorAll("b").length];
+        }""",
+        hostile,
+    )
+    assert drawn == [hostile, 0]
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "sentence"),
+    [("Prompt", "", "prompt"), ("Seed", "-1", "seed is -1")],
+)
+def test_a_mistake_gets_a_sentence_and_keeps_the_run(
+    visit: Visit, label: str, value: str, sentence: str
+) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 12)
+    before = visitor.run()
+    visitor.page.get_by_label(label, exact=True).fill(value)
+    visitor.button("Run").click()
+    visitor.state("error")
+    expect(visitor.page.locator("[data-notice]")).to_contain_text(sentence)
+    assert visitor.trace() == before
+    assert visitor.lane("baseline").locator("[data-outcome]").count() == 12
+
+    visitor.page.get_by_label(label, exact=True).fill({"Prompt": "the cat", "Seed": "2"}[label])
+    after = visitor.run()
+    assert after["header"]["date"] >= before["header"]["date"]
+    expect(visitor.page.locator("[data-notice]")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "theme"),
+    [(1440, 900, "light"), (1440, 900, "dark"), (1280, 720, "dark"), (390, 844, "light")],
+)
+def test_the_page_fits(visit: Visit, width: int, height: int, theme: str) -> None:
+    visitor = visit(width=width, height=height, query=f"?__theme={theme}")
+    measure = """() => { const { scrollWidth, scrollHeight } = document.documentElement;
+      return [scrollWidth - innerWidth, scrollHeight - innerHeight]; }"""
+    for moment in ("before", "after"):
+        too_wide, too_high = visitor.page.evaluate(measure)
+        assert too_wide <= 0, moment
+        if (width, height) == (1440, 900):
+            assert too_high <= 0, moment
+        if moment == "before":
+            visitor.run()
+    visitor.page.wait_for_selector("[data-chart=tokens] .js-plotly-plot, .sv-plot .main-svg")
+    is_dark = visitor.page.evaluate("document.body.classList.contains('dark')")
+    assert is_dark == (theme == "dark")
+
+
+def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 32)
+    visitor.run()
+    page = visitor.page
+    place = "window.specviz.position"
+    total = page.evaluate("window.specviz.trace.rounds.length")
+    assert page.evaluate(place) == total
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowLeft")
+    visitor.state("paused")
+    assert page.evaluate(place) == total - 1
+    page.keyboard.press("ArrowRight")
+    visitor.state("ended")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Shift+ArrowLeft")
+    assert page.evaluate(place) < total
+    page.locator("[data-speed]").select_option("0.05")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("r")
+    visitor.state("running")
+    page.keyboard.press("Space")
+    visitor.state("paused")
+    held = page.evaluate(place)
+    page.keyboard.press("t")
+    assert page.evaluate("document.body.classList.contains('dark')")
+
+    page.get_by_label("Prompt", exact=True).focus()
+    page.keyboard.type(" t r")
+    assert page.evaluate("document.body.classList.contains('dark')")
+    assert page.evaluate(place) == held
+    page.get_by_label("Prompt", exact=True).blur()
+    page.keyboard.press("2")
+    expect(page.get_by_label("Prompt", exact=True)).not_to_have_value("the cat t r")
+
+
+def test_counts_follow_the_scrubber(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 40)
+    trace = visitor.run()
+    rounds = sorted(trace["rounds"], key=lambda r: (r["clock"], r["lane"] == "baseline"))
+    for place in (0, 7, len(rounds) // 2, len(rounds)):
+        visitor.page.locator("[data-scrub]").fill(str(place))
+        expect(visitor.page.locator("[data-position]")).to_have_text(
+            f"{place} / {len(rounds)} passes"
+        )
+        shown = [r for r in rounds[:place] if r["lane"] == "speculative"]
+        rejected = sum(t["outcome"] == "rejected" for r in shown for t in r["drafted"])
+        expect(visitor.page.locator("[data-count=rejected]")).to_have_text(str(rejected))
+        for lane in ("speculative", "baseline"):
+            tokens = sum(
+                len(r["drafted"]) + sum(t["outcome"] != "accepted" for t in r["emitted"])
+                for r in rounds[:place]
+                if r["lane"] == lane
+            )
+            expect(visitor.lane(lane).locator("[data-outcome]")).to_have_count(tokens)
+
+
+def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 16)
+    visitor.run()
+    page = visitor.page
+    page.locator("[data-toggle-panel]").click()
+    page.get_by_label("Prompt", exact=True).focus()
+    reached = []
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                """() => { const at = document.activeElement;
+                return at.getAttribute("aria-label") || at.dataset.index || at.innerText; }"""
+            )
+        )
+    for name in ("Run", "Stop", "greedy", "Theme", "0", "Play", "Step", "Restart"):
+        assert name in reached, f"{name} is not among {reached}"
+
+    page.locator("[data-lane=speculative] [data-index='0']").focus()
+    expect(page.locator(".sv-card")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.index") == "1"
+    page.keyboard.press("Escape")
+    expect(page.locator(".sv-card")).to_be_hidden()
+
+
+def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
+    visitor = visit()
+    heard = visitor.page.evaluate(
+        """async () => {
+          const url = performance.getEntriesByType("resource")
+            .map((one) => one.name).find((name) => name.endsWith("/store.js"));
+          const { createStore } = await import(url);
+          const texts = [0, 1, 2, 3, 4].map((seq) =>
+            JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
+          const heard = [], asked = [];
+          const note = (name) => (what) => heard.push(`${name} ${what}`);
+          const store = createStore({
+            ask: async (run, seq) => { asked.push(seq); return texts.slice(seq); },
+            on: { begun: note("begun"), status: note("status"), over: note("over"),
+                  header() {}, rounds() {}, lost() {} },
+          });
+          for (const seq of [0, 0, 1, 3, 3, 4]) store.receive(texts[seq]);
+          await new Promise((resume) => setTimeout(resume, 50));
+          store.receive(JSON.stringify({ run: "b", seq: 0, over: true }));
+          store.receive(texts[4]);
+          return [heard, asked];
+        }"""
+    )
+    said = [f"status s{seq}" for seq in range(5)]
+    assert heard == [["begun a", *said, "over null", "begun b", "over null"], [2]]
+
+
+def test_presets_and_settings_reach_the_run(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.locator("#presets .preset").nth(1).click()
+    expect(visitor.page.locator("[data-notice]")).to_contain_text("Press Run.")
+    for label, value in (("Length", 6), ("γ, guesses per round", 3), ("Top-k", 7)):
+        visitor.set(f"number input for {label}", value)
+    prompt = visitor.page.get_by_label("Prompt", exact=True).input_value()
+    header: dict[str, Any] = visitor.run()["header"]
+    wanted = {"max_new_tokens": 6, "gamma": 3, "top_k": 7}
+    assert {name: header["settings"][name] for name in wanted} == wanted
+    assert header["prompt"] == prompt
+    expect(visitor.page.locator("[data-badge]")).to_contain_text("LIVE · CPU")
+
+
+@pytest.mark.skipif(
+    not (ROOT / "assets" / "pair" / "draft").is_dir(), reason="the built-in pair is not here"
+)
+def test_the_app_serves_the_built_in_pair(visit: Visit) -> None:
+    begun = time.monotonic()
+    with served("app.py") as address:
+        visitor = visit(address=address)
+        assert time.monotonic() - begun < 30, "the page took too long to be ready"
+        visitor.set("number input for Length", 32)
+        trace = visitor.run()
+        assert sum(len(r["emitted"]) for r in trace["rounds"]) == 64
+        assert Path(sys.executable).name not in visitor.page.locator("[data-badge]").inner_text()

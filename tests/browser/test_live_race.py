@@ -1,0 +1,156 @@
+"""A run in a real browser: it streams, adds up, equals the metrics, stops, and stands apart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from visiting import Visit
+
+from specviz import Trace, compute_metrics
+from specviz.charts import series
+from specviz.trace import LANES
+
+OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
+
+
+def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visit: Visit) -> None:
+    visitor = visit()
+    expect(visitor.player).to_have_attribute("data-state", "idle")
+    visitor.set("number input for Length", 96)
+    visitor.button("Run").click()
+    visitor.page.wait_for_selector("[data-state=running] [data-lane=speculative] [data-index]")
+    visitor.page.wait_for_selector("[data-state=running] [data-lane=baseline] [data-index]")
+    visitor.state("ended")
+
+    counts = {
+        name: int(visitor.page.locator(f"[data-count={name}]").inner_text()) for name in OUTCOMES
+    }
+    tokens = visitor.lane("speculative").locator("[data-outcome]")
+    drawn = [token.get_attribute("data-outcome") for token in tokens.all()]
+    assert counts == {name: drawn.count(name) for name in OUTCOMES}
+    rounds = [r for r in visitor.trace()["rounds"] if r["lane"] == "speculative"]
+    drafted = sum(len(r["drafted"]) for r in rounds)
+    emitted = sum(len(r["emitted"]) for r in rounds)
+    assert counts["accepted"] + counts["rejected"] + counts["ignored"] == drafted
+    assert counts["accepted"] + counts["corrected"] + counts["bonus"] == emitted == 96
+    places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
+    assert places == list(range(len(drawn)))
+    assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 96
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_every_number_equals_the_metrics_of_the_trace(visit: Visit, temperature: int) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 48)
+    visitor.set("number input for Temperature", temperature)
+    trace = Trace.from_dict(visitor.run())
+    assert trace.header.settings.temperature == temperature
+    metrics = compute_metrics(trace)
+
+    shown = visitor.page.evaluate("window.specviz.metrics")
+    for name, value in asdict(metrics).items():
+        if name in shown:
+            assert shown[name] == approximately(value), name
+    assert len(shown) >= 18
+    points = visitor.page.evaluate("window.specviz.series")
+    assert points == approximately(series(trace.rounds))
+
+    text = visitor.page.locator("[data-headline]").inner_text()
+    assert text == f"{metrics.speedup:.2f}"
+    for name in ("alpha", "efficiency", "tau", "tau_predicted", "c"):
+        text = visitor.page.locator(f"[data-metric={name}]").inner_text()
+        assert text == f"{getattr(metrics, name):.2f}"
+
+
+def approximately(value: Any) -> Any:
+    """Equal up to the rounding of sums, all the way down."""
+    if isinstance(value, dict):
+        return {key: approximately(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [approximately(item) for item in value]
+    return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+
+
+def test_greedy_lanes_are_said_to_agree(visit: Visit) -> None:
+    visitor = visit()
+    visitor.button("greedy").click()
+    visitor.set("number input for Length", 24)
+    trace = visitor.run()
+    assert trace["header"]["settings"]["temperature"] == 0
+    assert trace["end"]["identical"] is True
+    said = visitor.page.locator("[data-identical]")
+    expect(said).to_have_text("24/24 tokens identical to the baseline.")
+
+
+def test_stop_ends_both_lanes_and_the_next_run_works(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 512)
+    visitor.button("Run").click()
+    expect(visitor.lane("baseline").locator("[data-index='5']")).to_be_attached()
+    visitor.button("Stop").click()
+    visitor.state("ended")
+    trace = visitor.trace()
+    assert set(trace["end"]["reasons"].values()) == {"stopped"}
+    written = sum(len(r["emitted"]) for r in trace["rounds"] if r["lane"] == "speculative")
+    assert written < 512
+
+    visitor.set("number input for Length", 16)
+    again = visitor.run()
+    assert sum(len(r["emitted"]) for r in again["rounds"]) == 32
+    assert again["end"]["reasons"] == {"speculative": "length", "baseline": "length"}
+
+
+def test_what_gets_lost_on_the_way_is_asked_for_again(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 64)
+    visitor.prompt("lose some of it")
+    trace = Trace.from_dict(visitor.run())
+    assert trace.end is not None
+    for lane in LANES:
+        assert [r.index for r in trace.lane(lane)] == list(range(len(trace.lane(lane))))
+        assert sum(len(r.emitted) for r in trace.lane(lane)) == 64
+
+
+def test_run_again_replaces_a_run_that_is_under_way(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 512)
+    visitor.prompt("the cat")
+    visitor.button("Run").click()
+    expect(visitor.lane("baseline").locator("[data-index='5']")).to_be_attached()
+    visitor.set("number input for Length", 8)
+    visitor.prompt("the mat")
+    trace = visitor.run()
+    assert trace["header"]["prompt"] == "the mat"
+    assert sum(len(r["emitted"]) for r in trace["rounds"]) == 16
+
+
+def test_two_visitors_at_once_each_get_their_own_run(visit: Visit) -> None:
+    one, other = visit(), visit()
+    for visitor, prompt, length in ((one, "the cat sat", 120), (other, "don't stop", 40)):
+        visitor.prompt(prompt)
+        visitor.set("number input for Length", length)
+    one.button("Run").click()
+    expect(one.lane("baseline").locator("[data-index='3']")).to_be_attached()
+    other.button("Run").click()
+    expect(other.page.locator("[data-notice]")).to_contain_text("1 other run is ahead of yours")
+    for visitor, prompt, length in ((one, "the cat sat", 120), (other, "don't stop", 40)):
+        visitor.state("ended")
+        trace = visitor.trace()
+        assert trace["header"]["prompt"] == prompt
+        assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * length
+        expect(visitor.lane("speculative").locator(".sv-given")).to_have_text(prompt)
+
+
+def test_a_closed_tab_ends_its_run(visit: Visit) -> None:
+    one, other = visit(), visit()
+    one.set("number input for Length", 512)
+    one.button("Run").click()
+    expect(one.lane("baseline").locator("[data-index='5']")).to_be_attached()
+    other.set("number input for Length", 8)
+    other.button("Run").click()
+    expect(other.page.locator("[data-notice]")).to_contain_text("ahead of yours")
+    one.page.close()
+    other.state("ended")
