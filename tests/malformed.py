@@ -1,0 +1,238 @@
+"""Ways in which a recording can be wrong, each with a piece of the sentence that it gets.
+
+SPOILED edit the JSON values of a sampled run, SPOILED_GREEDY those of a greedy one, and BROKEN
+the bytes of a gzipped file.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Values: TypeAlias = dict[str, Any]
+Place: TypeAlias = Callable[[Values], Values]
+Edit: TypeAlias = Callable[[Values], object]
+
+
+def part(*names: str) -> Place:
+    """The object that is reached by these names."""
+
+    def found(data: Values) -> Values:
+        for name in names:
+            data = data[name]
+        return data
+
+    return found
+
+
+WHOLE, HEADER, END = part(), part("header"), part("end")
+SETTINGS, TARGET = part("header", "settings"), part("header", "target")
+
+
+def round_with(outcome: str, lane: str = "speculative") -> Place:
+    """The first round of a lane that holds such a token, not counting its first round."""
+
+    def found(data: Values) -> Values:
+        for r in data["rounds"]:
+            seen = [t["outcome"] for t in r["drafted"] + r["emitted"]]
+            if r["lane"] == lane and r["index"] > 0 and outcome in seen:
+                return r
+        raise LookupError(outcome)
+
+    return found
+
+
+def token(outcome: str, lane: str = "speculative", among: str = "") -> Place:
+    """The first token with this outcome in `round_with(outcome)`."""
+    among = among or ("emitted" if outcome in ("corrected", "bonus") else "drafted")
+
+    def found(data: Values) -> Values:
+        tokens = round_with(outcome, lane)(data)[among]
+        return next(t for t in tokens if t["outcome"] == outcome)
+
+    return found
+
+
+def put(place: Place, name: str, value: Any) -> Edit:
+    return lambda data: place(data).__setitem__(name, value)
+
+
+def drop(place: Place, name: str) -> Edit:
+    return lambda data: place(data).pop(name)
+
+
+def shift(place: Place, name: str, by: float) -> Edit:
+    return lambda data: place(data).__setitem__(name, place(data)[name] + by)
+
+
+def accepted_in_both_lists(name: str, value: Any) -> Edit:
+    """An accepted token stands in both lists of its round: here both copies are edited."""
+
+    def edit(data: Values) -> None:
+        copies = [token("accepted", among=among)(data) for among in ("drafted", "emitted")]
+        for copy in copies:
+            copy[name] = value
+
+    return edit
+
+
+def swap_rounds(data: Values) -> None:
+    rounds = data["rounds"]
+    last = max(i for i, r in enumerate(rounds) if r["lane"] != rounds[-1]["lane"])
+    rounds[last], rounds[last + 1] = rounds[last + 1], rounds[last]
+
+
+def cut_in_the_middle(data: Values) -> None:
+    """A round that stops after its accepted tokens although its lane goes on."""
+    rounds = [r for r in data["rounds"] if r["drafted"]]
+    next(r for r in rounds[:-1] if len(r["emitted"]) > len(r["drafted"]))["emitted"].pop()
+
+
+LONG_NAME = "<script>" * 1000
+ROUND, BASELINE = round_with("rejected"), round_with("bonus", "baseline")
+REJECTED, IGNORED = token("rejected"), token("ignored")
+CORRECTED, BONUS = token("corrected"), token("bonus")
+DAMAGED_TOP = [{"id": 1, "text": "a", "probability": p} for p in (0.2, 0.5)]
+HEAVY_TOP = [{"id": i, "text": "a", "probability": 0.7} for i in (1, 2)]
+MANY_TOP = [{"id": i, "text": "a", "probability": 0.1} for i in range(6)]
+
+SPOILED: dict[str, tuple[Edit, str]] = {
+    # the outside
+    "another version": (put(WHOLE, "schema", 2), "schema 2 and this version of specviz reads 1"),
+    "schema as text": (put(WHOLE, "schema", "1"), "schema is '1', not a whole number"),
+    "no header": (drop(WHOLE, "header"), "header is missing"),
+    "no rounds": (drop(WHOLE, "rounds"), "rounds is missing"),
+    "no end field": (drop(WHOLE, "end"), "end is missing"),
+    "unknown part": (put(WHOLE, "extra", 1), "has a field 'extra', which does not exist"),
+    "long unknown part": (put(WHOLE, LONG_NAME, 1), r"'\x3cscript\x3e"),
+    "rounds as object": (put(WHOLE, "rounds", {}), "rounds is an object, not a list"),
+    "a round as number": (lambda d: d["rounds"].insert(0, 7), "entry 1 of the rounds is 7"),
+    "wrong digest": (put(WHOLE, "digest", "sha256:0"), "the digest does not fit"),
+    "digest as number": (put(WHOLE, "digest", 7), "digest is 7, not a text"),
+    # the header
+    "header as list": (put(WHOLE, "header", []), "header is a list, not an object"),
+    "prompt as number": (put(HEADER, "prompt", 3), "header: prompt is 3, not a text"),
+    "no prompt ids": (put(HEADER, "prompt_ids", []), "header: prompt_ids is empty"),
+    "negative id": (put(HEADER, "prompt_ids", [1, -1]), "header: prompt id 2 is -1"),
+    "true as id": (put(HEADER, "prompt_ids", [True]), "header: prompt id 1 is true"),
+    "gamma too large": (put(SETTINGS, "gamma", 99), "header, settings: gamma is 99"),
+    "gamma as real": (put(SETTINGS, "gamma", 1.5), "gamma is 1.5, not a whole number"),
+    "top_p of nothing": (put(SETTINGS, "top_p", 0), "top_p is 0, which keeps no token"),
+    "unknown drafter": (put(SETTINGS, "drafter", "oracle"), "drafter is 'oracle', not one of"),
+    "unknown setting": (put(SETTINGS, "heat", 1), "settings has a field 'heat'"),
+    "setting missing": (drop(SETTINGS, "seed"), "header, settings: seed is missing"),
+    "stop as number": (put(SETTINGS, "stop", [1]), "settings: stop text 1 is 1"),
+    "model without name": (drop(TARGET, "name"), "header, target: name is missing"),
+    "parameters as text": (put(TARGET, "parameters", "7B"), "parameters is '7B'"),
+    "long device": (put(HEADER, "device", "x" * 500), "…', not a text of at most 200"),
+    "date without zone": (put(HEADER, "date", "2026-01-01"), "date is '2026-01-01', not a date"),
+    "no threads": (put(HEADER, "threads", 0), "threads is 0"),
+    "unknown mode": (put(HEADER, "mode", "relay"), "mode is 'relay', not one of"),
+    "negative prefill": (
+        put(part("header", "prefill_seconds", "baseline"), "target", -1),
+        "prefill_seconds: target is -1",
+    ),
+    # the schema of rounds
+    "unknown lane": (put(ROUND, "lane", "third"), "lane is 'third', not one of speculative"),
+    "clock as text": (put(ROUND, "clock", "1 s"), "of the speculative lane: clock is '1 s'"),
+    "p above 1": (put(REJECTED, "p", 1.2), "p is 1.2, not a probability"),
+    "p below 0": (put(REJECTED, "p", -0.1), "p is -0.1, not a probability"),
+    "unknown outcome": (put(REJECTED, "outcome", "liked"), "outcome is 'liked', not one of"),
+    "token without text": (drop(REJECTED, "text"), "text is missing"),
+    "unknown token field": (put(REJECTED, "rank", 1), "has a field 'rank', which does not exist"),
+    "top in wrong order": (put(REJECTED, "top_p", DAMAGED_TOP), "top_p is not in falling order"),
+    "top adds up": (put(REJECTED, "top_q", HEAVY_TOP), "top_q adds up to 1.4, more than 1"),
+    "top too long": (put(REJECTED, "top_p", MANY_TOP), "top_p has 6 entries, more than the 5"),
+    "choice not an object": (put(REJECTED, "top_p", [3]), "top_p entry 1 is 3, not an object"),
+    "too many drafts": (
+        lambda d: ROUND(d).update(drafted=ROUND(d)["drafted"] * 20),
+        "drafted has",
+    ),
+    # the rules of a run
+    "index repeated": (shift(ROUND, "index", -1), "it stands where round"),
+    "rounds swapped": (swap_rounds, "out of order in a race whose mode is interleaved"),
+    "clock goes back": (put(ROUND, "clock", 0), "the clock goes back from"),
+    "clock off": (shift(ROUND, "clock", 0.01), "the parts of the round add up to"),
+    "a part too long": (shift(BASELINE, "verify_seconds", 1.0), "of the baseline lane: the clock"),
+    "past the length": (put(SETTINGS, "max_new_tokens", 3), "more than max_new_tokens, 3"),
+    "past gamma": (put(SETTINGS, "gamma", 1), "drafted tokens where 1 may be"),
+    "drafts with no drafter": (put(SETTINGS, "drafter", "none"), "drafted tokens where 0 may be"),
+    "baseline drafts": (
+        lambda d: BASELINE(d).update(drafted=BASELINE(d)["emitted"]),
+        "of the baseline lane: it has 1 drafted tokens where 0 may be",
+    ),
+    "ignored, then judged": (
+        lambda d: ROUND(d)["drafted"].__setitem__(0, IGNORED(d)),
+        "are not accepted ones, one rejected, then ignored ones",
+    ),
+    "bonus as draft": (put(REJECTED, "outcome", "bonus"), "are not accepted ones"),
+    "emitted another": (
+        put(token("accepted", among="emitted"), "id", 0),
+        "its emitted tokens do not begin with the accepted ones",
+    ),
+    "two tokens of its own": (
+        lambda d: ROUND(d)["emitted"].append(CORRECTED(d)),
+        "it must emit one token, corrected",
+    ),
+    "nothing emitted": (put(BASELINE, "emitted", []), "it must emit one token, bonus"),
+    "bonus after a rejection": (put(CORRECTED, "outcome", "bonus"), "one token, corrected"),
+    "cut, yet goes on": (cut_in_the_middle, "it comes after a round that ended its lane"),
+    "rejected against the draw": (put(REJECTED, "u", 0.0), "it was rejected with u = 0 and p / q"),
+    "accepted against the draw": (
+        accepted_in_both_lists("p", 0.0),
+        "and p / q = 0",
+    ),
+    "drawn from nothing": (put(REJECTED, "q", 0.0), "q is 0: no draft draws what it rules out"),
+    "beta too small": (accepted_in_both_lists("beta", 0.0), "beta is 0, less than"),
+    "judged without a draw": (put(REJECTED, "u", None), "u is missing from a token that was"),
+    "ignored with a draw": (put(IGNORED, "u", 0.5), "u cannot be known of a token that was ign"),
+    "a bonus with q": (put(BONUS, "q", 0.5), "q cannot be known of a token that was bonus"),
+    # the end
+    "unknown reason": (put(part("end", "reasons"), "baseline", "tired"), "baseline is 'tired'"),
+    "lane without reason": (drop(part("end", "reasons"), "baseline"), "baseline is missing"),
+    "cut short of length": (
+        lambda d: d["rounds"].pop(),
+        "end: reasons says length",
+    ),
+    "stop without a text": (
+        put(part("end", "reasons"), "baseline", "stop"),
+        "end: reasons says stop for the baseline lane",
+    ),
+    "sampled yet compared": (put(END, "identical", True), "identical must be true or false if"),
+    "compared nothing": (put(END, "compared", 4), "compares the lanes without saying"),
+}
+
+SPOILED_GREEDY: dict[str, tuple[Edit, str]] = {
+    "no comparison": (put(END, "identical", None), "identical must be true or false if"),
+    "compared too much": (shift(END, "compared", 1), "compared is"),
+    "denies what is the same": (put(END, "identical", False), "identical is false and the tokens"),
+    "parting nowhere": (
+        put(END, "divergence", {"index": 1, "margin": None}),
+        "divergence is not where the lanes first differ",
+    ),
+    "negative margin": (
+        put(END, "divergence", {"index": 1, "margin": -1}),
+        "end, divergence: margin is -1",
+    ),
+    "no soft_p": (drop(lambda d: BASELINE(d)["emitted"][0], "soft_p"), "soft_p is missing"),
+}
+
+BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "empty": (lambda raw: b"", "this file is empty"),
+    "cut off": (lambda raw: raw[:-20], "this file is cut off"),
+    "only the mark of gzip": (lambda raw: raw[:2], "this file is cut off"),
+    "a byte changed": (lambda raw: raw[:-6] + b"\0\0" + raw[-4:], "gzip data is damaged"),
+    "something after it": (lambda raw: raw + b"more", "goes on after the end of its gzip data"),
+    "a zip archive": (lambda raw: b"PK\3\4" + raw, "no valid JSON at line 1, column 1"),
+    "a picture": (lambda raw: b"\x89PNG\r\n\x1a\n" + bytes(50), "no valid JSON"),
+    "half of the JSON": (lambda raw: gzip.decompress(raw)[:500], "no valid JSON"),
+    "not UTF-8": (lambda raw: b'{"schema": "\xff"}', "no valid JSON"),
+    "half a surrogate pair": (lambda raw: b'{"schema": "\\ud800"}', "no valid JSON"),
+    "not a number": (lambda raw: b'{"schema": NaN}', "no valid JSON at line 1, column 12"),
+    "a number past all bounds": (lambda raw: b'{"schema": 1e999}', "no valid JSON"),
+    "nested a million times": (lambda raw: b"[" * 1_000_000, "no valid JSON"),
+    "a list": (lambda raw: b"[1, 2]", "this recording is a list, not an object"),
+    "null": (lambda raw: b"null", "this recording is null, not an object"),
+    "an empty object": (lambda raw: b"{}", "schema is missing"),
+}
