@@ -188,8 +188,8 @@ def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: Settings) 
 
 def _margin(token: Token) -> float | None:
     """How much likelier the target found its first choice than its second, in nats."""
-    if len(token.top_p) < 2:
+    if not token.top_p:
         return None
+    first, second = ([c.probability for c in token.top_p] + [0.0])[:2]
     # Listed probabilities are rounded, the second perhaps to 0: the margin is then at least this.
-    second = max(token.top_p[1].probability, 0.5 * 10**-DIGITS)
-    return math.log(token.top_p[0].probability / second)
+    return math.log(first / max(second, 0.5 * 10**-DIGITS))

@@ -234,3 +234,26 @@ def finish(
 def outcomes(r: Round) -> str:
     """The outcomes of a round's drafts and, after a dash, of what it emitted; one letter each."""
     return "-".join("".join(t.outcome[0] for t in tokens) for tokens in (r.drafted, r.emitted))
+
+
+class VirtualTime:
+    """A clock that only the models' passes move, so that every timing is known beforehand.
+
+    Use it as `monkeypatch.setattr("specviz.engine.time", virtual_time)`.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+    def charge(self, model: Any, seconds: float, *, first: float = 0.0) -> Any:
+        """`model`, each pass of which takes so long, and its first so much longer."""
+        extra = [first]
+
+        def advance(*_: object) -> None:
+            self.seconds += seconds + (extra.pop() if extra else 0.0)
+
+        model.register_forward_pre_hook(advance)
+        return model
