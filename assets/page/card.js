@@ -17,7 +17,7 @@ export function createCard(root, roundOf) {
     const round = roundOf(lane, Number(node.dataset.round));
     if (!round) return;
     const place = [...node.parentNode.children].filter((n) => n.dataset.index).indexOf(node);
-    card.replaceChildren(...content(round, place, lane === "baseline"));
+    card.replaceChildren(...content(round, place, node.dataset.outcome ?? "pending", lane === "baseline"));
     card.hidden = false;
     anchor = node;
     node.setAttribute("aria-describedby", card.id);
@@ -51,12 +51,16 @@ export function createCard(root, roundOf) {
   root.addEventListener("click", (event) => tokenAt(event) && open(tokenAt(event)));
   root.addEventListener("scroll", close, { capture: true, passive: true });
 
-  return { close, get isOpen() { return anchor !== null; } };
+  return {
+    close,
+    /** The token may have gone while the card was open. */
+    refresh() { if (anchor && !anchor.isConnected) close(); },
+  };
 }
 
-function content(round, place, isBaseline) {
+function content(round, place, outcome, isBaseline) {
   const tokens = tokensOf(round);
-  const token = tokens[place];
+  const token = outcome === "pending" ? asGuess(tokens[place]) : tokens[place];
   const own = tokens[tokens.length - 1];
   const follow = own !== token && own.outcome === "corrected" ? own : null;
   const title = element("p", "sv-card-title");
@@ -65,6 +69,11 @@ function content(round, place, isBaseline) {
   const where = isBaseline ? `pass ${round.index + 1}` : `round ${round.index + 1}, place ${place + 1}`;
   title.append(word, element("small", "", isBaseline ? where : `${token.outcome} in ${where}`));
   return [title, element("p", "", story(token, isBaseline, follow)), numbers(token), lists(token)];
+}
+
+/** What is known of a draft before the target has spoken. */
+function asGuess({ text, q, soft_q, top_q }) {
+  return { text, q, soft_q, top_q, outcome: "pending" };
 }
 
 function numbers(token) {

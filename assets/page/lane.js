@@ -43,11 +43,11 @@ export function createLane(article) {
     return block;
   }
 
-  function append(round) {
+  function append(round, part = null) {
     let block = blocks[blocks.length - 1];
     if (block.tokens >= BLOCK) block = newBlock();
     const node = element("span", "sv-round");
-    const tokens = tokensOf(round);
+    const tokens = part ? tokensSoFar(part) : tokensOf(round);
     let atBreak = drawn[drawn.length - 1]?.atBreak ?? false;
     tokens.forEach((token, i) => {
       const child = tokenNode(token, round, total + i, atBreak);
@@ -58,7 +58,7 @@ export function createLane(article) {
     block.node.append(node);
     block.tokens += tokens.length;
     total += tokens.length;
-    drawn.push({ node, block, tokens: tokens.length, atBreak });
+    drawn.push({ node, block, tokens: tokens.length, atBreak, part });
   }
 
   function takeBack() {
@@ -72,9 +72,12 @@ export function createLane(article) {
     }
   }
 
-  function show(rounds) {
+  /** Show these finished rounds and, if given, as much of the next as an event tells. */
+  function show(rounds, part) {
+    if (drawn[drawn.length - 1]?.part) takeBack();
     while (drawn.length > rounds.length) takeBack();
     for (const round of rounds.slice(drawn.length)) append(round);
+    if (part) append(part.round, part);
     blocks[blocks.length - 1]?.node.append(caret);
   }
 
@@ -86,12 +89,19 @@ export function tokensOf(round) {
   return [...round.drafted, ...round.emitted.filter((token) => token.outcome !== "accepted")];
 }
 
-const isWritten = (token) => token.outcome !== "rejected" && token.outcome !== "ignored";
+/** The drafted tokens of an unfinished round: some judged, the others still waiting. */
+function tokensSoFar({ round, seen, judged }) {
+  return round.drafted.slice(0, seen).map((token, i) =>
+    (i < judged ? token : { ...token, outcome: "pending" }));
+}
+
+const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.outcome);
 
 /** `atBreak`: whether the text before ends in a line break. */
 function tokenNode(token, round, index, atBreak) {
   const node = element("span", `t ${token.outcome}`);
-  Object.assign(node.dataset, { outcome: token.outcome, round: round.index, index });
+  Object.assign(node.dataset, { round: round.index, index });
+  if (token.outcome !== "pending") node.dataset.outcome = token.outcome;
   node.tabIndex = -1;
   const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
   if (lead) node.append(lead);

@@ -8,10 +8,10 @@ import { measure, series } from "./metrics.js";
 import { createReadout } from "./readout.js";
 import { summarise, wireShell } from "./shell.js";
 import { createStore } from "./store.js";
-import { createTimeline } from "./timeline.js";
+import { createTimeline, shownAt } from "./timeline.js";
 import { spoken } from "./words.js";
 
-const SPEEDS = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
+const SPEEDS = [0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SPEAK_EVERY = 2500; // ms between spoken sentences
 const LOST = "The connection to the server was lost. Reload the page to go on.";
 
@@ -77,39 +77,42 @@ export function mount({ element, props, watch, server, config }) {
     drawPending = false;
     const { state } = timeline;
     root.dataset.state = stateName(state);
+    document.body.classList.toggle("sv-busy", busy);
     controls(state);
     if (!store.trace) return;
-    const shown = state.rounds.slice(0, state.position);
+    const { rounds, partial } = shownAt(state.events, state.position);
     for (const { name, view } of lanes) {
-      view.show(shown.filter((round) => round.lane === name));
+      view.show(rounds.filter((round) => round.lane === name), partial[name]);
       keepReachable(view.stream);
     }
-    readout.show(shown, store.trace);
-    charts.show(shown);
+    card.refresh();
+    readout.show(rounds, store.trace);
+    charts.show(rounds);
+    find("[data-position]").textContent =
+      `${rounds.length} / ${store.trace.rounds.length} passes`;
   }
 
-  function stateName({ playing, following, live, position, rounds }) {
+  function stateName({ playing, following, live, position, events }) {
     if (failed) return "error";
     if (playing || (busy && (following || !live))) return "running";
-    if (!rounds.length) return "idle";
-    return position === rounds.length && !live ? "ended" : "paused";
+    if (!events.length) return "idle";
+    return position === events.length && !live ? "ended" : "paused";
   }
 
   function controls(state) {
-    const { rounds, position, playing, following, live } = state;
+    const { events, position, playing, following, live } = state;
     const isRunning = playing || (live && following);
     for (const button of root.querySelectorAll("[data-play], [data-step], [data-restart], [data-scrub]")) {
-      button.disabled = !rounds.length;
+      button.disabled = !events.length;
     }
     const play = find("[data-play]");
     play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
     play.querySelector("path").setAttribute("d", isRunning
       ? "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z" : "M4 2.5v11l9-5.5z");
     const scrub = find("[data-scrub]");
-    scrub.max = rounds.length;
+    scrub.max = events.length;
     scrub.value = position;
-    scrub.style.setProperty("--at", `${rounds.length ? (100 * position) / rounds.length : 0}%`);
-    find("[data-position]").textContent = `${position} / ${rounds.length} passes`;
+    scrub.style.setProperty("--at", `${(100 * position) / Math.max(1, events.length)}%`);
     find("[data-follow]").hidden = !live || following;
   }
 
@@ -127,7 +130,8 @@ export function mount({ element, props, watch, server, config }) {
 
   function sayStep() {
     spokenAt = 0;
-    speak(timeline.state.rounds.slice(0, timeline.state.position));
+    const { events, position } = timeline.state;
+    if (events[position - 1]?.done) speak([events[position - 1].round]);
   }
 
   const actions = {
@@ -155,7 +159,10 @@ export function mount({ element, props, watch, server, config }) {
     get metrics() { return measure(store.trace?.rounds ?? [], store.trace?.header); },
     get series() { return series(store.trace?.rounds ?? []); },
     get run() { return store.run; },
+    finished(lane) { return shownAt(timeline.state.events, timeline.state.position)
+      .rounds.filter((round) => round.lane === lane).length; },
     get position() { return timeline.state.position; },
+    get events() { return timeline.state.events.length; },
     summarise,
     announcePreset(name) {
       const preset = config.presets.find((one) => one.name === name);

@@ -1,7 +1,7 @@
 // Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
 
 import { measure } from "./metrics.js";
-import { comparison, detail, fixed, provenance, sameness, verdict } from "./words.js";
+import { comparison, detail, fixed, provenance, sameness, verdict, written } from "./words.js";
 
 const LANES = ["speculative", "baseline"];
 
@@ -24,8 +24,9 @@ export function createReadout(root) {
     for (const [outcome, count] of Object.entries(m.counts)) {
       set(`[data-count="${outcome}"]`, String(count));
     }
-    set('[data-sums="speculative"]', `${m.drafted} drafted, ${m.emitted} written`);
-    set('[data-sums="baseline"]', `${m.tokens.baseline} written`);
+    const reasons = rounds.length === trace.rounds.length ? trace.end?.reasons ?? {} : {};
+    set('[data-sums="speculative"]', written(m.emitted, m.drafted, reasons.speculative));
+    set('[data-sums="baseline"]', written(m.tokens.baseline, null, reasons.baseline));
     for (const name of LANES) showBar(name, m, rounds, trace);
     return m;
   }

@@ -1,25 +1,52 @@
-// The playhead over the rounds of a trace, in the order of their clocks.
+// The playhead over the events of a trace, in the order of their times.
 
-const BEHIND = { speculative: 0, baseline: 1 }; // order of two rounds that end together
+const FIRST = { speculative: 0, baseline: 1 }; // order of what happens at the same time
 
-/** Rounds by clock. A live race yields them almost in order, so each sinks a step or two. */
-export function insertByClock(rounds, round) {
-  let place = rounds.length;
-  while (place > 0 && after(rounds[place - 1], round)) place -= 1;
-  rounds.splice(place, 0, round);
+/**
+ * What happens in a round, one event after the other: each draft appears, each verdict falls,
+ * then the round is done. Drafts are spread evenly over the measured time of their run.
+ */
+export function eventsOf(round) {
+  const { drafted, clock, draft_seconds: drafting } = round;
+  const start = clock - drafting - round.verify_seconds - round.overhead_seconds;
+  const events = drafted.map((_, i) =>
+    ({ round, seen: i + 1, judged: 0, time: start + (drafting * (i + 1)) / drafted.length }));
+  const judged = drafted.filter((token) => token.outcome !== "ignored").length;
+  for (let i = 1; i <= judged; i += 1) {
+    events.push({ round, seen: drafted.length, judged: i, time: clock });
+  }
+  events.push({ round, done: true, time: clock });
+  return events;
+}
+
+/** A live race yields rounds almost in order, so each event sinks a few places at most. */
+function insert(events, event) {
+  let place = events.length;
+  while (place > 0 && after(events[place - 1], event)) place -= 1;
+  events.splice(place, 0, event);
 }
 
 function after(one, other) {
-  if (one.clock !== other.clock) return one.clock > other.clock;
-  return BEHIND[one.lane] > BEHIND[other.lane];
+  if (one.time !== other.time) return one.time > other.time;
+  return FIRST[one.round.lane] > FIRST[other.round.lane];
+}
+
+/** The finished rounds at a playhead, and the event inside an unfinished one by lane. */
+export function shownAt(events, position) {
+  const rounds = [], partial = {};
+  for (const event of events.slice(0, position)) {
+    partial[event.round.lane] = event.done ? null : event;
+    if (event.done) rounds.push(event.round);
+  }
+  return { rounds, partial };
 }
 
 /**
- * A playhead: how many rounds are shown. While a run is live it follows the newest one, unless
+ * A playhead: how many events are shown. While a run is live it follows the newest one, unless
  * the viewer holds it back. `changed()` is called when anything moved.
  */
 export function createTimeline(changed) {
-  const state = { rounds: [], position: 0, following: true, playing: false, speed: 1, live: false };
+  const state = { events: [], position: 0, following: true, playing: false, speed: 1, live: false };
   let time = 0, last = 0;
 
   function frame(now) {
@@ -27,10 +54,10 @@ export function createTimeline(changed) {
     time += (state.speed * (now - last)) / 1000;
     last = now;
     const before = state.position;
-    while (state.position < state.rounds.length && state.rounds[state.position].clock <= time) {
+    while (state.position < state.events.length && state.events[state.position].time <= time) {
       state.position += 1;
     }
-    if (state.position === state.rounds.length) {
+    if (state.position === state.events.length) {
       state.playing = false;
       state.following = state.live;
     }
@@ -39,8 +66,8 @@ export function createTimeline(changed) {
   }
 
   function moveTo(position) {
-    state.position = Math.max(0, Math.min(position, state.rounds.length));
-    time = state.position ? state.rounds[state.position - 1].clock : 0;
+    state.position = Math.max(0, Math.min(position, state.events.length));
+    time = state.position ? state.events[state.position - 1].time : 0;
   }
 
   function hold() {
@@ -48,16 +75,19 @@ export function createTimeline(changed) {
     state.playing = false;
   }
 
+  const endsRound = (place) =>
+    state.events[place]?.done && state.events[place].round.lane === "speculative";
+
   return {
     state,
     clear(live) {
-      Object.assign(state, { rounds: [], position: 0, following: true, playing: false, live });
+      Object.assign(state, { events: [], position: 0, following: true, playing: false, live });
       time = 0;
       changed();
     },
     add(rounds) {
-      for (const round of rounds) insertByClock(state.rounds, round);
-      if (state.following) moveTo(state.rounds.length);
+      for (const event of rounds.flatMap(eventsOf)) insert(state.events, event);
+      if (state.following) moveTo(state.events.length);
       changed();
     },
     finish() {
@@ -65,8 +95,8 @@ export function createTimeline(changed) {
       changed();
     },
     play() {
-      if (!state.rounds.length) return;
-      if (state.position === state.rounds.length) moveTo(0);
+      if (!state.events.length) return;
+      if (state.position === state.events.length) moveTo(0);
       Object.assign(state, { playing: true, following: false });
       last = performance.now();
       requestAnimationFrame(frame);
@@ -75,20 +105,18 @@ export function createTimeline(changed) {
     pause() { hold(); changed(); },
     seek(position) { hold(); moveTo(position); changed(); },
     step(by) { hold(); moveTo(state.position + by); changed(); },
-    /** To the end of the next round of the draft + target lane, or back to the one before. */
+    /** To the end of the next round of the lane with drafts, or of the one before. */
     stepRound(by) {
       hold();
-      let place = state.position - (by < 0 ? 1 : 0);
-      const isOurs = (at) => state.rounds[at]?.lane === "speculative";
-      if (by > 0) while (place < state.rounds.length && !isOurs(place)) place += 1;
-      else do place -= 1; while (place > 0 && !isOurs(place));
+      let place = state.position - 1;
+      do place += by; while (place >= 0 && place < state.events.length && !endsRound(place));
       moveTo(place + 1);
       changed();
     },
     restart() { moveTo(0); this.play(); },
     follow() {
       Object.assign(state, { following: true, playing: false });
-      moveTo(state.rounds.length);
+      moveTo(state.events.length);
       changed();
     },
     setSpeed(speed) { state.speed = speed; },

@@ -63,6 +63,16 @@ export function sameness({ compared, parted }, trace) {
   return `Identical for ${plural(parted, "token")}, then the lanes part${margin}.`;
 }
 
+const REASONS = {
+  eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped",
+};
+
+/** What a lane has written, and why it ended if it did before its length. */
+export function written(count, drafted, reason) {
+  const drafts = drafted === null ? "" : `${drafted} drafted, `;
+  return `${drafts}${count} written${REASONS[reason] ? ` · ${REASONS[reason]}` : ""}`;
+}
+
 /** One spoken sentence about a round. */
 export function spoken(round) {
   const of = (outcome) => round.drafted.filter((token) => token.outcome === outcome).length;
@@ -97,6 +107,8 @@ export function story(token, isBaseline, own) {
         ? `${sure}: not the target's first choice, so it is refused.${then}`
         : `${sure}: kept with probability ${fixed(keep(token), 2)}, the draw was ${fixed(token.u, 2)}, so refused.${then}`;
     }
+    case "pending":
+      return `The draft was ${q} sure. The target has yet to judge it.`;
     case "ignored":
       return "Drafted after a refusal or past the end: the target never judged it.";
     case "corrected":

@@ -52,13 +52,13 @@ def make_controls(pair: str) -> Controls:
         [(name, pair)],
         value=pair,
         label="Pair",
-        info="A target and a smaller draft that share one tokenizer.",
+        info="A target and a draft with one tokenizer.",
     )
     drafter = gr.Radio(
         [("Draft model", "model"), ("None", "none")],
         value=DEFAULTS["drafter"],
         label="Drafter",
-        info="Where guesses come from. With none, both lanes are the same.",
+        info="With none, both lanes are the same.",
     )
     gamma = gr.Slider(
         1,
@@ -66,7 +66,7 @@ def make_controls(pair: str) -> Controls:
         DEFAULTS["gamma"],
         step=1,
         label="γ, guesses per round",
-        info="More guesses can save more target passes, and waste more draft steps.",
+        info="More can save target passes, or waste draft steps.",
     )
     return Controls(chosen, drafter, gamma, *_sampling())
 
@@ -78,7 +78,7 @@ def _sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider, gr.Number]:
         DEFAULTS["temperature"],
         step=0.05,
         label="Temperature",
-        info="0 is greedy: always the likeliest token, and both lanes must agree.",
+        info="0 is greedy: both lanes must then agree.",
     )
     top_k = gr.Slider(
         0,
@@ -86,7 +86,7 @@ def _sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider, gr.Number]:
         DEFAULTS["top_k"],
         step=1,
         label="Top-k",
-        info="Draw from the k likeliest tokens only. 0 is off.",
+        info="Only the k likeliest tokens; 0 is off.",
     )
     top_p = gr.Slider(
         0.05,
@@ -94,7 +94,7 @@ def _sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider, gr.Number]:
         DEFAULTS["top_p"],
         step=0.01,
         label="Top-p",
-        info="Draw from the fewest tokens that hold this much probability. 1 is off.",
+        info="Only the likeliest, up to this mass; 1 is off.",
     )
     length = gr.Slider(
         1,
@@ -102,12 +102,12 @@ def _sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider, gr.Number]:
         DEFAULTS["max_new_tokens"],
         step=1,
         label="Length",
-        info="The most tokens that each lane writes.",
+        info="Tokens that each lane writes, at most.",
     )
     seed = gr.Number(
         DEFAULTS["seed"],
         precision=0,
         label="Seed",
-        info="Of every random draw: the same seed repeats the run.",
+        info="The same seed repeats the run.",
     )
     return temperature, top_k, top_p, length, seed

@@ -94,7 +94,7 @@ def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
     visitor.run()
     page = visitor.page
     place = "window.specviz.position"
-    total = page.evaluate("window.specviz.trace.rounds.length")
+    total = page.evaluate("window.specviz.events")
     assert page.evaluate(place) == total
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowLeft")
@@ -124,26 +124,54 @@ def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
     expect(page.get_by_label("Prompt", exact=True)).not_to_have_value("the cat t r")
 
 
-def test_counts_follow_the_scrubber(visit: Visit) -> None:
+def test_everything_follows_the_scrubber(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 40)
+    rounds = visitor.run()["rounds"]
+    total = visitor.page.evaluate("window.specviz.events")
+    scrub = visitor.page.locator("[data-scrub]")
+    for place in (0, 1, total // 3, total // 2, total):
+        scrub.fill(str(place))
+        said = visitor.page.locator("[data-position]")
+        done = {
+            lane: visitor.page.evaluate("lane => window.specviz.finished(lane)", lane)
+            for lane in ("speculative", "baseline")
+        }
+        expect(said).to_have_text(f"{sum(done.values())} / {len(rounds)} passes")
+        counted = dict.fromkeys(("accepted", "rejected", "ignored", "corrected", "bonus"), 0)
+        for r in [r for r in rounds if r["lane"] == "speculative"][: done["speculative"]]:
+            for token in r["drafted"] + [t for t in r["emitted"] if t["outcome"] != "accepted"]:
+                counted[token["outcome"]] += 1
+        for name, count in counted.items():
+            expect(visitor.page.locator(f"[data-count={name}]")).to_have_text(str(count))
+        expect(visitor.lane("baseline").locator("[data-outcome]")).to_have_count(done["baseline"])
+    visitor.state("ended")
+
+
+def test_a_round_is_stepped_through_event_by_event(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 8)
+    visitor.set("number input for γ, guesses per round", 3)
     trace = visitor.run()
-    rounds = sorted(trace["rounds"], key=lambda r: (r["clock"], r["lane"] == "baseline"))
-    for place in (0, 7, len(rounds) // 2, len(rounds)):
-        visitor.page.locator("[data-scrub]").fill(str(place))
-        expect(visitor.page.locator("[data-position]")).to_have_text(
-            f"{place} / {len(rounds)} passes"
-        )
-        shown = [r for r in rounds[:place] if r["lane"] == "speculative"]
-        rejected = sum(t["outcome"] == "rejected" for r in shown for t in r["drafted"])
-        expect(visitor.page.locator("[data-count=rejected]")).to_have_text(str(rejected))
-        for lane in ("speculative", "baseline"):
-            tokens = sum(
-                len(r["drafted"]) + sum(t["outcome"] != "accepted" for t in r["emitted"])
-                for r in rounds[:place]
-                if r["lane"] == lane
-            )
-            expect(visitor.lane(lane).locator("[data-outcome]")).to_have_count(tokens)
+    first = next(r for r in trace["rounds"] if r["lane"] == "speculative")
+    visitor.page.locator("[data-scrub]").fill("0")
+    lane = visitor.lane("speculative")
+    seen = []
+    while not visitor.page.evaluate("window.specviz.finished('speculative')"):
+        visitor.button("Step").click()
+        tokens = lane.locator("[data-index]").all()
+        outcomes = [token.get_attribute("data-outcome") or "pending" for token in tokens]
+        if not seen or seen[-1] != outcomes:
+            seen.append(outcomes)
+    judged = [t["outcome"] for t in first["drafted"] if t["outcome"] != "ignored"]
+    own = [t["outcome"] for t in first["emitted"] if t["outcome"] != "accepted"]
+    drafted = len(first["drafted"])
+    expected = [["pending"] * count for count in range(drafted + 1)]
+    expected += [
+        judged[:count] + ["pending"] * (drafted - count) for count in range(1, len(judged) + 1)
+    ]
+    expected.append([t["outcome"] for t in first["drafted"]] + own)
+    assert seen == [outcomes for outcomes in expected if outcomes or seen[0] == []]
 
 
 def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
