@@ -42,7 +42,7 @@ format: $(VENV)/.installed-dev
 	$(PY) -m ruff format .
 
 pictures: $(VENV)/.installed-dev
-	$(PY) scripts/take_pictures.py $(ARGS)
+	$(PY) -m scripts.take_pictures $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .gradio
@@ -53,5 +53,5 @@ $(VENV)/.installed: requirements.txt scripts/install.py
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.10 to 3.13: on Debian, 'apt-get install python3 python3-venv' installs one." >&2; exit 1; }
 	$(PYTHON) scripts/install.py --venv $(VENV)
 
-$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt scripts/chromium.py
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	$(PYTHON) scripts/install.py --venv $(VENV) --dev

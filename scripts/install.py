@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch keeps its builds without CUDA; PyPI's Linux builds bring gigabytes of it."""
+FIND_CHROMIUM = "import sys, specviz.browser as b; sys.exit(b.chromium_path() is None)"
 
 
 def run(*command: str | Path) -> bool:
@@ -73,6 +74,17 @@ def install(venv: Path, requirements: str) -> None:
         raise SystemExit(f"pip could not install {requirements}: its message above says why.")
 
 
+def install_chromium(venv: Path) -> None:
+    """Leave a Chromium that the tests find: one that is there, Debian's, or Playwright's."""
+    python = venv / "bin" / "python"
+    if run(python, "-c", FIND_CHROMIUM):
+        return
+    if not apt_install("chromium"):
+        run(python, "-m", "playwright", "install", "chromium")
+    if not run(python, "-c", FIND_CHROMIUM):
+        raise SystemExit("The page's tests need a browser: install Debian's package chromium.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Install what specviz needs.")
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="where to make it")
@@ -86,8 +98,7 @@ def main() -> None:
         (venv / ".installed").touch()
         return
     install(venv, "requirements-dev.txt")
-    if not run(venv / "bin" / "python", "scripts/chromium.py", "--install"):
-        raise SystemExit("The page's tests need a browser: install Debian's package chromium.")
+    install_chromium(venv)
     (venv / ".installed-dev").touch()
 
 
