@@ -83,10 +83,32 @@ def swap_rounds(data: Values) -> None:
     rounds[last], rounds[last + 1] = rounds[last + 1], rounds[last]
 
 
+def all_kept(data: Values) -> list[Values]:
+    """The rounds whose drafts were all accepted, each with a bonus."""
+    return [r for r in data["rounds"] if r["drafted"] and len(r["emitted"]) > len(r["drafted"])]
+
+
 def cut_in_the_middle(data: Values) -> None:
     """A round that stops after its accepted tokens although its lane goes on."""
-    rounds = [r for r in data["rounds"] if r["drafted"]]
-    next(r for r in rounds[:-1] if len(r["emitted"]) > len(r["drafted"]))["emitted"].pop()
+    all_kept(data)[0]["emitted"].pop()
+
+
+def cut_at_the_end(data: Values) -> None:
+    """A last round that stops after its accepted tokens although nothing ended it."""
+    last = [r for r in data["rounds"] if r["lane"] == "speculative"][-1]
+    assert last is all_kept(data)[-1]
+    last["emitted"].pop()
+
+
+def bonus_after_ignored(data: Values) -> None:
+    r = all_kept(data)[0]
+    del r["emitted"][-2]
+    r["drafted"][-1] |= {"outcome": "ignored", "p": None, "u": None, "beta": None}
+
+
+def rejected_and_not_corrected(data: Values) -> None:
+    rounds = (r for r in data["rounds"] if len(r["emitted"]) > 1)
+    next(r for r in rounds if r["emitted"][-1]["outcome"] == "corrected")["emitted"].pop()
 
 
 LONG_NAME = "<script>" * 1000
@@ -177,6 +199,8 @@ SPOILED: dict[str, tuple[Edit, str]] = {
     ),
     "nothing emitted": (put(BASELINE, "emitted", []), "it must emit one token, bonus"),
     "bonus after a rejection": (put(CORRECTED, "outcome", "bonus"), "one token, corrected"),
+    "not corrected": (rejected_and_not_corrected, "it must emit one token, corrected"),
+    "bonus after ignored": (bonus_after_ignored, "it emits a bonus although not all drafted"),
     "cut, yet goes on": (cut_in_the_middle, "it comes after a round that ended its lane"),
     "rejected against the draw": (put(REJECTED, "u", 0.0), "it was rejected with u = 0 and p / q"),
     "accepted against the draw": (
@@ -194,6 +218,10 @@ SPOILED: dict[str, tuple[Edit, str]] = {
     "cut short of length": (
         lambda d: d["rounds"].pop(),
         "end: reasons says length",
+    ),
+    "cut by nothing": (
+        cut_at_the_end,
+        "end: reasons says length for the speculative lane, whose last round was cut",
     ),
     "stop without a text": (
         put(part("end", "reasons"), "baseline", "stop"),

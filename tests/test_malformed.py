@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from malformed import BROKEN, SPOILED, SPOILED_GREEDY
 from recorded import GREEDY, SAMPLED, recorded, saved, sentence, values
 
-from specviz import Trace
+from specviz import Trace, compute_metrics
 from specviz.errors import TraceError
+from specviz.export import rounds_csv, tokens_csv
 from specviz.recording import MOST_PACKED, read_recording
 
 
@@ -123,6 +124,8 @@ def survives(raw: bytes) -> None:
         sentence(raw)
     else:
         assert Trace.from_dict(trace.to_dict()) == trace
+        # What is let in must not trip up those who read it.
+        compute_metrics(trace), tokens_csv(trace), rounds_csv(trace)
 
 
 @given(st.data())
