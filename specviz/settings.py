@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -92,19 +91,26 @@ def _in_range(name: str, value: float) -> bool:
 def _integer(name: str, value: object) -> int:
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole:
-        raise SettingsError(f"{name} is {value!r}: use a whole number, {_bounds(name)}.")
+        raise SettingsError(f"{name} is {_shown(value)}: use a whole number, {_bounds(name)}.")
     number = int(value)  # type: ignore[call-overload]
     if not _in_range(name, number):
-        raise SettingsError(f"{name} is {number}: use {_bounds(name)}.")
+        raise SettingsError(f"{name} is {_shown(number)}: use {_bounds(name)}.")
     return number
 
 
 def _real(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise SettingsError(f"{name} is {value!r}: use a number, {_bounds(name)}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SettingsError(f"{name} is {_shown(value)}: use a number, {_bounds(name)}.")
+    # NaN compares false with everything, so it is out of every range.
     if not _in_range(name, value):
-        raise SettingsError(f"{name} is {value}: use {_bounds(name)}.")
+        raise SettingsError(f"{name} is {_shown(value)}: use {_bounds(name)}.")
     return float(value)
+
+
+def _shown(value: object) -> str:
+    # Python refuses to print integers of thousands of digits.
+    vast = isinstance(value, int) and abs(value) > 10**20
+    return "too large" if vast else repr(value)[:40]
 
 
 def _strings(value: object) -> tuple[str, ...]:
