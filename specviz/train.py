@@ -6,6 +6,7 @@ Every stage resumes where it was killed. The result is three folders that the hu
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,7 +138,10 @@ class Job:
             model.model.compile(dynamic=False)
         return model
 
-    def options(self, name: str, *, minutes: float, steps: int, suffix: str = "") -> LoopOptions:
+    def options(
+        self, name: str, *, minutes: float, steps: int, book_share: float = 1.0, suffix: str = ""
+    ) -> LoopOptions:
+        """`book_share`: the part of the budget in which the windows grow to their last length."""
         args, shape = self.args, self.shape(name)
         schedule = Schedule(
             minutes=minutes,
@@ -145,6 +149,7 @@ class Job:
             warmup_steps=args.warmup_steps,
             decay=args.decay,
             lengths=tuple(_numbers(args.lengths, int, "--lengths")),
+            shares=tuple(book_share * share for share in Schedule.shares),
         )
         return LoopOptions(
             schedule=schedule,
@@ -207,7 +212,7 @@ def make_draft(job: Job) -> None:
         raise SpecvizError("The target has another vocabulary than the tokenizer: train it anew.")
     made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
     rows = write_rows(
-        target,
+        torch.nn.Module.to(copy.deepcopy(target), torch.bfloat16),
         lambda chunk, rows: books.Windows(job.train_tokens, args.seed + 1).batch(
             PROMPT_TOKENS, chunk * rows * PROMPT_TOKENS, rows
         )[:, :-1],
@@ -223,7 +228,13 @@ def make_draft(job: Job) -> None:
         target.model.compile(dynamic=False)
     source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
     minutes = args.draft_minutes or job.preset.draft_minutes
-    options = job.options("draft", minutes=minutes, steps=args.draft_steps, suffix=f"-{made_by}")
+    options = job.options(
+        "draft",
+        minutes=minutes,
+        steps=args.draft_steps,
+        book_share=args.switch,
+        suffix=f"-{made_by}",
+    )
     draft = job.new_model("draft")
     spent = train(draft, source.batch, distillation_loss(target), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)

@@ -142,7 +142,7 @@ def test_distillation_brings_the_draft_closer_to_the_target(trained: Path) -> No
 
 
 def test_chunked_losses_equal_the_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "SLICE", 7)
+    monkeypatch.setattr(losses, "CPU_SLICE", 7)
     hidden = torch.randn(30, 8, requires_grad=True)
     head = torch.randn(50, 8, requires_grad=True)
     labels = torch.randint(0, 50, (30,))

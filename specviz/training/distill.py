@@ -29,13 +29,14 @@ class BooksThenWritten:
     """Windows of the books for the first share of the budget, then rows that the target wrote.
 
     A race shows the draft the target's own text, so that is what it should know best at the end.
+    One batch in four stays with the books, whose windows are longer than the written rows.
     """
 
     def __init__(self, books: Windows, written: WrittenRows, switch: float) -> None:
         self.books, self.written, self.switch = books, written, switch
 
     def batch(self, length: int, seen: int, rows: int, progress: float) -> torch.Tensor:
-        """Ids `[rows, length + 1]`, or `[.., own length + 1]` once the switch is passed."""
-        if progress < self.switch:
+        """Ids `[rows, length + 1]` of books, or about as many in rows `[.., own length + 1]`."""
+        if progress < self.switch or seen // (rows * length) % 4 == 0:
             return self.books.batch(length, seen, rows)
         return self.written.batch(length, seen, rows)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.nn.functional import log_softmax
 
-SLICE = 2048  # positions whose logits are held at a time
+# Positions whose logits are held at a time: few enough for a processor's cache, many enough to
+# fill an accelerator.
+CPU_SLICE, DEVICE_SLICE = 128, 8192
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -20,13 +21,12 @@ class _CrossEntropy(torch.autograd.Function):
         total = hidden.new_zeros((), dtype=torch.float32)
         hidden_grad = torch.empty_like(hidden)
         head_grad = torch.zeros_like(head, dtype=torch.float32)
-        for part in _slices(len(hidden)):
-            log_q = log_softmax((hidden[part] @ head.T).float(), dim=-1)  # [slice, vocab]
-            picked = labels[part, None]
-            total -= log_q.gather(1, picked).sum()
-            grad = log_q.exp_()
-            grad.scatter_add_(1, picked, grad.new_full(picked.shape, -1.0))
-            _accumulate(grad, hidden, head, part, hidden_grad, head_grad)
+        for part in _slices(hidden):
+            logits, picked = hidden[part] @ head.T, labels[part, None]
+            q, log_sum = _softmax(logits)  # [slice, vocab], [slice]
+            total += (log_sum - logits.gather(1, picked)[:, 0].float()).sum()
+            q.scatter_add_(1, picked, q.new_full(picked.shape, -1.0))
+            _accumulate(q, hidden, head, part, hidden_grad, head_grad)
         ctx.save_for_backward(hidden_grad, head_grad)
         return total / len(hidden)
 
@@ -50,12 +50,13 @@ class _ForwardKL(torch.autograd.Function):
         total = hidden.new_zeros((), dtype=torch.float32)
         hidden_grad = torch.empty_like(hidden)
         head_grad = torch.zeros_like(head, dtype=torch.float32)
-        for part in _slices(len(hidden)):
-            log_p = log_softmax((teacher_hidden[part] @ teacher_head.T).float(), dim=-1)
-            log_q = log_softmax((hidden[part] @ head.T).float(), dim=-1)  # [slice, vocab]
-            p = log_p.exp()
-            total += (p * (log_p - log_q)).sum()
-            _accumulate(log_q.exp_().sub_(p), hidden, head, part, hidden_grad, head_grad)
+        for part in _slices(hidden):
+            taught, logits = teacher_hidden[part] @ teacher_head.T, hidden[part] @ head.T
+            p, taught_sum = _softmax(taught)
+            q, log_sum = _softmax(logits)
+            gap = torch.linalg.vecdot(p, (taught - logits).float())  # [slice]
+            total += (gap - taught_sum + log_sum).sum()
+            _accumulate(q.sub_(p), hidden, head, part, hidden_grad, head_grad)
         ctx.save_for_backward(hidden_grad, head_grad)
         return total / len(hidden)
 
@@ -80,8 +81,15 @@ def forward_kl(
     return _ForwardKL.apply(hidden, head, teacher_hidden, teacher_head)
 
 
-def _slices(rows: int) -> list[slice]:
-    return [slice(start, min(start + SLICE, rows)) for start in range(0, rows, SLICE)]
+def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """fp32 probabilities and the log of their normaliser, at one exponential per entry."""
+    probabilities = torch.softmax(logits, dim=-1, dtype=torch.float32)
+    return probabilities, logits.amax(-1).float() - probabilities.amax(-1).log()
+
+
+def _slices(hidden: torch.Tensor) -> list[slice]:
+    size = CPU_SLICE if hidden.device.type == "cpu" else DEVICE_SLICE
+    return [slice(start, start + size) for start in range(0, len(hidden), size)]
 
 
 def _accumulate(
@@ -92,6 +100,6 @@ def _accumulate(
     hidden_grad: torch.Tensor,
     head_grad: torch.Tensor,
 ) -> None:
-    grad = (grad / len(hidden)).to(hidden.dtype)  # [slice, vocab]
-    hidden_grad[part] = grad @ head
-    head_grad += grad.T @ hidden[part]
+    grad = grad.to(hidden.dtype)  # [slice, vocab]
+    hidden_grad[part] = grad @ head / len(hidden)
+    head_grad += grad.T @ hidden[part] / len(hidden)

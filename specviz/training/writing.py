@@ -32,8 +32,7 @@ def write(
     cache = DynamicCache(config=model.config)
     ids, heat = prompts, temperatures.clamp_min(1e-6)[:, None]
     for _ in range(new_tokens):
-        with torch.autocast(prompts.device.type, dtype=torch.bfloat16):
-            output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         logits = output.logits[:, -1].float()  # [rows, vocab]
         logits[:, end_id] = -torch.inf
         noise = torch.empty_like(logits).exponential_(generator=generator)
