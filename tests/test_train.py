@@ -124,11 +124,12 @@ def test_held_out_books_are_never_trained_on(
 
     monkeypatch.setattr(train, "train_tokenizer", spy_tokenizer)
     monkeypatch.setattr(loop, "_step", spy_step)
-    train.main(_options(tmp_path, "--steps", "40", "--draft-steps", "40", "--switch", "1"))
+    budget = ("--steps", "8", "--draft-steps", "8", "--batch-tokens", "2048")
+    train.main(_options(tmp_path, *budget, "--switch", "1"))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "pair" / "target")
     assert len(learnt_from) == 2 and not any("zyx" in text for text in learnt_from)
-    assert len(seen) == 80
-    # Forty batches of 512 tokens are more than two epochs, so every window has been drawn.
+    assert len(seen) == 16
+    # Eight batches of 2,048 tokens are more than two epochs, so every window has been drawn.
     assert not any("zyx" in tokenizer.decode(row) for batch in seen for row in batch)
 
 
