@@ -10,6 +10,7 @@ import transformers
 from toys import emitted_ids, generated, mini, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
+from specviz.engine import make_engine
 from specviz.errors import ModelError
 from specviz.pair import context_length
 
@@ -41,10 +42,25 @@ OLD_SIZES = dict(
 )
 SLIDING = dict(sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"])
 
+LLAMA_3 = dict(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+DYNAMIC = dict(rope_type="dynamic", factor=2.0)
+
 # name: (config class, what it takes)
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", SIZES),
     "llama, scaled": ("Llama", {**SIZES, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    "llama, biases": ("Llama", {**SIZES, "attention_bias": True, "mlp_bias": True}),
+    "llama, wide heads": ("Llama", {**SIZES, "head_dim": 24, "tie_word_embeddings": True}),
+    "llama, llama 3 rope": ("Llama", {**SIZES, "rope_scaling": LLAMA_3}),
+    "llama, yarn": ("Llama", {**SIZES, "rope_scaling": YARN}),
+    "llama, dynamic rope": ("Llama", {**SIZES, "rope_scaling": DYNAMIC}),
     "mistral, sliding": ("Mistral", {**SIZES, "sliding_window": WINDOW}),
     "gemma": ("Gemma", SIZES),
     "gemma 2, sliding": ("Gemma2", {**SIZES, **SLIDING}),
@@ -97,6 +113,13 @@ def test_the_last_place_of_the_context_is_used(kind: str):
         for lane in (speculate, baseline)
     )
     assert ours == theirs and len(ours) == 16 - len(PROMPT) + 1
+
+
+def test_a_plain_llama_runs_packed_and_all_others_as_they_are():
+    for kind in ("llama", "llama, biases", "llama, wide heads", "llama, yarn"):
+        assert make_engine(build(kind), VOCAB).form == "packed", kind
+    for kind in ("llama, dynamic rope", "mistral, sliding", "gpt 2", "qwen 2"):
+        assert make_engine(build(kind), VOCAB).form == "eager", kind
 
 
 def test_different_architectures_race_each_other():

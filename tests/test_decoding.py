@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from specviz.engine import EagerEngine, Engine, make_engine
 from specviz.errors import ModelError, PairError
 
 PROMPT = [3, 1, 4, 1, 5]
+LENGTH = 140  # past the first place where the cache of a packed model grows
 LANES = (speculate, baseline)
 SAMPLED = [
     Settings(temperature=1.0),
@@ -49,10 +51,10 @@ def pair() -> Pair:
 @pytest.fixture(scope="module")
 def alone(pair: Pair) -> list[int]:
     """What transformers' `generate` writes."""
-    return generated(pair.target, PROMPT, 120)
+    return generated(pair.target, PROMPT, LENGTH)
 
 
-def greedy(gamma: int, length: int = 120) -> Settings:
+def greedy(gamma: int, length: int = LENGTH) -> Settings:
     return Settings(gamma=gamma, max_new_tokens=length)
 
 
@@ -186,6 +188,25 @@ def test_an_abandoned_run_leaves_nothing_behind(pair: Pair):
     assert emitted_ids(ours for ours, _ in together) == whole
 
 
+def test_visitors_at_once_each_get_their_own_run(pair: Pair):
+    """Threads that share the models, and a run that moves to another thread."""
+    settings = replace(SAMPLED[0], max_new_tokens=40)
+    wanted = {start: emitted_ids(speculate(pair, [start], settings)) for start in range(4)}
+    moved = speculate(pair, [0], settings)
+    found = {0: [t.id for t in next(moved).emitted]}
+
+    def visit(start: int) -> None:
+        rounds = speculate(pair, [start], settings) if start else moved
+        found[start] = found.get(start, []) + emitted_ids(rounds)
+
+    threads = [Thread(target=visit, args=(start,)) for start in wanted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == wanted
+
+
 @pytest.mark.parametrize("settings", [Settings(gamma=0), Settings(drafter="none")], ids=str)
 def test_without_drafts_a_lane_is_the_baseline(pair: Pair, alone: list[int], settings: Settings):
     rounds = list(speculate(pair, PROMPT, replace(settings, max_new_tokens=20)))
@@ -212,9 +233,10 @@ def test_ties_go_to_the_lowest_id_in_both_lanes(top: dict[str, float]):
     assert ours == theirs and max(ours) < 3
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_models_of_other_precisions_run(pair: Pair, dtype: torch.dtype):
-    models = [llama(40, seed=seed).to(dtype) for seed in (0, 1)]
+@pytest.mark.parametrize("draft", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("target", [torch.bfloat16, torch.float16, torch.float64])
+def test_models_of_other_precisions_run(target: torch.dtype, draft: torch.dtype):
+    models = [llama(40, seed=0).to(target), llama(40, seed=1).to(draft)]
     for lane in LANES:
         rounds = list(lane(pair_of(*models), PROMPT, Settings(temperature=1.0, max_new_tokens=10)))
         assert len(emitted_ids(rounds)) == 10

@@ -23,7 +23,7 @@ from specviz.sampling import decide, draw, probabilities, residual, uniforms
 
 PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint law is tested
-SAMPLES = 1000
+SAMPLES = 800
 RUN = 500  # tokens of the one long run of a chain
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
 
@@ -69,6 +69,10 @@ def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) 
     return transitions(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
 
 
+def named(settings: Settings) -> str:
+    return f"{settings.gamma}-{settings.temperature}-{settings.top_k}-{settings.top_p}"
+
+
 def sampling(gamma: int, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Settings:
     return Settings(gamma=gamma, temperature=temperature, top_k=top_k, top_p=top_p)
 
@@ -82,13 +86,15 @@ def sampling(gamma: int, temperature: float, top_k: int = 0, top_p: float = 1.0)
         sampling(5, 1.0, top_k=3, top_p=0.8),
         sampling(5, 1.5),
     ],
-    ids=str,
+    ids=named,
 )
 def test_whole_sequences_follow_the_target(settings: Settings):
     assert sequences_fit(history_pair(), settings) > LUCK
 
 
-@pytest.mark.parametrize("settings", [sampling(3, 1.0), sampling(2, 1.5, top_k=3, top_p=0.8)])
+@pytest.mark.parametrize(
+    "settings", [sampling(3, 1.0), sampling(2, 1.5, top_k=3, top_p=0.8)], ids=named
+)
 def test_whole_sequences_of_a_llama_follow_the_target(settings: Settings):
     assert sequences_fit(llama_pair(), settings) > LUCK
 
@@ -97,7 +103,9 @@ def test_whole_sequences_that_may_end_early_follow_the_target():
     assert sequences_fit(history_pair(eos_token_id=1), sampling(3, 1.0)) > LUCK
 
 
-@pytest.mark.parametrize("settings", [sampling(5, 1.0), sampling(5, 0.7, top_k=3, top_p=0.8)])
+@pytest.mark.parametrize(
+    "settings", [sampling(5, 1.0), sampling(5, 0.7, top_k=3, top_p=0.8)], ids=named
+)
 def test_whole_sequences_of_the_baseline_follow_the_target(settings: Settings):
     assert sequences_fit(history_pair(), settings, baseline) > LUCK
 
