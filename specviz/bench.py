@@ -20,6 +20,7 @@ from .measure import Row, Spread, floor_seconds, measured
 from .options import add_settings, settings_from
 from .pagecost import page_cost
 from .pairs import ASSETS, load_pair
+from .shapes import SHAPES, scripted, shaped_pair
 from .trace import Header
 
 
@@ -27,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
     parser.add_argument("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="ids or folders")
+    parser.add_argument("--shape", choices=SHAPES, help="a well-known size, random weights")
+    parser.add_argument("--acceptance", type=float, help="script how often a draft is kept")
     parser.add_argument("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
     parser.add_argument("--count", type=int, default=5, help="prompts used, default %(default)s")
     parser.add_argument("--repeats", type=int, default=3, help="default %(default)s")
@@ -47,18 +50,29 @@ def main(options: argparse.Namespace) -> None:
         print(*_page_lines(page_cost(options.repeats)), sep="\n")
         return
     settings = replace(settings_from(options), ignore_eos=True)
-    prompts = _prompts(options.prompts, options.count)
+    decider = scripted(options.acceptance) if options.acceptance is not None else None
     threads = spare_threads()
-    pair = load_pair("+".join(options.models) if options.models else options.pair)
+    if options.shape:
+        pair, prompts = shaped_pair(options.shape), _number_prompts(options.count)
+    else:
+        prompts = _prompts(options.prompts, options.count)
+        pair = load_pair("+".join(options.models) if options.models else options.pair)
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each, threads {threads}\n"
     )
+    if decider:
+        print(
+            f"verdicts are scripted: every draft is kept with probability {options.acceptance}, "
+            "so text, alpha and tau say nothing about these models\n"
+        )
     rows: list[Row] = []
     header: Header | None = None
     for temperature in options.temperatures:
         at = replace(settings, temperature=temperature)
-        row, header = measured(pair, prompts, at, options.repeats, rivals=not options.lanes_only)
+        row, header = measured(
+            pair, prompts, at, options.repeats, rivals=not options.lanes_only, decider=decider
+        )
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
     assert header is not None
@@ -67,6 +81,7 @@ def main(options: argparse.Namespace) -> None:
     result = {
         "settings": asdict(settings),
         "environment": environment,
+        "scripted_acceptance": options.acceptance,
         "floor": {"target_pass_seconds": floor, "bytes_per_second": bandwidth},
         "rows": [asdict(row) for row in rows],
     }
@@ -138,6 +153,11 @@ def _number(value: float | None, places: int) -> str:
 
 def _milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
+
+
+def _number_prompts(count: int) -> list[str]:
+    """Texts for a pair whose words are numbers, 32 tokens each."""
+    return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(max(1, count))]
 
 
 def _prompts(path: Path | None, count: int) -> list[str]:

@@ -12,11 +12,12 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from .annotate import Annotator, Judged, Texts, texts_of
 from .drafters import Draft, Drafter, make_drafter
@@ -42,6 +43,9 @@ class Prefilled:
     forms: dict[str, str]
 
 
+Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, torch.Generator], Tensor]
+"""What judges a draft run: `sampling.decide`, or what stands in for it."""
+
 LaneEvents: TypeAlias = Generator[Prefilled | Round, None, EndReason]
 
 
@@ -63,11 +67,20 @@ def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> 
     return (event for event in events if isinstance(event, Round))
 
 
-def decode(pair: Pair, prompt_ids: Sequence[int], settings: Settings, lane: Lane) -> LaneEvents:
-    """All of one lane: yields `Prefilled`, then rounds; returns why it ended."""
+def decode(
+    pair: Pair,
+    prompt_ids: Sequence[int],
+    settings: Settings,
+    lane: Lane,
+    decider: Decide | None = None,
+) -> LaneEvents:
+    """All of one lane: yields `Prefilled`, then rounds; returns why it ended.
+
+    `decider` stands in for `sampling.decide` where speed and not text is the question.
+    """
     if lane == "baseline":
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane)
+    run = _Run(pair, prompt_ids, settings, lane, decider)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         yield run.round()
@@ -78,9 +91,15 @@ class _Run:
     """The state of one lane between rounds."""
 
     def __init__(
-        self, pair: Pair, prompt_ids: Sequence[int], settings: Settings, lane: Lane
+        self,
+        pair: Pair,
+        prompt_ids: Sequence[int],
+        settings: Settings,
+        lane: Lane,
+        decider: Decide | None = None,
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
+        self.decide = decider or decide
         self.device = pair.device
         self.generator = torch.Generator(self.device).manual_seed(settings.seed)
         self.target: Engine = make_engine(pair.target, pair.vocab)
@@ -159,7 +178,7 @@ class _Run:
         q = draft.q if draft is not None else p[:0]
         u = uniforms(len(ids), self.generator)
         # Drafted ids and verdict come to the host in one copy.
-        decision = decide(p, q, ids, u, self.generator)
+        decision = self.decide(p, q, ids, u, self.generator)
         *drafted, accepted, next_id = torch.cat([ids, decision]).tolist()
         return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from .decoding import Decide
 from .engine import now
 from .metrics import Metrics, compute_metrics
 from .pair import Pair
@@ -57,10 +58,17 @@ class Row:
 
 
 def measured(
-    pair: Pair, prompts: Sequence[str], settings: Settings, repeats: int, *, rivals: bool
+    pair: Pair,
+    prompts: Sequence[str],
+    settings: Settings,
+    repeats: int,
+    *,
+    rivals: bool,
+    decider: Decide | None = None,
 ) -> tuple[Row, Header]:
     """Decode every prompt in every way, `repeats` times; the ways take turns on each prompt, so
-    that the machine's drift hits all alike. Each way is warmed up first."""
+    that the machine's drift hits all alike. Each way is warmed up first. `decider` scripts the
+    lanes' verdicts; transformers' own cannot be scripted."""
     ways = {GENERATE: False, ASSISTED: pair.draft is not None} if rivals else {}
     rates: dict[str, list[float]] = defaultdict(list)
     traces: list[list[Trace]] = [[] for _ in prompts]
@@ -70,7 +78,7 @@ def measured(
                 name: _generate_rate(pair, prompt, settings, assisted=assisted)
                 for name, assisted in ways.items()
             }
-            trace = Trace.from_events(race(pair, prompt, settings))
+            trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
             if again == 0:
                 continue
             traces[index].append(trace)

@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from .annotate import DIGITS
-from .decoding import LaneEvents, Prefilled, Prompt, decode
+from .decoding import Decide, LaneEvents, Prefilled, Prompt, decode
 from .errors import SettingsError
 from .pair import Pair, parameter_count
 from .settings import Settings
@@ -29,26 +29,34 @@ WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within 
 
 
 def race(
-    pair: Pair, prompt: Prompt, settings: Settings | None = None, *, mode: Mode = "interleaved"
+    pair: Pair,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    mode: Mode = "interleaved",
+    decider: Decide | None = None,
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
     Yields a `Header`, then the `Round`s of both lanes, then an `End`. Interleaved, the lane
     whose clock is behind runs next and rounds come in clock order; sequential, one lane runs
     after the other. Both lanes are warmed up first, and prefill stands apart in the header.
+    `decider` stands in for `sampling.decide` where speed and not text is the question.
     Raises `SpecvizError` subclasses; closing the generator stops both lanes within a round.
     """
     settings = settings or Settings()
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     prompt_ids = pair.encode(prompt)
-    return _race(pair, prompt_ids, settings, mode)
+    return _race(pair, prompt_ids, settings, mode, decider)
 
 
-def _race(pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode) -> Iterator[Event]:
+def _race(
+    pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode, decider: Decide | None
+) -> Iterator[Event]:
     for lane in LANES:
         _warm_up(pair, prompt_ids, settings, lane)
-    lanes = {lane: decode(pair, prompt_ids, settings, lane) for lane in LANES}
+    lanes = {lane: decode(pair, prompt_ids, settings, lane, decider) for lane in LANES}
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
         yield _header(pair, prompt_ids, settings, mode, prefilled)

@@ -21,7 +21,7 @@ LAYERS = [
     ["page"],
     ["__main__"],
     ["bench", "train"],
-    ["measure", "pagecost"],
+    ["measure", "pagecost", "shapes"],
     ["browser"],
     ["rivals"],
     ["training"],
