@@ -136,6 +136,10 @@ def test_a_round_is_one_target_pass(pair: Pair, gamma: int, monkeypatch: pytest.
     while run.end_reason() is None:
         rounds.append(run.round())
     assert run.target.passes[1:] == [len(r.drafted) + 1 for r in rounds]
+    if gamma:
+        fed = run.drafter.engine.passes[1:]
+        assert len(fed) == sum(len(r.drafted) for r in rounds), "a draft step is one pass"
+        assert set(fed) <= {1, 2}, "only what is new: the last token, or the last two"
 
 
 @pytest.mark.parametrize("settings", [Settings(), *SAMPLED], ids=lambda s: f"{s.temperature}")

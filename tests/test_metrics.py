@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as rules
 from hypothesis import strategies as st
-from toys import VirtualTime, mini, pair_of, relative
+from toys import VirtualTime, examples, mini, pair_of, relative
 
 from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
 from specviz.metrics import predicted_speedup, predicted_tau
@@ -192,7 +191,7 @@ def test_the_formulas_give_the_values_of_the_papers():
     assert predicted_speedup(0.8, 5, 0.05) == pytest.approx(3.689 / 1.25, abs=1e-3)
 
 
-@rules(deadline=None)
+@examples(100)
 @given(ALPHAS, GAMMAS)
 def test_tau_is_the_sum_of_the_chances_to_get_that_far(alpha: float, gamma: int):
     assert predicted_tau(alpha, gamma) == pytest.approx(
@@ -200,14 +199,14 @@ def test_tau_is_the_sum_of_the_chances_to_get_that_far(alpha: float, gamma: int)
     )
 
 
-@rules(deadline=None)
+@examples(100)
 @given(ALPHAS, GAMMAS, COSTS)
 def test_a_draft_that_costs_more_than_it_agrees_never_pays(alpha: float, gamma: int, c: float):
     if alpha <= c:
         assert predicted_speedup(alpha, gamma, c) <= 1 + 1e-9
 
 
-@rules(deadline=None)
+@examples(100)
 @given(ALPHAS, st.integers(0, 31), COSTS)
 def test_one_more_draft_pays_by_the_known_rule(alpha: float, gamma: int, c: float):
     gain = alpha ** (gamma + 1) * (gamma * c + 1) - c * predicted_tau(alpha, gamma)

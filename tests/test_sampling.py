@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as rules
 from hypothesis import strategies as st
 from laws import processed
 from torch import Tensor
+from toys import examples
 
 from specviz import Settings
 from specviz.sampling import (
@@ -34,7 +34,6 @@ SETTINGS = st.builds(
     top_k=st.integers(0, 13),
     top_p=st.sampled_from([0.05, 0.33, 0.61, 0.87, 1.0]),
 )
-quick = rules(max_examples=60, deadline=None)
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -45,7 +44,7 @@ def law_of(logits: list[float], **settings: float) -> list[float]:
     return probabilities(torch.tensor([logits]), Settings(**settings))[0].tolist()
 
 
-@quick
+@examples(60)
 @given(LOGITS | TIED, SETTINGS)
 def test_a_row_is_a_distribution(logits: list[float], settings: Settings):
     p = probabilities(torch.tensor([logits]), settings)
@@ -53,7 +52,7 @@ def test_a_row_is_a_distribution(logits: list[float], settings: Settings):
     assert (p >= 0).all() and p.sum().item() == pytest.approx(1.0, abs=1e-6)
 
 
-@quick
+@examples(60)
 @given(TIED, SETTINGS)
 def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settings):
     """Ties included: the lowest ids stay."""
@@ -69,7 +68,7 @@ def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settin
         np.testing.assert_allclose(p, wanted, atol=1e-6)
 
 
-@quick
+@examples(60)
 @given(LOGITS, SETTINGS)
 def test_rows_do_not_depend_on_each_other(logits: list[float], settings: Settings):
     row, other = torch.tensor([logits]), torch.tensor([logits[::-1]])
@@ -128,7 +127,7 @@ def test_half_precision_logits_become_fp32_probabilities():
     assert p.dtype == torch.float32
 
 
-@quick
+@examples(60)
 @given(LOGITS, st.floats(0, 1, exclude_max=True))
 def test_a_draw_is_never_impossible(logits: list[float], u: float):
     weights = torch.tensor(logits).clamp(min=0.0)
@@ -213,7 +212,7 @@ def exact_marginal(p: Tensor, q: Tensor) -> np.ndarray:
 SMALL = st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any)
 
 
-@rules(max_examples=15, deadline=None)
+@examples(15)
 @given(SMALL, SMALL)
 def test_the_marginal_law_of_a_verdict_is_p(ours: list[int], theirs: list[int]):
     p, q = (torch.tensor([w], dtype=torch.float32) / sum(w) for w in (ours, theirs))
@@ -222,7 +221,7 @@ def test_the_marginal_law_of_a_verdict_is_p(ours: list[int], theirs: list[int]):
 
 
 @pytest.mark.filterwarnings("ignore:torch.searchsorted")
-@quick
+@examples(60)
 @given(st.integers(0, 6), st.integers(2, 9), st.integers(0, 99))
 def test_a_verdict_stays_inside_the_run_and_the_vocabulary(gamma: int, vocab: int, seed: int):
     noise = rng(seed)

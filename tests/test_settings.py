@@ -9,6 +9,7 @@ from dataclasses import FrozenInstanceError, asdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import examples
 
 from specviz import Settings, SpecvizError
 from specviz.errors import SettingsError
@@ -128,6 +129,7 @@ VALID = st.builds(
 )
 
 
+@examples(100)
 @given(VALID)
 def test_settings_survive_json(settings: Settings):
     assert Settings.from_dict(json.loads(json.dumps(asdict(settings)))) == settings
@@ -136,6 +138,7 @@ def test_settings_survive_json(settings: Settings):
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
 
 
+@examples(100)
 @given(st.sampled_from(list(asdict(Settings()))), ANYTHING)
 def test_any_value_is_held_or_refused_with_a_sentence(field: str, value: object):
     try:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as rules
 from hypothesis import strategies as st
-from toys import byte_level, emitted_text, metaspace, mini, pair_of, words
+from toys import byte_level, emitted_text, examples, metaspace, mini, pair_of, words
 
 from specviz import Settings, baseline, speculate
 from specviz.text import Pieces, TextStream
@@ -49,7 +48,7 @@ def test_texts_join_to_the_decoded_whole_from_any_cut(kind: str, text: str):
         assert before + "".join(joined(tokenizer, ids[:cut], ids[cut:])) == decoded(tokenizer, ids)
 
 
-@rules(max_examples=150, deadline=None)
+@examples(150)
 @given(st.text(max_size=12), st.integers(0, 12))
 def test_any_text_survives_a_byte_level_tokenizer(text: str, cut: int):
     tokenizer = TOKENIZERS["byte level"]
@@ -58,7 +57,7 @@ def test_any_text_survives_a_byte_level_tokenizer(text: str, cut: int):
     assert before + "".join(joined(tokenizer, ids[:cut], ids[cut:])) == text
 
 
-@rules(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.integers(0, 299), max_size=14))
 def test_any_ids_join_to_their_decoding(ids: list[int]):
     """Ids that a model may emit need not be valid text."""
@@ -66,7 +65,7 @@ def test_any_ids_join_to_their_decoding(ids: list[int]):
     assert "".join(joined(tokenizer, [], ids)) == decoded(tokenizer, ids)
 
 
-@rules(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=8), st.integers(1, 8))
 def test_word_tokenizers_write_their_spaces(ids: list[int], cut: int):
     tokenizer = TOKENIZERS["words"]

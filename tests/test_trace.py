@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as rules
 from hypothesis import strategies as st
-from toys import llama, metaspace, mini, pair_of, relative, scripted, words
+from toys import examples, llama, metaspace, mini, pair_of, relative, scripted, words
 
 from specviz import End, Pair, Settings, SpecvizError, Trace, compute_metrics, race
 from specviz.errors import TraceError
@@ -203,7 +202,7 @@ JUNK = st.sampled_from(
 )
 
 
-@rules(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from(PLACES), JUNK | st.just("lost"))
 def test_any_one_damage_is_refused_with_a_sentence_or_does_not_matter(
     path: tuple[Any, ...], junk: Any

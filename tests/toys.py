@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import hypothesis
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
@@ -25,6 +26,17 @@ from specviz.trace import EndReason, Lane
 
 # Threads only get in each other's way on models of this size.
 torch.set_num_threads(1)
+
+
+def examples(count: int) -> Any:
+    """Rules for `hypothesis.given`: the same examples each time, however slow the machine."""
+    return hypothesis.settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 
 
 class MiniConfig(PreTrainedConfig):
