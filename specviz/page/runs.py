@@ -29,23 +29,42 @@ Load: TypeAlias = Callable[[str], Any]
 Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]
 
 
-class Run:
-    """One visitor's run: the engine thread adds notes, the visitor's handler takes them."""
+class Job:
+    """Something that a visitor wants from the engine thread, which has one turn at a time."""
 
     def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
-        self.id = uuid4().hex  # not to be guessed: whoever knows it may ask for its deltas
+        self.id = uuid4().hex  # not to be guessed: whoever knows it may ask for what it made
         self.session = session
         self.pair = pair
         self.prompt = prompt
         self.settings = settings
         self.stopping = threading.Event()
-        self.racing = False
         self.over = False
-        self.told = False
         self.error: str | None = None
+
+    def work(self, pair: Any, race: Race) -> None:
+        """Do it, in the engine thread; ends soon after `stopping` is set."""
+        raise NotImplementedError
+
+
+class Run(Job):
+    """One visitor's run: the engine thread adds notes, the visitor's handler takes them."""
+
+    def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
+        super().__init__(session, pair, prompt, settings)
+        self.racing = False
+        self.told = False
         self.deltas: list[str] = []
         # The length limit of the page bounds it: a round per token, two lanes.
         self._notes: deque[Note] = deque()
+
+    def work(self, pair: Any, race: Race) -> None:
+        with closing(race(pair, self.prompt, self.settings)) as events:  # type: ignore[type-var]
+            for event in events:
+                self.add(event)
+                if self.stopping.is_set() and not isinstance(event, End):
+                    self.add(End({lane: "stopped" for lane in LANES}))
+                    return
 
     def add(self, note: Note) -> None:
         """Called by the engine thread; never waits."""
@@ -79,15 +98,15 @@ class Engine:
         self._load = load
         self._race = race
         self._pairs: dict[str, Any] = {}
-        self._line: deque[Run] = deque()
+        self._line: deque[Job] = deque()
         self._wake = threading.Condition()
-        self._kept: OrderedDict[str, Run] = OrderedDict()
+        self._kept: OrderedDict[str, Job] = OrderedDict()
 
     def start(self, pair: str) -> None:
         """Start the thread; it loads `pair` before the first run asks for it."""
         threading.Thread(target=self._work, args=(pair,), name="engine", daemon=True).start()
 
-    def submit(self, run: Run) -> None:
+    def submit(self, run: Job) -> None:
         """Put a run at the end of the line. A visitor's earlier run stops."""
         self.stop(run.session)
         with self._wake:
@@ -106,9 +125,13 @@ class Engine:
     def missed(self, run_id: str, seq: int) -> list[str]:
         """The deltas of a run from number `seq` on; none of a run that is forgotten."""
         run = self._kept.get(run_id)
-        return run.deltas[max(0, seq) :] if run else []
+        return run.deltas[max(0, seq) :] if isinstance(run, Run) else []
 
-    def waiting(self, run: Run) -> str:
+    def job(self, job_id: str) -> Job | None:
+        """A job by its id, unless it is forgotten."""
+        return self._kept.get(job_id)
+
+    def waiting(self, run: Job) -> str:
         """Why a run has not started, in one sentence."""
         with self._wake:
             ahead = self._line.index(run) if run in self._line else 0
@@ -139,10 +162,10 @@ class Engine:
             with self._wake:
                 self._line.popleft()
 
-    def _decode(self, run: Run) -> None:
+    def _decode(self, run: Job) -> None:
         try:
             if not run.stopping.is_set():
-                self._race_for(run)
+                run.work(self._pair(run.pair), self._race)
         except SpecvizError as error:
             log.info("a run was refused: %s", error)
             run.error = str(error)
@@ -151,15 +174,6 @@ class Engine:
             run.error = GENERAL_ERROR
         finally:
             run.over = True
-
-    def _race_for(self, run: Run) -> None:
-        pair = self._pair(run.pair)
-        with closing(self._race(pair, run.prompt, run.settings)) as events:  # type: ignore[type-var]
-            for event in events:
-                run.add(event)
-                if run.stopping.is_set() and not isinstance(event, End):
-                    run.add(End({lane: "stopped" for lane in LANES}))
-                    return
 
     def _pair(self, name: str) -> Any:
         if name not in self._pairs:

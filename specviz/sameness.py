@@ -1,0 +1,131 @@
+"""Is it the same text? Short continuations drawn in both lanes, and a test that compares them.
+
+Exactness is a statement about chances: drafts change how tokens are drawn, not how likely any
+text is. One run cannot show that; some hundred draws of the same two tokens can.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from .decoding import decode
+from .pair import Pair
+from .settings import RANGES, Settings
+from .trace import LANES, Lane, Round
+
+Outcome: TypeAlias = tuple[int, ...]
+
+FEWEST = 10  # draws of both lanes together that a cell of the test must hold: 5 expected in each
+SHARE_LISTED = 0.5  # of the draws that must fall into cells of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What one draw wrote: the ids and their text."""
+
+    ids: Outcome
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How often each lane drew an outcome; the outcome () stands for all rare ones together."""
+
+    outcome: Outcome
+    ours: int
+    theirs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The chi-square test of two samples from what may be one distribution.
+
+    length: the leading tokens that were compared. cells: the commonest first, the rare ones
+        together last. degrees: of freedom. p_value: how often two samples of one distribution
+        would differ at least as much; None if there is only one cell.
+    """
+
+    length: int
+    cells: tuple[Cell, ...]
+    statistic: float
+    degrees: int
+    p_value: float | None
+
+
+def draw_continuations(
+    pair: Pair, prompt: Sequence[int], settings: Settings, count: int, length: int, lane: Lane
+) -> Iterator[Continuation]:
+    """`count` independent continuations of `prompt`, each of at most `length` tokens.
+
+    Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
+    """
+    ids = pair.encode(list(prompt))
+    for seed in _seeds(settings.seed, count, lane):
+        own = replace(settings, max_new_tokens=length, seed=seed, stop=())
+        events = decode(pair, ids, own, lane)
+        tokens = [token for r in events if isinstance(r, Round) for token in r.emitted]
+        yield Continuation(tuple(t.id for t in tokens), "".join(t.text for t in tokens))
+
+
+def _seeds(seed: int, count: int, lane: Lane) -> list[int]:
+    # No draw shares its seed with one of the other lane: lanes that draw with the same uniforms
+    # would agree more than chance allows, and the test would find nothing.
+    generator = torch.Generator().manual_seed(seed)
+    most = int(RANGES["seed"][1])
+    drawn = torch.randint(0, most, (len(LANES), count), generator=generator)
+    return [int(value) for value in drawn[LANES.index(lane)].tolist()]
+
+
+def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Comparison:
+    """Whether two samples may come from one distribution (Pearson's test of homogeneity).
+
+    Outcomes that both samples together drew fewer than `FEWEST` times share one cell; where
+    that cell would hold most draws, fewer leading tokens are compared. Both choices look at
+    the samples taken together only, so they favour neither answer.
+    """
+    longest = max(map(len, [*a, *b]), default=1)
+    for length in range(longest, 0, -1):
+        cells = _cells([o[:length] for o in a], [o[:length] for o in b])
+        listed = sum(cell.ours + cell.theirs for cell in cells if cell.outcome)
+        if listed >= SHARE_LISTED * (len(a) + len(b)):
+            break
+    statistic, degrees = _statistic(cells), max(0, len(cells) - 1)
+    return Comparison(length, cells, statistic, degrees, _tail(statistic, degrees))
+
+
+def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
+    ours, theirs, both = Counter(a), Counter(b), Counter([*a, *b])
+    common = sorted((o for o in both if o and both[o] >= FEWEST), key=lambda o: (-both[o], o))
+    cells = [Cell(outcome, ours[outcome], theirs[outcome]) for outcome in common]
+    rest = Cell((), len(a) - sum(c.ours for c in cells), len(b) - sum(c.theirs for c in cells))
+    if rest.ours + rest.theirs >= FEWEST or not cells:
+        return (*cells, rest)
+    # Too few for a cell of their own: they join the rarest that has one.
+    last = cells[-1] if rest.ours + rest.theirs else None
+    if last is None:
+        return tuple(cells)
+    return (*cells[:-1], Cell((), last.ours + rest.ours, last.theirs + rest.theirs))
+
+
+def _statistic(cells: Sequence[Cell]) -> float:
+    """Sum over cells and samples of (seen - expected)^2 / expected."""
+    ours, theirs = sum(cell.ours for cell in cells), sum(cell.theirs for cell in cells)
+    total = 0.0
+    for cell in cells:
+        for seen, draws in ((cell.ours, ours), (cell.theirs, theirs)):
+            expected = draws * (cell.ours + cell.theirs) / (ours + theirs or 1)
+            total += (seen - expected) ** 2 / expected if expected else 0.0
+    return total
+
+
+def _tail(statistic: float, degrees: int) -> float | None:
+    """P(X >= statistic) for X chi-square distributed: Q(degrees / 2, statistic / 2)."""
+    if degrees == 0:
+        return None
+    half = torch.tensor([degrees / 2, statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
