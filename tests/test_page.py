@@ -124,11 +124,13 @@ def test_stop_ends_within_a_round(pair: Pair) -> None:
 
 
 def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
-    closed = threading.Event()
+    closed, seen = threading.Event(), []
 
     def watched(*arguments: Any) -> Iterator[Event]:
         try:
-            yield from slow_race(*arguments)
+            for event in slow_race(*arguments):
+                seen.append(event)
+                yield event
         finally:
             closed.set()
 
@@ -136,7 +138,9 @@ def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
     stream = deltas(engine_of(pair, watched), run)
     next(text for text in stream if "rounds" in text)
     stream.close()  # type: ignore[attr-defined]
+    before = len(seen)
     assert closed.wait(10)
+    assert len(seen) < before + 20
 
 
 def test_a_run_stopped_while_it_waits_never_races(pair: Pair) -> None:

@@ -1,12 +1,14 @@
 // The card that says why a token fared as it did; follows hover, focus and tap.
 
 import { element, tokensOf } from "./lane.js";
-import { fixed, keep, percent, story, visible } from "./words.js";
+import { chance, keep, reason } from "./reasons.js";
+import { fixed, visible } from "./words.js";
 
 const GAP = 10; // px between token and card
+const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax at temperature 1.";
 
-/** `roundOf(lane, index)` gives the round that a token belongs to. */
-export function createCard(root, roundOf) {
+/** `roundOf(lane, index)` gives a token's round, `endOf()` the end of the run if it has one. */
+export function createCard(root, roundOf, endOf = () => null) {
   const card = root.querySelector(".sv-card");
   let anchor = null;
 
@@ -17,7 +19,9 @@ export function createCard(root, roundOf) {
     const round = roundOf(lane, Number(node.dataset.round));
     if (!round) return;
     const place = [...node.parentNode.children].filter((n) => n.dataset.index).indexOf(node);
-    card.replaceChildren(...content(round, place, node.dataset.outcome ?? "pending", lane === "baseline"));
+    const ended = endOf()?.reasons?.[lane];
+    card.replaceChildren(...content(node.dataset.outcome ?? "pending",
+      { round, place, ended, isBaseline: lane === "baseline" }));
     card.hidden = false;
     anchor = node;
     node.setAttribute("aria-describedby", card.id);
@@ -48,7 +52,8 @@ export function createCard(root, roundOf) {
   root.addEventListener("pointerleave", close);
   root.addEventListener("focusin", (event) => tokenAt(event) && open(tokenAt(event)));
   root.addEventListener("focusout", close);
-  root.addEventListener("click", (event) => tokenAt(event) && open(tokenAt(event)));
+  // A tap on a token opens, a tap beside it closes.
+  root.addEventListener("click", (event) => (tokenAt(event) ? open(tokenAt(event)) : close()));
   root.addEventListener("scroll", close, { capture: true, passive: true });
 
   return {
@@ -58,17 +63,20 @@ export function createCard(root, roundOf) {
   };
 }
 
-function content(round, place, outcome, isBaseline) {
+function content(outcome, around) {
+  const { round, place, isBaseline } = around;
   const tokens = tokensOf(round);
   const token = outcome === "pending" ? asGuess(tokens[place]) : tokens[place];
-  const own = tokens[tokens.length - 1];
-  const follow = own !== token && own.outcome === "corrected" ? own : null;
   const title = element("p", "sv-card-title");
   const word = element("b", `t ${token.outcome}`);
   word.append(element("span", "w", visible(token.text)));
   const where = isBaseline ? `pass ${round.index + 1}` : `round ${round.index + 1}, place ${place + 1}`;
   title.append(word, element("small", "", isBaseline ? where : `${token.outcome} in ${where}`));
-  return [title, element("p", "", story(token, isBaseline, follow)), numbers(token), lists(token)];
+  const parts = [title, element("p", "sv-card-reason", reason(token, around)), numbers(token), lists(token)];
+  if (token.soft_q !== undefined || token.soft_p !== undefined) {
+    parts.push(element("small", "sv-card-note", GREEDY));
+  }
+  return parts;
 }
 
 /** What is known of a draft before the target has spoken. */
@@ -78,9 +86,11 @@ function asGuess({ text, q, soft_q, top_q }) {
 
 function numbers(token) {
   const list = element("dl", "sv-card-numbers");
+  const isGreedy = token.soft_q !== undefined || token.soft_p !== undefined;
   const rows = [
-    ["target p", token.p], ["draft q", token.q], ["min(1, p/q)", keep(token)],
-    ["draw u", token.u], ["β", token.beta],
+    ["target p", token.p], ["draft q", token.q], ["min(1, p/q)", token.p == null ? null : keep(token)],
+    ["draw u", isGreedy ? null : token.u], ["β", isGreedy ? null : token.beta],
+    ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
   for (const [name, value] of rows) {
     if (value == null) continue;
@@ -93,10 +103,10 @@ function numbers(token) {
 
 function lists(token) {
   const box = element("div", "sv-card-lists");
-  const named = [["draft", token.top_q], ["target", token.top_p], ["what was left", token.top_residual]];
+  const named = [["draft q", token.top_q], ["target p", token.top_p], ["what was left, max(0, p − q)", token.top_residual]];
   for (const [name, choices] of named) {
     if (!choices?.length) continue;
-    const list = element("ol", name === "draft" ? "is-draft" : "is-target");
+    const list = element("ol", name.startsWith("draft") ? "is-draft" : "is-target");
     for (const choice of choices) list.append(bar(choice, choice.id === token.id));
     const part = element("div");
     part.append(element("small", "", name), list);
@@ -112,6 +122,6 @@ function bar(choice, isThis) {
   const track = element("span", "sv-card-track");
   track.append(fill);
   row.append(element("span", "sv-card-word", visible(choice.text)),
-    track, element("span", "", percent(choice.probability)));
+    track, element("span", "", chance(choice.probability)));
   return row;
 }

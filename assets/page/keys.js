@@ -1,12 +1,17 @@
 // Keyboard: the player's keys, and arrows from token to token. Never while someone types.
 
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
+const NAMES = {
+  r: "restart", t: "theme", s: "stage", g: "guess", l: "follow", end: "follow",
+  "+": "larger", "=": "larger", "-": "smaller", "?": "help",
+};
 const PRESSABLE = "button, a, [role=button], summary, label";
 
 /** `actions` maps the names below to functions; a preset gets its number from 1. */
 export function listenToKeys(root, actions) {
   document.addEventListener("keydown", (event) => {
     const at = event.target;
+    if (document.querySelector("dialog[open]") && event.key !== "?") return;
     if (event.ctrlKey || event.metaKey || event.altKey || at.matches?.(TYPING)) return;
     const name = nameOf(event, at);
     if (!name) return;
@@ -28,10 +33,10 @@ function nameOf(event, at) {
   if (at.matches?.("input[type=range]")) return null;
   if (key === "ArrowRight") return shiftKey ? "roundOn" : "stepOn";
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
-  if (key === "End") return "follow";
+  if (key === "Enter") return at.matches?.(PRESSABLE) ? null : "enter";
   if (key === "Escape") return "dismiss";
   if (/^[1-9]$/.test(key)) return "preset";
-  return { r: "restart", t: "theme" }[key.toLowerCase()] ?? null;
+  return NAMES[key.toLowerCase()] ?? null;
 }
 
 /** One token of a lane is in the tab order; arrows go on from it. */

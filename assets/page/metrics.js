@@ -26,6 +26,7 @@ export function measure(rounds, header) {
     c,
     speedup: speedup(seconds, tokens),
     speedup_end_to_end: speedup(withPrefill(seconds, header), tokens),
+    speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
     tokens, seconds,
     tokens_per_second: {
       speculative: ratio(tokens.speculative, seconds.speculative),
@@ -91,6 +92,12 @@ function meanPredictedTau(lengths, alpha) {
   const entries = [...lengths];
   return ratio(sum(entries, ([length, count]) => predictedTau(alpha, length) * count),
     sum(entries, ([, count]) => count));
+}
+
+function meanPredictedSpeedup(rounds, alpha, c) {
+  if (alpha === null || c === null) return null;
+  return ratio(sum(rounds, ({ drafted }) => predictedTau(alpha, drafted.length)),
+    sum(rounds, ({ drafted }) => drafted.length * c + 1));
 }
 
 function positions(rounds) {

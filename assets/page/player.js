@@ -1,19 +1,28 @@
 // The player: shows the trace up to the playhead, live or finished.
 
+import { controlsFor, presetFor, queryOf, readAddress } from "./address.js";
 import { createCard } from "./card.js";
 import { createCharts } from "./charts.js";
+import { createFileMenu } from "./filemenu.js";
 import { keepReachable, listenToKeys } from "./keys.js";
 import { createLane } from "./lane.js";
 import { measure, series } from "./metrics.js";
 import { createReadout } from "./readout.js";
+import { createShelf } from "./recordings.js";
 import { summarise, wireShell } from "./shell.js";
+import { createStage } from "./stage.js";
 import { createStore } from "./store.js";
 import { createTimeline, shownAt } from "./timeline.js";
+import { createTransport } from "./transport.js";
 import { spoken } from "./words.js";
 
-const SPEEDS = [0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SPEAK_EVERY = 2500; // ms between spoken sentences
+const CROWDED_AFTER = 1500; // ms without an answer to Run
+const DEAD_AFTER = 4000; // ms without an answer to a plain question
+const ADDRESS_AFTER = 300; // ms without a change before the address is written
+const CROWDED = "The server is busy: your run is in line.";
 const LOST = "The connection to the server was lost. Reload the page to go on.";
+const LEFT_OUT = "Parts of this link make no sense here and were left out";
 
 /** Bring the component in `element` to life; `watch` and `server` are Gradio's. */
 export function mount({ element, props, watch, server, config }) {
@@ -23,18 +32,27 @@ export function mount({ element, props, watch, server, config }) {
   const charts = createCharts(root, config);
   const lanes = [...root.querySelectorAll("[data-lane]")].map((article) =>
     ({ name: article.dataset.lane, view: createLane(article) }));
-  const shell = wireShell();
-  let busy = false, failed = false, drawPending = false, spokenAt = 0;
+  const asked = readAddress(location.search, config);
+  const shelf = createShelf(config.recordings);
+  const page = { values: controlsFor(asked, config), recording: null, theme: asked.theme, stage: asked.stage };
+  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0, writing = 0;
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
     store.trace?.rounds.find((round) => round.lane === lane && round.index === index));
+  const stage = createStage(root, () => {
+    page.stage = stage.isOn();
+    if (page.stage) shelf.takeAll();
+    changed();
+    requestDraw();
+  });
+  const shell = wireShell((theme) => { page.theme = theme; changed(); });
 
   const store = createStore({
     ask: (run, seq) => server.missed({ run, seq }),
     on: {
-      begun() { busy = true; failed = false; notice(""); requestDraw(); },
-      header(trace) { begin(trace); },
+      begun() { busy = true; failed = false; notice(""); timeline.pause(); draw(); },
+      header(trace) { showLive(trace); },
       rounds(rounds) { notice(""); timeline.add(rounds); speak(rounds); },
       status(text) { notice(text); },
       over(error) { finish(error); },
@@ -42,20 +60,68 @@ export function mount({ element, props, watch, server, config }) {
     },
   });
 
-  function begin(trace) {
-    notice("");
-    card.close();
-    root.dataset.source = "live";
-    for (const { view } of lanes) view.reset(trace.header.prompt);
-    readout.badge(trace);
+  function showLive(trace) {
+    showings += 1;
+    page.recording = null;
+    begin(trace, "live", "LIVE");
     timeline.clear(true);
+    changed();
   }
 
-  function finish(error) {
+  /** Play a finished trace; `origin` is what its badge says of it. */
+  function showRecording(trace, origin = "RECORDED", name = null) {
+    showings += 1;
+    if (busy) leaveRun();
+    failed = false;
+    page.recording = name;
+    store.show(trace);
+    begin(trace, "recording", origin);
+    timeline.clear(false);
+    timeline.add(trace.rounds);
+    transport.slowDown(timeline.seconds());
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) timeline.seek(Infinity);
+    else timeline.restart();
+    changed();
+  }
+
+  /** A recording of the shelf; false if it cannot be had. */
+  async function showNamed(name, origin) {
+    const showing = (showings += 1);
+    try {
+      const trace = await shelf.take(name);
+      if (showing === showings && !busy) showRecording(trace, origin, name);
+      return true;
+    } catch (error) {
+      console.info("specviz: a recording cannot be shown:", error.message);
+      return false;
+    }
+  }
+
+  function leaveRun() {
     busy = false;
+    store.drop();
+    document.querySelector("#stop")?.click();
+  }
+
+  function begin(trace, source, origin) {
+    notice("");
+    card.close();
+    root.dataset.source = source;
+    for (const { view } of lanes) view.reset(trace.header.prompt);
+    readout.badge(trace, origin);
+  }
+
+  async function finish(error) {
+    busy = false;
+    timeline.finish();
+    const preset = chosenPreset();
+    if (error && stage.isOn() && preset && shelf.has(preset.name)) {
+      console.info("specviz: live failed:", error);
+      if (await showNamed(preset.name, "RECORDED (live failed)")) return;
+    }
     failed = Boolean(error);
     notice(error ?? "", failed);
-    timeline.finish();
+    requestDraw();
   }
 
   function notice(text, isError = false) {
@@ -76,11 +142,11 @@ export function mount({ element, props, watch, server, config }) {
   function draw() {
     drawPending = false;
     const { state } = timeline;
+    const { rounds, partial } = shownAt(state.events, state.position);
     root.dataset.state = stateName(state);
     document.body.classList.toggle("sv-busy", busy);
-    controls(state);
+    transport.show(state, `${rounds.length} / ${store.trace?.rounds.length ?? 0} passes`);
     if (!store.trace) return;
-    const { rounds, partial } = shownAt(state.events, state.position);
     for (const { name, view } of lanes) {
       view.show(rounds.filter((round) => round.lane === name), partial[name]);
       keepReachable(view.stream);
@@ -88,8 +154,7 @@ export function mount({ element, props, watch, server, config }) {
     card.refresh();
     readout.show(rounds, store.trace);
     charts.show(rounds);
-    find("[data-position]").textContent =
-      `${rounds.length} / ${store.trace.rounds.length} passes`;
+    if (state.playing && state.position) firstPaint();
   }
 
   function stateName({ playing, following, live, position, events }) {
@@ -99,33 +164,11 @@ export function mount({ element, props, watch, server, config }) {
     return position === events.length && !live ? "ended" : "paused";
   }
 
-  function controls(state) {
-    const { events, position, playing, following, live } = state;
-    const isRunning = playing || (live && following);
-    for (const button of root.querySelectorAll("[data-play], [data-step], [data-restart], [data-scrub]")) {
-      button.disabled = !events.length;
-    }
-    const play = find("[data-play]");
-    play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
-    play.querySelector("path").setAttribute("d", isRunning
-      ? "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z" : "M4 2.5v11l9-5.5z");
-    const scrub = find("[data-scrub]");
-    scrub.max = events.length;
-    scrub.value = position;
-    scrub.style.setProperty("--at", `${(100 * position) / Math.max(1, events.length)}%`);
-    find("[data-follow]").hidden = !live || following;
-  }
-
   function speak(rounds) {
     const ours = rounds.filter((round) => round.lane === "speculative").pop();
     if (!ours || performance.now() - spokenAt < SPEAK_EVERY) return;
     spokenAt = performance.now();
     find("[data-say]").textContent = spoken(ours);
-  }
-
-  function playOrPause() {
-    const { playing, live, following } = timeline.state;
-    if (playing || (live && following)) timeline.pause(); else timeline.play();
   }
 
   function sayStep() {
@@ -134,54 +177,115 @@ export function mount({ element, props, watch, server, config }) {
     if (events[position - 1]?.done) speak([events[position - 1].round]);
   }
 
+  const chosenPreset = () => config.presets.find((one) => one.prompt === page.values[0]);
+
+  function choosePreset(name) {
+    if (busy) return;
+    const preset = config.presets.find((one) => one.name === name);
+    if (shelf.has(name)) showNamed(name).then(say); else say();
+    function say() { if (!stage.isOn()) notice(`${preset.why} Press Run.`.trim()); }
+  }
+
+  function changed() {
+    clearTimeout(writing);
+    writing = setTimeout(() => {
+      const query = queryOf(page, config, location.search);
+      try {
+        history.replaceState(history.state, "", `${location.pathname}${query}${location.hash}`);
+      } catch { /* a browser that forbids it in a file from disk, or so often */ }
+    }, ADDRESS_AFTER);
+  }
+
+  /** Whoever pressed Run gets an answer, even from a server that has gone. */
+  async function awaitRun() {
+    const before = store.run;
+    await pause(CROWDED_AFTER);
+    if (store.run !== before) return;
+    notice(CROWDED);
+    const question = server.missed({ run: "", seq: 0 });
+    const isThere = await Promise.race([question, pause(DEAD_AFTER).then(() => null)]).catch(() => null);
+    if (isThere === null && store.run === before) finish(LOST);
+  }
+
   const actions = {
-    playOrPause,
+    playOrPause() {
+      const { playing, live, following } = timeline.state;
+      if (playing || (live && following)) timeline.pause(); else timeline.play();
+    },
     stepOn() { timeline.step(1); sayStep(); },
     stepBack() { timeline.step(-1); },
     roundOn() { timeline.stepRound(1); sayStep(); },
     roundBack() { timeline.stepRound(-1); },
     restart() { timeline.restart(); },
     follow() { timeline.follow(); },
-    dismiss() { card.close(); },
+    dismiss() { card.close(); menu.close(); },
     theme: shell.toggleTheme,
     preset: shell.preset,
+    stage: stage.toggle,
+    larger() { stage.grow(1); },
+    smaller() { stage.grow(-1); },
+    guess: stage.guess,
+    enter() { if (stage.isGuessing()) stage.guess(); else if (stage.isOn()) shell.run(); },
+    help: stage.toggleHelp,
   };
+  const transport = createTransport(root, timeline, actions);
+  const menu = createFileMenu(root, {
+    trace: () => store.trace,
+    opened: (asked) => server.opened(asked),
+    most: config.mostPacked,
+    show: (trace) => showRecording(trace, "RECORDED (opened from a file)"),
+    fail: (sentence) => notice(sentence, true),
+  });
   listenToKeys(root, actions);
-  find("[data-play]").addEventListener("click", playOrPause);
-  find("[data-step]").addEventListener("click", actions.stepOn);
-  find("[data-restart]").addEventListener("click", actions.restart);
-  find("[data-follow]").addEventListener("click", actions.follow);
-  find("[data-scrub]").addEventListener("input", (event) => timeline.seek(Number(event.target.value)));
-  offerSpeeds(find("[data-speed]"), timeline.setSpeed);
+  document.querySelector("#run")?.addEventListener("click", awaitRun);
+  document.querySelector("[data-toggle-stage]")?.addEventListener("click", actions.stage);
+  document.querySelector("[data-toggle-help]")?.addEventListener("click", actions.help);
 
   window.specviz = {
     get trace() { return store.trace; },
     get metrics() { return measure(store.trace?.rounds ?? [], store.trace?.header); },
+    /** The figures of what is shown: of the rounds before the playhead. */
+    get shown() { return measure(shownRounds(), store.trace?.header); },
     get series() { return series(store.trace?.rounds ?? []); },
     get run() { return store.run; },
-    finished(lane) { return shownAt(timeline.state.events, timeline.state.position)
-      .rounds.filter((round) => round.lane === lane).length; },
+    finished(lane) { return shownRounds().filter((round) => round.lane === lane).length; },
     get position() { return timeline.state.position; },
     get events() { return timeline.state.events.length; },
-    summarise,
-    announcePreset(name) {
-      const preset = config.presets.find((one) => one.name === name);
-      if (!busy && preset) notice(`${preset.why} Press Run.`.trim());
-    },
+    choosePreset,
+    /** What the controls should hold when the page opens. */
+    filled() { summariseAll(); return page.values; },
+    changed(values) { page.values = values; summariseAll(); changed(); },
   };
+
+  function shownRounds() {
+    return shownAt(timeline.state.events, timeline.state.position).rounds;
+  }
+
+  function summariseAll() {
+    const value = (name) => page.values[1 + Object.keys(config.defaults).indexOf(name)];
+    summarise(value("gamma"), value("temperature"), value("max_new_tokens"));
+  }
+
+  if (asked.theme) shell.setTheme(asked.theme);
+  if (asked.stage) stage.set(true);
   watch("value", () => store.receive(props.value));
   store.receive(props.value);
   draw();
   root.dataset.ready = "true";
+  open();
+
+  /** A visit begins with a recording, if there is one. */
+  async function open() {
+    const name = shelf.first(asked.recording, presetFor(asked, config)?.name);
+    if (config.trace) showRecording(config.trace);
+    else if (name) await showNamed(name);
+    if (asked.wrong.length) notice(`${LEFT_OUT}: ${asked.wrong.join(", ")}.`);
+  }
 }
 
-function offerSpeeds(select, chosen) {
-  for (const speed of SPEEDS) {
-    const option = document.createElement("option");
-    option.value = speed;
-    option.textContent = `${speed}×`;
-    option.selected = speed === 1;
-    select.append(option);
-  }
-  select.addEventListener("change", () => chosen(Number(select.value)));
+const pause = (time) => new Promise((resume) => setTimeout(resume, time)); // ms
+
+/** Marks, once, when a visitor first saw a recording play. */
+function firstPaint() {
+  if (!performance.getEntriesByName("specviz-playing").length) performance.mark("specviz-playing");
 }

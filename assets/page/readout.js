@@ -38,23 +38,29 @@ export function createReadout(root) {
     const speed = m.tokens_per_second[name];
     const text = `${m.tokens[name]} tokens · ${m.seconds[name].toFixed(2)} s · ${
       speed === null ? "–" : Math.round(speed)} tok/s`;
-    bar.querySelector("output").textContent = text;
-    markFinish(bar.querySelector("u"), name, m, rounds, length);
+    bar.querySelector(".sv-value").textContent = text;
+    markFinish(bar.querySelector("u"), name, m, rounds, trace);
   }
 
-  /** On the slower lane's bar: where it stood when the other lane was done. */
-  function markFinish(mark, name, m, rounds, length) {
+  /** On a lane's bar: where it stood when the other lane was done. */
+  function markFinish(mark, name, m, rounds, trace) {
     const other = LANES.find((lane) => lane !== name);
     const then = rounds.filter((r) => r.lane === name && r.clock <= m.seconds[other]);
     const tokens = then.reduce((total, round) => total + round.emitted.length, 0);
-    mark.hidden = !m.tokens[other] || m.tokens[name] - tokens < 2;
-    mark.style.left = `${(100 * tokens) / length}%`;
+    mark.hidden = !isDone(other, m, rounds, trace) || m.tokens[name] - tokens < 2;
+    mark.style.left = `${(100 * tokens) / trace.header.settings.max_new_tokens}%`;
     mark.title = `${tokens} tokens when the other lane was done`;
   }
 
-  function badge(trace) {
+  function isDone(name, m, rounds, trace) {
+    if (m.tokens[name] >= trace.header.settings.max_new_tokens) return true;
+    const count = (list) => list.filter((round) => round.lane === name).length;
+    return trace.end !== null && count(rounds) === count(trace.rounds);
+  }
+
+  /** `kind`: LIVE or RECORDED, and what else must be said of where a run comes from. */
+  function badge(trace, kind) {
     const node = find("[data-badge]");
-    const kind = root.dataset.source === "live" ? "LIVE" : "RECORDED";
     node.replaceChildren(document.createElement("i"), `${kind} · ${provenance(trace.header)}`);
     node.hidden = false;
     const { target, draft, versions } = trace.header;

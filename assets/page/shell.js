@@ -1,7 +1,10 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets.
 
-/** Wire the buttons around the player; returns what the keys need of them. */
-export function wireShell() {
+/**
+ * Wire the buttons around the player; returns what the keys need of them. `themed(name)` is
+ * called when a visitor has chosen a theme.
+ */
+export function wireShell(themed) {
   const panelButton = document.querySelector("[data-toggle-panel]");
   const themeButton = document.querySelector("[data-toggle-theme]");
 
@@ -9,13 +12,20 @@ export function wireShell() {
     const open = document.body.classList.toggle("sv-panel-open");
     panelButton.setAttribute("aria-expanded", String(open));
   };
-  const toggleTheme = () => document.body.classList.toggle("dark");
+  const setTheme = (theme) => document.body.classList.toggle("dark", theme === "dark");
+  const toggleTheme = () => {
+    const theme = document.body.classList.contains("dark") ? "light" : "dark";
+    setTheme(theme);
+    themed(theme);
+  };
 
   panelButton?.addEventListener("click", togglePanel);
   themeButton?.addEventListener("click", toggleTheme);
 
   return {
+    setTheme,
     toggleTheme,
+    run() { document.querySelector("#run")?.click(); },
     preset(number) {
       document.querySelectorAll("#presets button.preset")[number - 1]?.click();
     },

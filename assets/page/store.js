@@ -1,4 +1,4 @@
-// The trace of the newest run, put together from numbered deltas.
+// The shown trace: that of the newest run, put together from numbered deltas, or a recording.
 
 const PATIENCE = 4000; // ms without news of a live run before the server is asked
 
@@ -21,7 +21,8 @@ function compact(token) {
  * `header(trace)`, `rounds(list)`, `status(text)`, `over(error)` and `lost()`.
  */
 export function createStore({ ask, on }) {
-  let run = null, next = 0, over = true, asking = false, heard = 0, trace = null;
+  let run = null, next = 0, over = true, asking = false, heard = 0;
+  let live = null, trace = null; // the newest run's, and the one that is shown
   const past = new Set();
   const early = new Map();
 
@@ -55,15 +56,15 @@ export function createStore({ ask, on }) {
   function apply(delta) {
     if (delta.status) on.status(delta.status);
     if (delta.header) {
-      trace = { schema: 1, header: delta.header, rounds: [], end: null };
+      live = trace = { schema: 1, header: delta.header, rounds: [], end: null };
       on.header(trace);
     }
     if (delta.rounds) {
       const rounds = delta.rounds.map(rebuilt);
-      trace.rounds.push(...rounds);
+      live.rounds.push(...rounds);
       on.rounds(rounds);
     }
-    if (delta.end) trace.end = delta.end;
+    if (delta.end) live.end = delta.end;
     if (delta.over) {
       over = true;
       on.over(delta.error ?? null);
@@ -92,9 +93,14 @@ export function createStore({ ask, on }) {
   }
 
   function lose() {
+    drop();
+    on.lost();
+  }
+
+  /** Whatever this run still sends is not heard. */
+  function drop() {
     over = true;
     past.add(run);
-    on.lost();
   }
 
   setInterval(() => {
@@ -103,5 +109,10 @@ export function createStore({ ask, on }) {
     if (silence > 4 * PATIENCE) lose(); else askMissed();
   }, 1000);
 
-  return { receive, get trace() { return trace; }, get run() { return run; } };
+  return {
+    receive, drop,
+    show(other) { trace = other; },
+    get trace() { return trace; },
+    get run() { return run; },
+  };
 }

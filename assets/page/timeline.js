@@ -1,5 +1,7 @@
 // The playhead over the events of a trace, in the order of their times.
 
+const LONGEST_FRAME = 500; // ms
+const FEW = 64; // rounds that are put in their places one by one
 const FIRST = { speculative: 0, baseline: 1 }; // order of what happens at the same time
 
 /**
@@ -47,11 +49,19 @@ export function shownAt(events, position) {
  */
 export function createTimeline(changed) {
   const state = { events: [], position: 0, following: true, playing: false, speed: 1, live: false };
-  let time = 0, last = 0;
+  let time = 0, last = 0, waiting = false;
+
+  function run() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(frame);
+  }
 
   function frame(now) {
+    waiting = false;
     if (!state.playing) return;
-    time += (state.speed * (now - last)) / 1000;
+    // A tab that was hidden goes on where it was.
+    time += (state.speed * Math.max(0, Math.min(now - last, LONGEST_FRAME))) / 1000;
     last = now;
     const before = state.position;
     while (state.position < state.events.length && state.events[state.position].time <= time) {
@@ -62,7 +72,7 @@ export function createTimeline(changed) {
       state.following = state.live;
     }
     if (state.position !== before || !state.playing) changed();
-    requestAnimationFrame(frame);
+    if (state.playing) run();
   }
 
   function moveTo(position) {
@@ -81,12 +91,14 @@ export function createTimeline(changed) {
   return {
     state,
     clear(live) {
-      Object.assign(state, { events: [], position: 0, following: true, playing: false, live });
+      Object.assign(state, { events: [], position: 0, following: live, playing: false, live });
       time = 0;
       changed();
     },
     add(rounds) {
-      for (const event of rounds.flatMap(eventsOf)) insert(state.events, event);
+      const events = rounds.flatMap(eventsOf);
+      if (rounds.length <= FEW) for (const event of events) insert(state.events, event);
+      else state.events = [...state.events, ...events].sort((a, b) => after(a, b) - after(b, a));
       if (state.following) moveTo(state.events.length);
       changed();
     },
@@ -99,7 +111,7 @@ export function createTimeline(changed) {
       if (state.position === state.events.length) moveTo(0);
       Object.assign(state, { playing: true, following: false });
       last = performance.now();
-      requestAnimationFrame(frame);
+      run();
       changed();
     },
     pause() { hold(); changed(); },
@@ -119,6 +131,8 @@ export function createTimeline(changed) {
       moveTo(state.events.length);
       changed();
     },
-    setSpeed(speed) { state.speed = speed; },
+    setSpeed(speed) { state.speed = speed; changed(); },
+    /** How long the run took, on its own clocks. */
+    seconds() { return state.events[state.events.length - 1]?.time ?? 0; },
   };
 }

@@ -91,34 +91,3 @@ export function provenance(header) {
     ` · ${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}`;
   return `${header.device}${threads} · ${header.dtype}${torch ? ` · torch ${torch}` : ""}${date}`;
 }
-
-/** What happened to a token, in one sentence. */
-export function story(token, isBaseline, own) {
-  const p = percent(token.soft_p ?? token.p), q = percent(token.soft_q ?? token.q);
-  const sure = `The draft was ${q} sure, the target ${p}`;
-  switch (token.outcome) {
-    case "accepted":
-      return token.soft_q !== undefined
-        ? `${sure}: the target's first choice too, so it is kept.`
-        : `${sure}: kept with probability ${fixed(keep(token), 2)}, the draw was ${fixed(token.u, 2)}.`;
-    case "rejected": {
-      const then = own ? ` The target then wrote “${visible(own.text)}”.` : "";
-      return token.soft_q !== undefined
-        ? `${sure}: not the target's first choice, so it is refused.${then}`
-        : `${sure}: kept with probability ${fixed(keep(token), 2)}, the draw was ${fixed(token.u, 2)}, so refused.${then}`;
-    }
-    case "pending":
-      return `The draft was ${q} sure. The target has yet to judge it.`;
-    case "ignored":
-      return "Drafted after a refusal or past the end: the target never judged it.";
-    case "corrected":
-      return "After the refusal the target drew this from what the draft had not covered.";
-    default:
-      return isBaseline
-        ? "One pass of the target alone, one token."
-        : "Every guess was kept, so the same pass gave this token for free.";
-  }
-}
-
-/** The probability with which a draft is kept. */
-export const keep = (token) => (token.q ? Math.min(1, token.p / token.q) : null);

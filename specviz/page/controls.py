@@ -16,6 +16,15 @@ DEFAULTS: dict[str, Any] = {
     "max_new_tokens": 128,
     "seed": 1,
 }
+LIMITS: dict[str, tuple[float, float]] = {
+    "gamma": (1, 16),
+    "temperature": (0, 2),
+    "top_k": (0, 200),
+    "top_p": (0.05, 1),
+    "max_new_tokens": (1, MAX_LENGTH),
+    "seed": (0, 2**53 - 1),  # the largest that a browser counts to
+}
+"""The least and the most that the page's controls offer."""
 
 
 def summary_of(settings: dict[str, Any]) -> str:
@@ -61,8 +70,7 @@ def make_controls(pair: str) -> Controls:
         info="With none, both lanes are the same.",
     )
     gamma = gr.Slider(
-        1,
-        16,
+        *LIMITS["gamma"],
         DEFAULTS["gamma"],
         step=1,
         label="γ, guesses per round",
@@ -73,32 +81,28 @@ def make_controls(pair: str) -> Controls:
 
 def _sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider, gr.Number]:
     temperature = gr.Slider(
-        0,
-        2,
+        *LIMITS["temperature"],
         DEFAULTS["temperature"],
         step=0.05,
         label="Temperature",
         info="0 is greedy: both lanes must then agree.",
     )
     top_k = gr.Slider(
-        0,
-        200,
+        *LIMITS["top_k"],
         DEFAULTS["top_k"],
         step=1,
         label="Top-k",
         info="Only the k likeliest tokens; 0 is off.",
     )
     top_p = gr.Slider(
-        0.05,
-        1,
+        *LIMITS["top_p"],
         DEFAULTS["top_p"],
         step=0.01,
         label="Top-p",
         info="Only the likeliest, up to this mass; 1 is off.",
     )
     length = gr.Slider(
-        1,
-        MAX_LENGTH,
+        *LIMITS["max_new_tokens"],
         DEFAULTS["max_new_tokens"],
         step=1,
         label="Length",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,20 +14,29 @@ from ..pairs import BUILTIN, load_pair
 from ..race import race
 from ..settings import Settings
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
-from .look import ASSETS, PAGE, serve_static_files
+from .look import PAGE, RECORDINGS, serve_static_files
 from .player import make_player
-from .presets import Preset, load_presets
+from .presets import PRESETS, Preset, load_presets
+from .recordings import opener
 from .runs import Engine, Load, Race, Run, deltas
 
-SETTLED = 24  # handlers at a time; each holds a thread of the server while its run waits
+VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 
 
-def build_page(load: Load = load_pair, race: Race = race, pair: str = BUILTIN) -> gr.Blocks:
-    """The whole page. `load` and `race` are what it races with; `pair` is loaded at once."""
-    serve_static_files()
+def build_page(
+    load: Load = load_pair,
+    race: Race = race,
+    pair: str = BUILTIN,
+    recordings: Path = RECORDINGS,
+) -> gr.Blocks:
+    """The whole page. `load` and `race` are what it races with; `pair` is loaded at once.
+
+    A preset's recording is the file of its name in `recordings`, such as easy.json.gz.
+    """
+    serve_static_files(recordings)
     engine = Engine(load, race)
     engine.start(pair)
-    presets = load_presets(ASSETS / "pair" / "presets.json")
+    presets = load_presets(PRESETS)
     tools = (PAGE / "tools.html").read_text("utf-8")
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False) as page:
         with gr.Row(elem_id="topbar"):
@@ -37,10 +47,10 @@ def build_page(load: Load = load_pair, race: Race = race, pair: str = BUILTIN) -
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls = make_controls(pair)
-            player = make_player(_missed_of(engine), presets)
+            player = make_player([_missed_of(engine), opener()], presets, recordings)
         _wire(engine, prompt, run, stop, controls, player)
         _wire_greedy(greedy, controls)
-        _wire_summary(controls)
+        _wire_address(page, prompt, controls)
         for button, preset in zip(buttons, presets, strict=True):
             _wire_preset(button, preset, prompt, controls)
     return page
@@ -124,7 +134,7 @@ def _wire(
         [prompt, *controls],
         player,
         show_progress="hidden",
-        concurrency_limit=SETTLED,
+        concurrency_limit=VISITORS,
         concurrency_id="race",
         trigger_mode="multiple",
         api_visibility="private",
@@ -161,8 +171,7 @@ def _wire_preset(button: gr.Button, preset: Preset, prompt: gr.Textbox, controls
         None,
         None,
         [prompt, *controls.tunable()],
-        js=f"() => {{ window.specviz?.announcePreset({json.dumps(preset.name)}); "
-        f"return {filled}; }}",
+        js=f"() => {{ window.specviz?.choosePreset({json.dumps(preset.name)}); return {filled}; }}",
         queue=False,
         show_progress="hidden",
         api_visibility="private",
@@ -182,16 +191,21 @@ def _wire_greedy(button: gr.Button, controls: Controls) -> None:
     )
 
 
-def _wire_summary(controls: Controls) -> None:
-    """Keep the settings in force in sight while their panel is folded away."""
-    shown = [controls.gamma, controls.temperature, controls.length]
-    gr.on(
-        [control.change for control in shown],
-        None,
-        shown,
-        None,
-        js="(...values) => window.specviz?.summarise(...values)",
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
+def _wire_address(page: gr.Blocks, prompt: gr.Textbox, controls: Controls) -> None:
+    """Fill the page from its address, and the address from what is then chosen."""
+    chosen = [prompt, *controls.tunable()]
+    quiet: dict[str, Any] = {
+        "queue": False,
+        "show_progress": "hidden",
+        "api_visibility": "private",
+    }
+    # The page may be ready before its player: the values wait for it.
+    page.load(None, chosen, chosen, js=_FILLED, **quiet)
+    gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **quiet)
+
+
+_FILLED = """async (...values) => {
+  while (!window.specviz) await new Promise((resume) => setTimeout(resume, 20));
+  return window.specviz.filled(values);
+}"""
+_CHANGED = "(...values) => window.specviz?.changed(values)"

@@ -12,7 +12,10 @@ from ..charts import PALETTE
 
 ASSETS = Path(__file__).resolve().parent.parent.parent / "assets"
 PAGE = ASSETS / "page"
+RECORDINGS = ASSETS / "recordings"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
+SHEETS = ("page.css", "player.css", "parts.css", "stage.css")
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
 
@@ -33,9 +36,10 @@ def static_url(path: Path) -> str:
     return f"gradio_api/file={path}"
 
 
-def serve_static_files() -> None:
-    """Let the server hand out the page's own files and Plotly's; nothing is fetched elsewhere."""
-    gr.set_static_paths([PAGE, PLOTLY])
+def serve_static_files(recordings: Path) -> None:
+    """Let the server hand out recordings, Plotly and the page's own files; nothing is fetched
+    elsewhere."""
+    gr.set_static_paths([PAGE, PLOTLY, *([recordings] if recordings.is_dir() else [])])
 
 
 def _theme() -> gr.themes.Base:
@@ -86,9 +90,9 @@ def _theme() -> gr.themes.Base:
 def _head() -> str:
     """Styles in the page itself, so that it never flashes unstyled."""
     sheets = [_variables()]
-    sheets += [(PAGE / name).read_text("utf-8") for name in ("page.css", "player.css", "parts.css")]
+    sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
     style = "\n".join(sheets)
-    return f'<meta name="color-scheme" content="light dark"><style>{style}</style>'
+    return f'<meta name="description" content="{DESCRIPTION}"><style>{style}</style>'
 
 
 def _variables() -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from ..charts import CHARTS, chart_specs
+from ..recording import MOST_PACKED
+from .controls import DEFAULTS, LIMITS
 from .look import PAGE, PLOTLY, static_url
 from .presets import Preset
+from .recordings import find_recordings
 
 _MOUNT = """
 const config = %s;
@@ -23,21 +26,36 @@ import(new URL("player.js", base)).then((player) => {
 
 
 def make_player(
-    missed: Callable[[dict[str, Any]], list[str]], presets: Sequence[Preset]
+    functions: Sequence[Callable[[dict[str, Any]], Any]],
+    presets: Sequence[Preset],
+    recordings: Path,
 ) -> gr.HTML:
-    """The component; its value is the newest delta, `missed` gives lost ones again."""
+    """The component; its value is the newest delta, and `functions` are what it may ask of the
+    server: `missed` deltas, and a recording `opened`."""
     config: dict[str, Any] = {
         "modules": static_url(PAGE) + "/",
         "plotly": static_url(PLOTLY),
         "charts": chart_specs(),
         "titles": CHARTS,
-        "presets": [asdict(preset) for preset in presets],
+        "presets": [
+            {
+                "name": one.name,
+                "prompt": one.prompt,
+                "why": one.why,
+                "settings": {**DEFAULTS, **one.settings},
+            }
+            for one in presets
+        ],
+        "recordings": find_recordings(recordings, [one.name for one in presets]),
+        "defaults": DEFAULTS,
+        "limits": LIMITS,
+        "mostPacked": MOST_PACKED,
     }
     return gr.HTML(
         value=None,
         html_template=(PAGE / "player.html").read_text("utf-8"),
         js_on_load=_MOUNT % json.dumps(config).replace("<", "\\u003c"),
-        server_functions=[missed],
+        server_functions=list(functions),
         apply_default_css=False,
         elem_id="player",
     )

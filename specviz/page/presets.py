@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .look import ASSETS
+
+PRESETS = ASSETS / "pair" / "presets.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:

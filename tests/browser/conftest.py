@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
-from visiting import HERE, Visitor, served
+from playwright.sync_api import Browser
+from visiting import Visit, Visitor
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+from specviz.browser import chromium, served_page
+
+SERVE = Path(__file__).resolve().parent / "serve.py"
 
 
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
     """A page over a small random pair."""
-    with served(str(HERE / "serve.py"), "{port}") as address:
+    with served_page([str(SERVE)]) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Chromium: the one that $CHROMIUM names, one on the path, else Playwright's own."""
-    named = os.environ.get("CHROMIUM", "")
-    found = [path for name in (named, *NAMES) if name and (path := shutil.which(name))]
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=found[0] if found else None, args=FLAGS
-        )
-        yield chromium
-        chromium.close()
+    """A real Chromium."""
+    with chromium() as running:
+        yield running
 
 
 @pytest.fixture
-def visit(browser: Browser, url: str) -> Iterator[Callable[..., Visitor]]:
+def visit(browser: Browser, url: str) -> Iterator[Visit]:
     """Open the page as a new visitor; at the end nobody may have seen a problem."""
     visitors: list[Visitor] = []
 

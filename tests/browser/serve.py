@@ -1,4 +1,4 @@
-"""The page over a small random pair, for the browser tests: python serve.py PORT."""
+"""The page over a small random pair, for the browser tests."""
 
 from __future__ import annotations
 
@@ -45,6 +45,4 @@ def small_pair(name: str) -> Pair:
 
 if __name__ == "__main__":
     layout.deltas = lossy
-    build_page(load=small_pair).launch(
-        server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True, **launch_options()
-    )
+    build_page(load=small_pair).launch(quiet=True, **launch_options())

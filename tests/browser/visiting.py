@@ -1,57 +1,17 @@
-"""What the browser tests share: a served page and a visitor on it."""
+"""What the browser tests share: a visitor on the page, with the handles promised to tools."""
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from playwright.sync_api import Locator, Page, expect
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 PATIENCE = 60_000  # ms; two busy cores are slow
 
 
-@contextmanager
-def served(*command: str) -> Iterator[str]:
-    """The URL of a page that `command` serves on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    names = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    arguments = [part.replace("{port}", str(port)) for part in command]
-    server = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=os.environ | names)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(url, server)
-        yield url
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
-
-
-def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Return once the page answers."""
-    for _ in range(600):
-        assert server.poll() is None, "the page stopped before it was ready"
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("the page did not answer within a minute")
-
-
 class Visitor:
-    """One browser window on the page, with the handles that DESIGN promises to tools."""
+    """One browser window on the page, and every problem that it had there."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

@@ -1,0 +1,153 @@
+"""The sampling experiment on the page: a job of the engine thread that the browser asks after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import SpecvizError
+from ..sameness import Cell, Continuation, draw_continuations, two_sample_chi_square
+from ..settings import Settings
+from ..trace import LANES, Lane
+from .runs import GENERAL_ERROR, Engine, Job, Race
+
+DRAWS = 300  # in each lane
+LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
+LISTED = 8  # continuations that are shown
+MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
+PATIENCE = 10.0  # seconds without a question before the visitor is taken to have left
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the browser wants drawn. pair: the one that the visitor's run was made with."""
+
+    session: str
+    pair: str
+    prompt: str
+    settings: Settings
+
+
+class Experiment(Job):
+    """Draws in turn, one continuation for each lane, until both have enough."""
+
+    def __init__(self, asked: Asked, draws: int = DRAWS) -> None:
+        super().__init__(asked.session, asked.pair, asked.prompt, asked.settings)
+        self.draws = draws
+        self.drawn: dict[Lane, list[Continuation]] = {lane: [] for lane in LANES}
+        self.read = 0  # tokens of the prompt that every draw begins with
+        self.shortened = False
+        self.heard = time.monotonic()
+
+    def work(self, pair: Any, race: Race) -> None:
+        ids = pair.encode(self.prompt)
+        self.read, self.shortened = min(len(ids), MOST_PROMPT), len(ids) > MOST_PROMPT
+        self.heard = time.monotonic()  # its turn may have been long in coming
+        lanes = {
+            lane: draw_continuations(
+                pair, ids[-MOST_PROMPT:], self.settings, self.draws, LENGTH, lane
+            )
+            for lane in LANES
+        }
+        for _ in range(self.draws):
+            for lane, draws in lanes.items():
+                self.drawn[lane].append(next(draws))
+                if self.stopping.is_set() or time.monotonic() - self.heard > PATIENCE:
+                    self.stopping.set()
+                    return
+
+    def state(self, waiting: str) -> dict[str, Any]:
+        """How far it is, and the verdict once it is over."""
+        self.heard = time.monotonic()
+        over = self.over  # before the counts: what was drawn until it was set is then complete
+        done = min(map(len, self.drawn.values()))
+        state: dict[str, Any] = {"id": self.id, "over": over, "done": done, "draws": self.draws}
+        if self.error:
+            return {**state, "error": self.error}
+        if over and done == self.draws:
+            return {**state, "result": self._result()}
+        return {**state, "stopped": over, "status": "" if done else waiting}
+
+    def _result(self) -> dict[str, Any]:
+        ours, theirs = ([one.ids for one in self.drawn[lane]] for lane in LANES)
+        compared = two_sample_chi_square(ours, theirs)
+        texts = {one.ids: one.text for draws in self.drawn.values() for one in draws}
+        return {
+            "length": compared.length,
+            "tokens": self.read,
+            "shortened": self.shortened,
+            "statistic": compared.statistic,
+            "degrees": compared.degrees,
+            "p_value": compared.p_value,
+            "cells": _shown(compared.cells, texts),
+        }
+
+
+def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
+    """The commonest cells by name; all others added up in one without a text."""
+    named = [cell for cell in cells if cell.outcome][:LISTED]
+    rest = [cell for cell in cells if cell not in named]
+    shown: list[dict[str, Any]] = [
+        {"text": _text_of(cell.outcome, texts), "ours": cell.ours, "theirs": cell.theirs}
+        for cell in named
+    ]
+    if rest:
+        ours, theirs = sum(cell.ours for cell in rest), sum(cell.theirs for cell in rest)
+        shown.append({"text": None, "ours": ours, "theirs": theirs})
+    return shown
+
+
+def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str:
+    if outcome in texts:
+        return texts[outcome]
+    # Where only the leading token was compared, it is what continuations with it share.
+    longer = [text for ids, text in texts.items() if ids[: len(outcome)] == outcome]
+    first, last = min(longer), max(longer)
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first[:shared]
+
+
+def sampling_functions(
+    engine: Engine, pair: str, checked: Callable[[dict[str, Any]], Settings]
+) -> list[Callable[[dict[str, Any]], Any]]:
+    """What the browser may call: begin an experiment, ask after it, end it."""
+
+    def begin_sampling(asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            experiment = Experiment(_asked(engine, pair, checked, asked))
+        except SpecvizError as error:
+            return {"over": True, "error": str(error)}
+        except (KeyError, TypeError, ValueError):
+            return {"over": True, "error": GENERAL_ERROR}
+        engine.submit(experiment)
+        return experiment.state(engine.waiting(experiment))
+
+    def ask_sampling(asked: dict[str, Any]) -> dict[str, Any]:
+        experiment = engine.job(str(asked["id"]))
+        if not isinstance(experiment, Experiment):
+            return {"over": True, "error": "This experiment is forgotten: begin it again."}
+        return experiment.state(engine.waiting(experiment))
+
+    def end_sampling(asked: dict[str, Any]) -> None:
+        experiment = engine.job(str(asked["id"]))
+        if isinstance(experiment, Experiment):
+            experiment.stopping.set()
+
+    return [begin_sampling, ask_sampling, end_sampling]
+
+
+def _asked(
+    engine: Engine,
+    pair: str,
+    checked: Callable[[dict[str, Any]], Settings],
+    asked: dict[str, Any],
+) -> Asked:
+    """Prompt and settings of the run that the browser shows, on the pair that made it."""
+    run = engine.job(str(asked.get("run")))
+    if run is not None:
+        return Asked(run.session, run.pair, run.prompt, run.settings)
+    values = {**dict(asked["settings"]), "stop": ()}
+    # A visitor without a run of their own is known by nothing, so by a name of their own.
+    return Asked(str(id(asked)), pair, str(asked["prompt"]), checked(values))
