@@ -29,9 +29,11 @@ export function createCard(root, roundOf, endOf = () => null) {
   }
 
   function close() {
+    const wasOpen = anchor !== null;
     anchor?.removeAttribute("aria-describedby");
     anchor = null;
     card.hidden = true;
+    return wasOpen;
   }
 
   function setPlace(node) {

@@ -10,6 +10,27 @@ const SHARE = 8; // drawing may take one part in this many of the page's time
 const requestFrame = (then) => (document.hidden ? setTimeout(then, 50) : requestAnimationFrame(then));
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
+const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+
+/** A chart of these rounds to be taken away, as figures() of specviz/charts.py draws it. */
+export function chartFigure(config, name, title, rounds) {
+  const { traces, layout } = config.charts[theme()][name];
+  const points = series(rounds)[name];
+  const ink = getComputedStyle(document.body);
+  return {
+    data: traces.map((trace, i) => ({ ...trace, ...points[i] })),
+    layout: {
+      ...layout,
+      title: { text: title, x: 0.02, font: { size: 15 } },
+      margin: { l: name === "parts" ? 110 : 60, r: 20, t: 64, b: 52 },
+      showlegend: traces.length > 1,
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      paper_bgcolor: ink.getPropertyValue("--sv-page").trim(),
+      font: { ...layout.font, size: 13 },
+    },
+  };
+}
+
 export function createCharts(root, config) {
   const box = root.querySelector("[data-charts]");
   const plots = new Map();
@@ -37,10 +58,6 @@ export function createCharts(root, config) {
     return node;
   }
 
-  function theme() {
-    return document.body.classList.contains("dark") ? "dark" : "light";
-  }
-
   async function draw() {
     if (!ready || drawing) return;
     drawing = true;
@@ -64,11 +81,33 @@ export function createCharts(root, config) {
   function drawOne(plot, spec, points, isEmpty) {
     const traces = spec.traces.map((trace, i) => ({ ...trace, ...points[i] }));
     const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
+    enlarge(traces, layout);
     if (isEmpty) {
       layout.xaxis = { ...layout.xaxis, range: [0, 1], showticklabels: false };
       layout.yaxis = { ...layout.yaxis, showticklabels: false };
     }
     if (layout.width) window.Plotly.react(plot, traces, layout, OPTIONS);
+  }
+
+  /** On stage a chart is read from afar: its type and lines grow with the screen. */
+  function enlarge(traces, layout) {
+    const times = scale();
+    if (times === 1) return;
+    layout.font = { ...layout.font, size: layout.font.size * times };
+    layout.margin = Object.fromEntries(
+      Object.entries(layout.margin).map(([side, width]) => [side, width * times]));
+    for (const axis of ["xaxis", "yaxis"]) {
+      const { title } = layout[axis];
+      layout[axis] = { ...layout[axis], title: { ...title, font: { size: title.font.size * times } } };
+    }
+    for (const trace of traces) {
+      if (trace.line) trace.line = { ...trace.line, width: trace.line.width * times };
+    }
+  }
+
+  function scale() {
+    if (!document.body.classList.contains("sv-stage")) return 1;
+    return Math.max(1, parseFloat(getComputedStyle(box.firstChild).fontSize) / 11);
   }
 
   function request(rounds) {

@@ -7,12 +7,14 @@ import { createFileMenu } from "./filemenu.js";
 import { keepReachable, listenToKeys } from "./keys.js";
 import { createLane } from "./lane.js";
 import { measure, series } from "./metrics.js";
+import { createPanels } from "./panels.js";
 import { createReadout } from "./readout.js";
 import { createShelf } from "./recordings.js";
 import { summarise, wireShell } from "./shell.js";
 import { createStage } from "./stage.js";
 import { createStore } from "./store.js";
 import { createTimeline, shownAt } from "./timeline.js";
+import { createTakeaway } from "./takeaway.js";
 import { createTransport } from "./transport.js";
 import { spoken } from "./words.js";
 
@@ -39,7 +41,11 @@ export function mount({ element, props, watch, server, config }) {
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
-    store.trace?.rounds.find((round) => round.lane === lane && round.index === index));
+    store.trace?.rounds.find((round) => round.lane === lane && round.index === index),
+  () => store.trace?.end);
+  const panels = createPanels(root, {
+    server, run: () => (root.dataset.source === "live" ? store.run : null), isBusy: () => busy,
+  });
   const stage = createStage(root, () => {
     page.stage = stage.isOn();
     if (page.stage) shelf.takeAll();
@@ -154,6 +160,7 @@ export function mount({ element, props, watch, server, config }) {
     card.refresh();
     readout.show(rounds, store.trace);
     charts.show(rounds);
+    panels.show(rounds, store.trace);
     if (state.playing && state.position) firstPaint();
   }
 
@@ -218,7 +225,7 @@ export function mount({ element, props, watch, server, config }) {
     roundBack() { timeline.stepRound(-1); },
     restart() { timeline.restart(); },
     follow() { timeline.follow(); },
-    dismiss() { card.close(); menu.close(); },
+    dismiss() { if (!card.close() && !menu.close() && !takeaway.close()) panels.close(); },
     theme: shell.toggleTheme,
     preset: shell.preset,
     stage: stage.toggle,
@@ -236,12 +243,16 @@ export function mount({ element, props, watch, server, config }) {
     show: (trace) => showRecording(trace, "RECORDED (opened from a file)"),
     fail: (sentence) => notice(sentence, true),
   });
+  const takeaway = createTakeaway(root, {
+    server, config, trace: () => store.trace, fail: (sentence) => notice(sentence, true),
+  });
   listenToKeys(root, actions);
   document.querySelector("#run")?.addEventListener("click", awaitRun);
   document.querySelector("[data-toggle-stage]")?.addEventListener("click", actions.stage);
   document.querySelector("[data-toggle-help]")?.addEventListener("click", actions.help);
 
   window.specviz = {
+    modules: new URL(config.modules, document.baseURI).href,
     get trace() { return store.trace; },
     get metrics() { return measure(store.trace?.rounds ?? [], store.trace?.header); },
     /** The figures of what is shown: of the rounds before the playhead. */

@@ -35,9 +35,7 @@ def test_hostile_model_text_is_shown_as_text(visit: Visit) -> None:
     hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
     drawn = visitor.page.evaluate(
         """async (text) => {
-          const url = performance.getEntriesByType("resource")
-            .map((one) => one.name).find((name) => name.endsWith("/lane.js"));
-          const { createLane } = await import(url);
+          const { createLane } = await import(window.specviz.modules + "lane.js");
           const article = document.querySelector("[data-lane=speculative]");
           const lane = createLane(article);
           const token = { id: 1, text, outcome: "bonus" };
@@ -218,9 +216,7 @@ def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
     visitor = visit()
     heard = visitor.page.evaluate(
         """async () => {
-          const url = performance.getEntriesByType("resource")
-            .map((one) => one.name).find((name) => name.endsWith("/store.js"));
-          const { createStore } = await import(url);
+          const { createStore } = await import(window.specviz.modules + "store.js");
           const texts = [0, 1, 2, 3, 4].map((seq) =>
             JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
           const heard = [], asked = [];
