@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from ..charts import PALETTE
+from ..pairs import ASSETS
+from ..standalone import PAGE, PLOTLY, css_variables
 
-ASSETS = Path(__file__).resolve().parent.parent.parent / "assets"
-PAGE = ASSETS / "page"
 RECORDINGS = ASSETS / "recordings"
-PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
-SHEETS = ("page.css", "player.css", "parts.css", "stage.css")
+SHEETS = ("page.css", "player.css", "parts.css", "menus.css", "panels.css", "stage.css")
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
 
@@ -89,15 +87,7 @@ def _theme() -> gr.themes.Base:
 
 def _head() -> str:
     """Styles in the page itself, so that it never flashes unstyled."""
-    sheets = [_variables()]
+    sheets = [css_variables()]
     sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
     style = "\n".join(sheets)
     return f'<meta name="description" content="{DESCRIPTION}"><style>{style}</style>'
-
-
-def _variables() -> str:
-    rules = {
-        selector: "".join(f"--sv-{name}:{colour};" for name, colour in PALETTE[theme].items())
-        for selector, theme in ((":root", "light"), (".dark", "dark"))
-    }
-    return "\n".join(f"{selector}{{{rule}}}" for selector, rule in rules.items())

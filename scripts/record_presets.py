@@ -1,0 +1,54 @@
+"""Record a real run of every preset: make recordings.
+
+Each preset is raced a few times and the run of median speed-up is kept, so that neither luck nor
+a busy moment is on show.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from specviz import Settings, Trace, compute_metrics, load_pair, race
+from specviz.engine import spare_threads
+from specviz.page.controls import DEFAULTS
+from specviz.page.look import RECORDINGS
+from specviz.page.presets import PRESETS, Preset, load_presets
+from specviz.pairs import BUILTIN
+from specviz.recording import file_summary
+
+MOST = 2**20  # bytes of all recordings together
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Record a real run of every preset.")
+    parser.add_argument("--out", type=Path, default=RECORDINGS)
+    parser.add_argument("--pair", default=BUILTIN)
+    parser.add_argument("--runs", type=int, default=3, help="of each preset; the median is kept")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    spare_threads()
+    pair = load_pair(options.pair)
+    written = []
+    for preset in load_presets(PRESETS):
+        runs = [_raced(pair, preset) for _ in range(options.runs)]
+        runs.sort(key=lambda trace: compute_metrics(trace).speedup or 0.0)
+        kept = runs[len(runs) // 2]
+        path = options.out / f"{preset.name}.json.gz"
+        kept.save(path)
+        written.append(path)
+        speedup = compute_metrics(kept).speedup or 0.0
+        print(f"{file_summary(path)}, {speedup:.2f} times the speed")
+    total = sum(path.stat().st_size for path in written)
+    print(f"{total:,} bytes together")
+    if total > MOST:
+        raise SystemExit(f"the recordings hold {total:,} bytes, more than {MOST:,}.")
+
+
+def _raced(pair: object, preset: Preset) -> Trace:
+    settings = Settings(**{**DEFAULTS, **preset.settings})
+    return Trace.from_events(race(pair, preset.prompt, settings))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()
