@@ -1,6 +1,9 @@
 // One lane's token stream: rounds are appended and taken back as the playhead moves.
 
-const BLOCK = 256; // tokens; whole blocks outside the view are not laid out
+// Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
+// line anyway, for its end is one too.
+const BLOCK = 256;
+const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 
 export function element(name, className, text) {
@@ -45,7 +48,7 @@ export function createLane(article) {
 
   function append(round, part = null) {
     let block = blocks[blocks.length - 1];
-    if (block.tokens >= BLOCK) block = newBlock();
+    if (isFull(block, drawn[drawn.length - 1])) block = newBlock();
     const node = element("span", "sv-round");
     const tokens = part ? tokensSoFar(part) : tokensOf(round);
     let atBreak = drawn[drawn.length - 1]?.atBreak ?? false;
@@ -81,7 +84,13 @@ export function createLane(article) {
     blocks[blocks.length - 1]?.node.append(caret);
   }
 
-  return { reset, show, stream };
+  /** Back to the end of the text, wherever the viewer had scrolled. */
+  function follow() {
+    pinned = true;
+    stream.scrollTop = stream.scrollHeight;
+  }
+
+  return { reset, show, follow, stream };
 }
 
 /** The drafted tokens of a round in order, then the one that the target added. */
@@ -93,6 +102,10 @@ export function tokensOf(round) {
 function tokensSoFar({ round, seen, judged }) {
   return round.drafted.slice(0, seen).map((token, i) =>
     (i < judged ? token : { ...token, outcome: "pending" }));
+}
+
+function isFull(block, last) {
+  return block.tokens >= LONGEST_BLOCK || (block.tokens >= BLOCK && Boolean(last?.atBreak));
 }
 
 const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.outcome);
