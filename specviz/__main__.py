@@ -11,10 +11,12 @@ from pathlib import Path
 from . import bench, train
 from .engine import spare_threads
 from .errors import SpecvizError, TraceError
+from .export import rounds_csv, tokens_csv
 from .options import add_settings, settings_from
 from .pairs import load_pair
 from .race import race
 from .recording import file_summary
+from .standalone import standalone_html
 from .terminal import event_line, figures, legend
 from .trace import Event, Trace
 
@@ -54,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("check", help="read recordings as strictly as the page does")
     check.add_argument("files", metavar="FILE", nargs="+")
     check.set_defaults(verb=_check)
+
+    export = verbs.add_parser("export", help="turn a recording into a page or into tables")
+    export.add_argument("file", metavar="FILE", help="a recording")
+    export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
+    export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
+    export.set_defaults(verb=_export)
 
     measure = verbs.add_parser("bench", help="measure speed, on several prompts")
     bench.add_arguments(measure)
@@ -97,6 +105,25 @@ def _record(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     for path in options.files:
         print(file_summary(path))
+
+
+def _export(options: argparse.Namespace) -> None:
+    if not (options.html or options.csv):
+        raise TraceError("name what to write: --html OUT, --csv DIR, or both.")
+    trace = Trace.load(options.file)
+    texts: dict[Path, str] = {}
+    if options.html:
+        texts[Path(options.html)] = standalone_html(trace)
+    if options.csv:
+        texts[Path(options.csv) / "tokens.csv"] = tokens_csv(trace)
+        texts[Path(options.csv) / "rounds.csv"] = rounds_csv(trace)
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise TraceError(f"{path} cannot be written: {error.strerror}.") from error
+        print(path)
 
 
 if __name__ == "__main__":

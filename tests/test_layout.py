@@ -25,6 +25,7 @@ LAYERS = [
     ["browser"],
     ["rivals"],
     ["training"],
+    ["standalone"],
     ["charts", "terminal"],
     ["export"],
     ["costs"],

@@ -19,6 +19,8 @@ from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .recordings import opener
 from .runs import Engine, Load, Race, Run, deltas
+from .sameness import sampling_functions
+from .takeaway import taker
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 
@@ -47,7 +49,7 @@ def build_page(
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls = make_controls(pair)
-            player = make_player([_missed_of(engine), opener()], presets, recordings)
+            player = make_player(_functions(engine, pair), presets, recordings)
         _wire(engine, prompt, run, stop, controls, player)
         _wire_greedy(greedy, controls)
         _wire_address(page, prompt, controls)
@@ -58,6 +60,12 @@ def build_page(
 
 def _static(name: str, html: str) -> None:
     gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
+
+
+def _functions(engine: Engine, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
+    """What the player may ask of the server."""
+    sampling = sampling_functions(engine, pair, checked_settings)
+    return [_missed_of(engine), opener(), taker(), *sampling]
 
 
 def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str]]:

@@ -86,8 +86,13 @@ def _theme() -> gr.themes.Base:
 
 
 def _head() -> str:
-    """Styles in the page itself, so that it never flashes unstyled."""
+    """Styles in the page itself, so that it never flashes unstyled, and its scripts at once, so
+    that they are here before Gradio asks for them."""
     sheets = [css_variables()]
     sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
     style = "\n".join(sheets)
-    return f'<meta name="description" content="{DESCRIPTION}"><style>{style}</style>'
+    scripts = "".join(
+        f'<link rel="modulepreload" href="{static_url(path)}">' for path in sorted(PAGE.glob("*.js"))
+    )
+    about = f'<meta name="description" content="{DESCRIPTION}">'
+    return f"{about}{scripts}<style>{style}</style>"

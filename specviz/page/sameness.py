@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
-from ..errors import SpecvizError
+from ..errors import SettingsError, SpecvizError
 from ..sameness import Cell, Continuation, draw_continuations, two_sample_chi_square
-from ..settings import Settings
+from ..settings import RANGES, Settings
 from ..trace import LANES, Lane
 from .runs import GENERAL_ERROR, Engine, Job, Race
 
@@ -17,6 +18,7 @@ DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
 LISTED = 8  # continuations that are shown
 MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
+MOST_CHARACTERS = 8000  # of a prompt, as many as the page lets anyone write
 PATIENCE = 10.0  # seconds without a question before the visitor is taken to have left
 
 
@@ -44,7 +46,6 @@ class Experiment(Job):
     def work(self, pair: Any, race: Race) -> None:
         ids = pair.encode(self.prompt)
         self.read, self.shortened = min(len(ids), MOST_PROMPT), len(ids) > MOST_PROMPT
-        self.heard = time.monotonic()  # its turn may have been long in coming
         lanes = {
             lane: draw_continuations(
                 pair, ids[-MOST_PROMPT:], self.settings, self.draws, LENGTH, lane
@@ -144,10 +145,18 @@ def _asked(
     checked: Callable[[dict[str, Any]], Settings],
     asked: dict[str, Any],
 ) -> Asked:
-    """Prompt and settings of the run that the browser shows, on the pair that made it."""
+    """Prompt and settings of the run that the browser shows, on the pair that made it.
+
+    Each repetition has a seed of its own: with the same one it would draw the same again.
+    """
     run = engine.job(str(asked.get("run")))
+    if run is not None and not run.over:
+        raise SettingsError("your run is still under way: wait for its end, or stop it.")
     if run is not None:
-        return Asked(run.session, run.pair, run.prompt, run.settings)
-    values = {**dict(asked["settings"]), "stop": ()}
-    # A visitor without a run of their own is known by nothing, so by a name of their own.
-    return Asked(str(id(asked)), pair, str(asked["prompt"]), checked(values))
+        session, pair, prompt, settings = run.session, run.pair, run.prompt, run.settings
+    else:
+        # Without a run of their own a visitor has no name yet.
+        session, prompt = uuid4().hex, str(asked["prompt"])[-MOST_CHARACTERS:]
+        settings = checked({**asked["settings"], "stop": (), "max_new_tokens": LENGTH})
+    seed = (settings.seed + int(asked.get("again", 0))) % int(RANGES["seed"][1])
+    return Asked(session, pair, prompt, replace(settings, seed=seed))
