@@ -156,6 +156,7 @@ export function mount({ element, props, watch, server, config }) {
     for (const { name, view } of lanes) {
       view.show(rounds.filter((round) => round.lane === name), partial[name]);
       keepReachable(view.stream);
+      if (stage.isOn()) view.follow(); // where nobody scrolls
     }
     card.refresh();
     readout.show(rounds, store.trace);
