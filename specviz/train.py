@@ -19,7 +19,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specviz.errors import SpecvizError
 from specviz.training import corpus as books
-from specviz.training.distill import BooksThenWritten, distillation_loss
+from specviz.training.distill import BooksThenWritten, distillation_loss, inherit_embeddings
 from specviz.training.evaluate import estimated_alpha, expected_tokens, held_out_loss
 from specviz.training.export import digest, load_model, save_model, save_tokenizer
 from specviz.training.loop import LoopOptions, head, hidden_states, train
@@ -236,6 +236,7 @@ def make_draft(job: Job) -> None:
         suffix=f"-{made_by}",
     )
     draft = job.new_model("draft")
+    inherit_embeddings(draft, target)
     spent = train(draft, source.batch, distillation_loss(target), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")

@@ -142,6 +142,23 @@ def test_distillation_brings_the_draft_closer_to_the_target(trained: Path) -> No
     assert loss(draft, ids).item() < 0.7 * loss(fresh, ids).item()
 
 
+def test_the_draft_inherits_the_geometry_of_the_targets_embeddings(trained: Path) -> None:
+    target = export.load_model(trained / "pair" / "target", "cpu")
+    size = target.config.vocab_size
+    draft = shapes.build_model(shapes.Shape(1, 64), vocabulary=size, end_id=0, seed=0)
+
+    def angles(model: torch.nn.Module) -> torch.Tensor:
+        rows = torch.nn.functional.normalize(model.get_input_embeddings().weight.detach())
+        return (rows @ rows.T).flatten()
+
+    def likeness() -> float:
+        return torch.corrcoef(torch.stack([angles(draft), angles(target)]))[0, 1].item()
+
+    before = likeness()
+    distill.inherit_embeddings(draft, target)
+    assert likeness() > max(0.5, before + 0.1)
+
+
 def test_chunked_losses_equal_the_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "CPU_SLICE", 7)
     hidden = torch.randn(30, 8, requires_grad=True)
