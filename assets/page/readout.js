@@ -61,7 +61,9 @@ export function createReadout(root) {
   /** `kind`: LIVE or RECORDED, and what else must be said of where a run comes from. */
   function badge(trace, kind) {
     const node = find("[data-badge]");
-    node.replaceChildren(document.createElement("i"), `${kind} · ${provenance(trace.header)}`);
+    const text = document.createElement("span");
+    text.textContent = `${kind} · ${provenance(trace.header)}`;
+    node.replaceChildren(document.createElement("i"), text);
     node.hidden = false;
     const { target, draft, versions } = trace.header;
     const models = [target, draft].filter(Boolean).map((model) =>

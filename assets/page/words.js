@@ -85,9 +85,10 @@ export function spoken(round) {
 /** Where and with what a run was made. */
 export function provenance(header) {
   const torch = header.versions?.torch?.split("+")[0];
+  const processor = header.processor ? ` · ${header.processor}` : "";
   const threads = header.device === "CPU" ? ` · ${plural(header.threads, "thread")}` : "";
   const when = new Date(header.date);
   const date = Number.isNaN(when.valueOf()) ? "" :
     ` · ${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}`;
-  return `${header.device}${threads} · ${header.dtype}${torch ? ` · torch ${torch}` : ""}${date}`;
+  return `${header.device}${processor}${threads} · ${header.dtype}${torch ? ` · torch ${torch}` : ""}${date}`;
 }
