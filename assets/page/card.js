@@ -22,6 +22,7 @@ export function createCard(root, roundOf, endOf = () => null) {
     const ended = endOf()?.reasons?.[lane];
     card.replaceChildren(...content(node.dataset.outcome ?? "pending",
       { round, place, ended, isBaseline: lane === "baseline" }));
+    card.classList.toggle("is-wide", card.querySelectorAll("ol").length > 2);
     card.hidden = false;
     anchor = node;
     node.setAttribute("aria-describedby", card.id);
@@ -97,19 +98,26 @@ function numbers(token) {
   for (const [name, value] of rows) {
     if (value == null) continue;
     const pair = element("div");
-    pair.append(element("dt", "", name), element("dd", "", fixed(value, 3)));
+    const isTiny = value > 0 && value < 0.001;
+    pair.append(element("dt", "", name), element("dd", "", isTiny ? value.toPrecision(2) : fixed(value, 3)));
     list.append(pair);
   }
   return list;
 }
 
+/** Bars of the likeliest tokens; this one is added where it is not among them. */
 function lists(token) {
   const box = element("div", "sv-card-lists");
-  const named = [["draft q", token.top_q], ["target p", token.top_p], ["what was left, max(0, p − q)", token.top_residual]];
-  for (const [name, choices] of named) {
+  const named = [
+    ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
+    ["left: max(0, p − q)", token.top_residual, null],
+  ];
+  for (const [name, choices, own] of named) {
     if (!choices?.length) continue;
-    const list = element("ol", name.startsWith("draft") ? "is-draft" : "is-target");
+    const list = element("ol", name === "draft q" ? "is-draft" : "is-target");
     for (const choice of choices) list.append(bar(choice, choice.id === token.id));
+    const isListed = choices.some((choice) => choice.id === token.id);
+    if (!isListed && own != null) list.append(bar({ text: token.text, probability: own }, true));
     const part = element("div");
     part.append(element("small", "", name), list);
     box.append(part);
@@ -120,7 +128,7 @@ function lists(token) {
 function bar(choice, isThis) {
   const row = element("li", isThis ? "is-this" : "");
   const fill = element("i");
-  fill.style.width = `${Math.max(1, 100 * choice.probability)}%`;
+  fill.style.width = `${100 * choice.probability}%`;
   const track = element("span", "sv-card-track");
   track.append(fill);
   row.append(element("span", "sv-card-word", visible(choice.text)),
