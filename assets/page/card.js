@@ -99,7 +99,7 @@ function numbers(token) {
     if (value == null) continue;
     const pair = element("div");
     const isTiny = value > 0 && value < 0.001;
-    pair.append(element("dt", "", name), element("dd", "", isTiny ? value.toPrecision(2) : fixed(value, 3)));
+    pair.append(element("dt", "", name), element("dd", "", isTiny ? value.toExponential(1) : fixed(value, 3)));
     list.append(pair);
   }
   return list;

@@ -12,21 +12,28 @@ const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
 const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
 
+// A picture is drawn outside the page, where the page's own font is not to be had.
+const PICTURE_FONT = "system-ui, sans-serif";
+
 /** A chart of these rounds to be taken away, as figures() of specviz/charts.py draws it. */
 export function chartFigure(config, name, title, rounds) {
   const { traces, layout } = config.charts[theme()][name];
   const points = series(rounds)[name];
-  const ink = getComputedStyle(document.body);
+  const style = getComputedStyle(document.body);
+  const [page, ink] = ["page", "ink"].map((part) => style.getPropertyValue(`--sv-${part}`).trim());
+  const axis = (one) => ({ ...one, title: { ...one.title, standoff: 8, font: { size: 13 } } });
   return {
     data: traces.map((trace, i) => ({ ...trace, ...points[i] })),
     layout: {
       ...layout,
-      title: { text: title, x: 0.02, font: { size: 15 } },
-      margin: { l: name === "parts" ? 110 : 60, r: 20, t: 64, b: 52 },
+      xaxis: axis(layout.xaxis),
+      yaxis: axis(layout.yaxis),
+      title: { text: title, x: 0.02, font: { size: 16, color: ink } },
+      margin: { l: name === "parts" ? 120 : 60, r: 24, t: 78, b: 52 },
       showlegend: traces.length > 1,
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-      paper_bgcolor: ink.getPropertyValue("--sv-page").trim(),
-      font: { ...layout.font, size: 13 },
+      paper_bgcolor: page,
+      font: { ...layout.font, family: PICTURE_FONT, size: 13 },
     },
   };
 }

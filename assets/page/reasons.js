@@ -1,15 +1,17 @@
 // Why a token fared as it did: one plain sentence or two, from the token's own numbers.
 
-import { fixed, visible } from "./words.js";
+import { visible } from "./words.js";
+
+const SPACE = "\u00a0"; // a number stays on one line with its sign
 
 /** A probability as people say it; only what is certain is called 0 or 100 %. */
 export function chance(value) {
   if (value == null) return "–";
   const hundred = 100 * value;
-  if (value > 0 && hundred < 0.1) return "< 0.1 %";
-  if (value < 1 && hundred > 99.9) return "> 99.9 %";
+  if (value > 0 && hundred < 0.1) return `<${SPACE}0.1${SPACE}%`;
+  if (value < 1 && hundred > 99.9) return `>${SPACE}99.9${SPACE}%`;
   const isRound = value === 0 || value >= 1 || (hundred >= 10 && hundred <= 99);
-  return `${isRound ? Math.round(hundred) : hundred.toFixed(1)} %`;
+  return `${isRound ? Math.round(hundred) : hundred.toFixed(1)}${SPACE}%`;
 }
 
 const quoted = (token) => `“${visible(token.text)}”`;
@@ -44,23 +46,28 @@ function accepted(token) {
   if (token.p >= token.q) {
     return `${sure(token)}: the target wants it no less than the draft does, so it is kept whatever the draw.`;
   }
-  return `${sure(token, "only ")}: it is kept with probability ${fixed(keep(token), 2)}; `
-    + `the draw was ${below(token)}, so it was kept.`;
+  return `${sure(token, "only ")}: it is kept with probability ${odds(token)}; `
+    + `the draw was ${drawn(token)}, so it was kept.`;
 }
 
 function rejected(token, own) {
   const then = own?.outcome === "corrected"
     ? ` The target then drew ${quoted(own)} from what was left.` : "";
   if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${then}`;
-  return `${sure(token)}: it is kept with probability ${fixed(keep(token), 2)}; `
-    + `the draw was ${below(token)}, so it was rejected.${then}`;
+  return `${sure(token)}: it is kept with probability ${odds(token)}; `
+    + `the draw was ${drawn(token)}, so it was rejected.${then}`;
 }
 
-/** The draw with as many digits as it takes to tell it from what it is compared with. */
-function below({ p, q, u }) {
-  const digits = u.toFixed(2) === (p / q).toFixed(2) ? 4 : 2;
-  return u.toFixed(digits);
+/** Two decimals, or as many as it takes to tell the odds from 0 and 1 and the draw from both. */
+function digits({ p, q, u }) {
+  const same = (places) => [0, 1, u].some((other) => (p / q).toFixed(places) === other.toFixed(places));
+  let places = 2;
+  while (places < 8 && same(places)) places += 1;
+  return places;
 }
+
+const odds = (token) => keep(token).toFixed(digits(token));
+const drawn = (token) => token.u.toFixed(Math.min(4, digits(token)));
 
 function ignored(token, round, place, ended) {
   const fell = round.drafted.findIndex((other) => other.outcome === "rejected");

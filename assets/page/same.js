@@ -76,17 +76,23 @@ export function showSampled(body, trace, experiment) {
 /** Both distributions as paired bars, the test, and how to read it. */
 export function resultOf({ cells, draws, length, tokens, shortened, statistic, degrees, p_value }) {
   const list = element("ol", "sv-pairs");
-  const most = Math.max(...cells.flatMap(({ ours, theirs }) => [ours, theirs]));
+  const named = cells.filter(({ text }) => text !== null);
+  const most = Math.max(1, ...named.flatMap(({ ours, theirs }) => [ours, theirs]));
   for (const { text, ours, theirs } of cells) {
     const row = element("li", text === null ? "is-rest" : "");
     const bars = element("span", "sv-pair");
-    bars.append(paired("ours", ours, most), paired("theirs", theirs, most));
+    // The rest may hold most draws: on the same scale it would make the named ones tiny.
+    if (text === null) bars.append(element("small", "", `${ours} and ${theirs}`));
+    else bars.append(paired("ours", ours, most), paired("theirs", theirs, most));
     row.append(element("b", "", text === null ? "all others" : visible(text)), bars);
     list.append(row);
   }
   const key = element("p", "sv-pairs-key");
-  key.append(element("i", "ours"), element("span", "", "draft + target"),
-    element("i", "theirs"), element("span", "", "target alone"));
+  for (const [lane, name] of [["ours", "draft + target"], ["theirs", "target alone"]]) {
+    const item = element("span");
+    item.append(element("i", lane), name);
+    key.append(item);
+  }
   const what = length === 1 ? "the first token" : `the first ${length} tokens`;
   const from = shortened ? ` after the last ${tokens} tokens of the prompt` : " after the prompt";
   const node = element("div", "sv-result");
@@ -97,7 +103,7 @@ export function resultOf({ cells, draws, length, tokens, shortened, statistic, d
 
 function paired(lane, count, most) {
   const bar = element("span"), fill = element("i", lane);
-  fill.style.width = `${(100 * count) / Math.max(1, most)}%`;
+  fill.style.width = `${(100 * count) / most}%`;
   bar.append(fill, element("small", "", String(count)));
   return bar;
 }

@@ -79,7 +79,9 @@ function times({ costs }) {
   });
   const key = element("p", "sv-times-key");
   for (const [part, label] of Object.entries(PARTS)) {
-    key.append(element("i", part), element("span", "", `${label} ${ms(costs[part])}`));
+    const item = element("span");
+    item.append(element("i", part), `${label} ${ms(costs[part])}`);
+    key.append(item);
   }
   key.append(element("span", "", `one-token pass ${ms(costs.alone_verify)}`));
   const box = element("div");
@@ -158,7 +160,7 @@ function gammas({ best_gamma, best_speedup, speeds }, gamma) {
     item.append(bar, element("small", "", String(i + 1)));
     list.append(item);
   });
-  list.style.setProperty("--even", `${100 / highest}%`);
+  list.style.setProperty("--even", 1 / highest);
   const says = best_gamma === 0
     ? "From this α and these prices no γ is above 1×: the target is faster alone."
     : `From this α and these prices γ = ${best_gamma} would have been best: ${fixed(best_speedup, 2)}×, by the formula`
