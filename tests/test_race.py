@@ -104,7 +104,7 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
     pace = {"speculative": 2.5, "baseline": 1.0}
     clocks: dict[str, float] = {}
 
-    def fake(pair: Pair, ids: list[int], settings: Settings, lane: str) -> Iterator[Any]:
+    def fake(pair: Pair, ids: list[int], settings: Settings, lane: str, *_: Any) -> Iterator[Any]:
         yield Prefilled({"target": 0.0}, {"target": "fake"})
         for index in range(10):
             other = next(name for name in LANES if name != lane)
@@ -128,11 +128,11 @@ def test_closing_a_race_stops_both_lanes(pair: Pair, monkeypatch: pytest.MonkeyP
     real = specviz.decoding.decode
 
     def watched(*arguments: Any) -> Iterator[Any]:
-        alive.append(arguments[-1])
+        alive.append(arguments[3])
         try:
             return (yield from real(*arguments))
         finally:
-            alive.remove(arguments[-1])
+            alive.remove(arguments[3])
 
     def held(*arguments: Any) -> Iterator[Any]:
         kept.append(watched(*arguments))
