@@ -1,13 +1,14 @@
-# make run      install what the page needs into .venv and start it
-# make test     install what the tests need as well and run them all
-# make check    lint, formatting, types
-# make bench    measure the built-in pair on this machine
-# make format   let ruff format and fix what it can
-# make pictures take the README's pictures of the page
-# make clean    remove .venv and every cache
+# make run         install what the page needs into .venv and start it
+# make test        install what the tests need as well and run them all
+# make check       lint, formatting, types
+# make bench       measure the built-in pair on this machine
+# make format      let ruff format and fix what it can
+# make pictures    take the README's pictures of the page
+# make recordings  record the page's presets with the built-in pair
+# make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check bench format pictures clean
+.PHONY: run test check bench format pictures recordings clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -43,6 +44,9 @@ format: $(VENV)/.installed-dev
 
 pictures: $(VENV)/.installed-dev
 	$(PY) -m scripts.take_pictures $(ARGS)
+
+recordings: $(VENV)/.installed
+	$(PY) -m scripts.record_presets $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .gradio
