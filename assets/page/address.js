@@ -68,12 +68,9 @@ export function queryOf({ values, recording, theme, stage }, config, search) {
   if (preset) query.set("preset", preset.name);
   else if (prompt.length <= LONGEST_WRITTEN) query.set("prompt", prompt);
   const usual = preset?.settings ?? config.defaults;
-  settings.forEach((name, i) => {
-    if (chosen[i] !== null && chosen[i] !== usual[name]) query.set(named(name), chosen[i]);
-  });
-  if (preset === config.presets[0] && [...query.keys()].every((name) => name === "preset")) {
-    query.delete("preset");
-  }
+  const changed = settings.filter((name, i) => chosen[i] !== null && chosen[i] !== usual[name]);
+  for (const name of changed) query.set(named(name), chosen[settings.indexOf(name)]);
+  if (preset === config.presets[0] && !changed.length) query.delete("preset");
   if (recording && recording !== preset?.name) query.set("recording", recording);
   if (theme) query.set("theme", theme);
   if (stage) query.set("stage", "1");

@@ -57,7 +57,9 @@ export function createCard(root, roundOf, endOf = () => null) {
   root.addEventListener("focusout", close);
   // A tap on a token opens, a tap beside it closes.
   root.addEventListener("click", (event) => (tokenAt(event) ? open(tokenAt(event)) : close()));
-  root.addEventListener("scroll", close, { capture: true, passive: true });
+  // Focus brings its token into view by scrolling: the card stays with it.
+  const moved = () => (anchor?.matches(":focus-visible") ? setPlace(anchor) : close());
+  root.addEventListener("scroll", moved, { capture: true, passive: true });
 
   return {
     close,

@@ -211,8 +211,8 @@ export function mount({ element, props, watch, server, config }) {
     if (store.run !== before) return;
     notice(CROWDED);
     const question = server.missed({ run: "", seq: 0 });
-    const isThere = await Promise.race([question, pause(DEAD_AFTER).then(() => null)]).catch(() => null);
-    if (isThere === null && store.run === before) finish(LOST);
+    const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
+    if (!Array.isArray(answer) && store.run === before) finish(LOST);
   }
 
   const actions = {
