@@ -14,7 +14,7 @@ from specviz import Pair, Settings, sampling
 from specviz.errors import SettingsError
 from specviz.page.layout import checked_settings
 from specviz.page.runs import Engine, Run
-from specviz.page.sameness import Experiment, sampling_functions
+from specviz.page.sameness import sampling_functions
 from specviz.sameness import FEWEST, draw_continuations, two_sample_chi_square
 from specviz.trace import LANES
 
@@ -108,12 +108,10 @@ def finished(ask: Any, state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Experiment.__init__, "__defaults__", (40,))
+def test_the_page_begins_an_experiment_and_asks_until_it_is_over(pair: Pair) -> None:
     begin, ask, _ = sampling_functions(engine_of(pair), "toy", checked_settings)
-    asked = {"prompt": "w1 w2", "settings": {"gamma": 3, "temperature": 1.0, "seed": 3}}
+    settings = {"gamma": 3, "temperature": 1.0, "seed": 3}
+    asked = {"prompt": "w1 w2", "settings": settings, "draws": 40}
     result = finished(ask, begin(asked))["result"]
     assert sum(cell["ours"] for cell in result["cells"]) == 40
     assert sum(cell["theirs"] for cell in result["cells"]) == 40

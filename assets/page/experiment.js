@@ -3,14 +3,16 @@
 import { element } from "./lane.js";
 import { resultOf } from "./same.js";
 
+const DRAWS = 300; // in each lane
 const ASK_EVERY = 400; // ms
+const LABEL = `Draw ${DRAWS} in each lane`;
 const OFFLINE = "This experiment needs the models, so it is not part of a page that was taken away.";
 const BUSY = "Wait for the run to end: the experiment must not disturb it.";
 
 /** `asked()` gives what to draw, `isBusy()` whether a run is under way. */
 export function createExperiment(server, asked, isBusy) {
   const node = element("div", "sv-experiment");
-  const button = element("button", "sv-button", "Draw 300 in each lane");
+  const button = element("button", "sv-button", LABEL);
   const bar = element("progress"), said = element("p"), result = element("div");
   button.type = "button";
   bar.hidden = true;
@@ -31,7 +33,7 @@ export function createExperiment(server, asked, isBusy) {
     result.replaceChildren();
     show({ done: 0, draws: 1, status: "Asking for the models." });
     try {
-      let state = await server.begin_sampling({ ...asked(), again });
+      let state = await server.begin_sampling({ ...asked(), again, draws: DRAWS });
       again += 1;
       while (mine === turn && !state.over) {
         id = state.id;
@@ -55,7 +57,7 @@ export function createExperiment(server, asked, isBusy) {
   function finish(state) {
     id = null;
     bar.hidden = true;
-    button.textContent = again ? "Draw again" : "Draw 300 in each lane";
+    button.textContent = again ? "Draw again" : LABEL;
     said.textContent = state.error ?? (state.stopped ? "Stopped before it could tell." : "");
     if (state.result) result.replaceChildren(resultOf({ ...state.result, draws: state.draws }));
   }
@@ -72,7 +74,7 @@ export function createExperiment(server, asked, isBusy) {
     forget() {
       end();
       again = 0;
-      button.textContent = "Draw 300 in each lane";
+      button.textContent = LABEL;
       said.textContent = server.begin_sampling ? "" : OFFLINE;
       result.replaceChildren();
     },

@@ -14,7 +14,7 @@ from ..settings import RANGES, Settings
 from ..trace import LANES, Lane
 from .runs import GENERAL_ERROR, Engine, Job, Race
 
-DRAWS = 300  # in each lane
+MOST_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
 LISTED = 8  # continuations that are shown
 MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
@@ -24,20 +24,24 @@ PATIENCE = 10.0  # seconds without a question before the visitor is taken to hav
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the browser wants drawn. pair: the one that the visitor's run was made with."""
+    """What the browser wants drawn: so many continuations of a prompt in each lane.
+
+    pair: the one that the visitor's run was made with.
+    """
 
     session: str
     pair: str
     prompt: str
     settings: Settings
+    draws: int
 
 
 class Experiment(Job):
     """Draws in turn, one continuation for each lane, until both have enough."""
 
-    def __init__(self, asked: Asked, draws: int = DRAWS) -> None:
+    def __init__(self, asked: Asked) -> None:
         super().__init__(asked.session, asked.pair, asked.prompt, asked.settings)
-        self.draws = draws
+        self.draws = asked.draws
         self.drawn: dict[Lane, list[Continuation]] = {lane: [] for lane in LANES}
         self.read = 0  # tokens of the prompt that every draw begins with
         self.shortened = False
@@ -159,4 +163,5 @@ def _asked(
         session, prompt = uuid4().hex, str(asked["prompt"])[-MOST_CHARACTERS:]
         settings = checked({**asked["settings"], "stop": (), "max_new_tokens": LENGTH})
     seed = (settings.seed + int(asked.get("again", 0))) % int(RANGES["seed"][1])
-    return Asked(session, pair, prompt, replace(settings, seed=seed))
+    draws = max(1, min(int(asked.get("draws", MOST_DRAWS)), MOST_DRAWS))
+    return Asked(session, pair, prompt, replace(settings, seed=seed), draws)

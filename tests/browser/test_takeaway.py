@@ -1,0 +1,119 @@
+"""Taking a run away: the page that plays from disk, the tables, the pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from visiting import PATIENCE, Visit, Visitor
+
+from specviz import Trace
+from specviz.export import rounds_csv, tokens_csv
+
+OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
+
+
+def taken(visitor: Visitor, name: str, folder: Path) -> Path:
+    """The file that an entry of the menu gives."""
+    menu = visitor.page.locator("[data-takeaway]")
+    if menu.get_attribute("open") is None:
+        menu.locator("summary").click()
+    with visitor.page.expect_download(timeout=PATIENCE) as download:
+        menu.locator(f"[data-take='{name}']").click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+@pytest.fixture
+def offline(browser: Browser) -> Iterator[Page]:
+    """A window without a network, in which nothing may go wrong or be asked for."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    problems: list[Any] = []
+    page.on("pageerror", problems.append)
+    page.on(
+        "console", lambda said: said.type in ("error", "warning") and problems.append(said.text)
+    )
+    page.on(
+        "request",
+        lambda asked: (
+            asked.url.startswith(("file:", "data:", "blob:")) or problems.append(asked.url)
+        ),
+    )
+    yield page
+    context.close()
+    assert problems == []
+
+
+def test_a_run_taken_away_plays_from_disk_without_a_network(
+    visit: Visit, offline: Page, tmp_path: Path
+) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 32)
+    visitor.prompt("</script> the <b>cat</b>")
+    data = visitor.run()
+    path = taken(visitor, "html", tmp_path)
+    assert path.name.endswith(".html") and path.stat().st_size < 6e6
+
+    offline.goto(path.as_uri())
+    player = offline.locator("[data-player]")
+    offline.wait_for_selector("[data-player][data-ready][data-source=recording]")
+    expect(offline.locator("[data-badge]")).to_contain_text("RECORDED")
+    expect(offline.locator(".sv-prompt")).to_have_text("</script> the <b>cat</b>")
+    offline.get_by_label("Playing speed").select_option("10")
+    if player.get_attribute("data-state") != "running":
+        offline.get_by_role("button", name="Play", exact=True).click()
+    offline.wait_for_selector("[data-state=ended]")
+
+    assert offline.evaluate("window.specviz.trace") == data
+    ours = [r for r in data["rounds"] if r["lane"] == "speculative"]
+    counts = Counter(t["outcome"] for r in ours for t in r["drafted"])
+    counts.update(t["outcome"] for r in ours for t in r["emitted"] if t["outcome"] != "accepted")
+    for name in OUTCOMES:
+        expect(offline.locator(f"[data-count={name}]")).to_have_text(str(counts[name]))
+    headline = visitor.page.locator("[data-headline]").inner_text()
+    expect(offline.locator("[data-headline]")).to_have_text(headline)
+    expect(offline.locator("[data-chart=tokens] .main-svg").first).to_be_visible()
+
+    offline.get_by_role("button", name="Why this speed?").click()
+    expect(offline.locator("tr[data-row=measured] td").last).to_have_text(headline)
+    offline.keyboard.press("Escape")
+    offline.get_by_role("button", name="Is it the same text?").click()
+    expect(offline.locator(".sv-drawer")).to_contain_text("needs the models")
+    expect(offline.get_by_role("button", name="Draw")).to_have_count(0)
+
+
+def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 12)
+    trace = Trace.from_dict(visitor.run())
+    assert taken(visitor, "tokens", tmp_path).read_bytes() == tokens_csv(trace).encode()
+    assert taken(visitor, "rounds", tmp_path).read_bytes() == rounds_csv(trace).encode()
+    picture = taken(visitor, "tokens.png", tmp_path).read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
+    drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")
+    assert drawing.startswith("<svg") and "Where a round" in drawing
+
+
+def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 4)
+    visitor.run()
+    page = visitor.page
+    menu = page.locator("[data-takeaway]")
+    menu.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(menu.get_by_role("button", name="Tokens against clock, PNG")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu.get_by_role("button", name="Tokens against clock, PNG")).to_be_hidden()
+
+    page.evaluate("window.specviz.trace.rounds[0].clock += 1")
+    menu.locator("summary").click()
+    menu.locator("[data-take=html]").click()
+    expect(page.locator("[data-notice]")).to_contain_text("clock")

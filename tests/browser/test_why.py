@@ -1,0 +1,233 @@
+"""Why: cards, panels and the sampling experiment, their figures held against Python's."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from playwright.sync_api import Route, expect
+from visiting import Visit, Visitor
+
+from specviz import Token, Trace
+from specviz.costs import best_gamma, break_even_alpha, explain
+from specviz.race import _margin
+
+IMPORT = """async ([name, call, ...values]) => {
+  const url = performance.getEntriesByType("resource")
+    .map((one) => one.name).find((one) => one.endsWith(`/${name}`));
+  return (await import(url))[call](...values);
+}"""
+INSIDE = """() => { const box = document.querySelector(".sv-card").getBoundingClientRect();
+  return box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight; }"""
+
+
+def called(visitor: Visitor, module: str, function: str, *values: Any) -> Any:
+    return visitor.page.evaluate(IMPORT, [module, function, *values])
+
+
+def chance(value: float) -> str:
+    """A probability as the card words it."""
+    hundred = 100 * value
+    if value > 0 and hundred < 0.1:
+        return "< 0.1 %"
+    if value < 1 and hundred > 99.9:
+        return "> 99.9 %"
+    whole = value in (0.0, 1.0) or 10 <= hundred <= 99
+    return f"{hundred:.0f} %" if whole else f"{hundred:.1f} %"
+
+
+def visible(text: str) -> str:
+    return text.replace("\n", "¶").strip() or ("␣" if text else "◌")
+
+
+def card(visitor: Visitor, lane: str, index: int) -> str:
+    """What the card of a token says, opened by focus."""
+    visitor.lane(lane).locator(f"[data-index='{index}']").focus()
+    expect(visitor.page.locator(".sv-card")).to_be_visible()
+    return visitor.page.locator(".sv-card-reason").inner_text().replace("\u00a0", " ")
+
+
+def tokens_of(trace: Trace) -> list[tuple[Token, list[Token]]]:
+    """The tokens of the lane with drafts in their order on the page, each with its round's."""
+    shown = []
+    for r in trace.lane("speculative"):
+        own = [t for t in r.emitted if t.outcome != "accepted"]
+        shown += [(token, [*r.drafted, *own]) for token in [*r.drafted, *own]]
+    return shown
+
+
+def figures(token: Token, around: list[Token]) -> list[str]:
+    """What the sentence about a sampled token must hold, from the token's own numbers."""
+    own, word = around[-1], visible(token.text)
+    p, q = token.p, token.q
+    if token.outcome == "ignored":
+        fell = next(i for i, other in enumerate(around) if other.outcome == "rejected")
+        return [chance(q or 0), word, visible(around[fell].text), f"place {fell + 1} had", "never"]
+    if token.outcome == "bonus":
+        return [chance(p or 0), "free", "All" if len(around) > 2 else "held"]
+    assert p is not None and q is not None
+    if token.outcome == "corrected":
+        left = [c.probability for c in token.top_residual if c.id == token.id]
+        return [word, chance(p), chance(q), *(f"{chance(one)} of what was left" for one in left)]
+    said = [chance(p), chance(q), word]
+    if token.outcome == "accepted" and p >= q:
+        return [*said, "whatever the draw"]
+    assert token.u is not None
+    if token.outcome == "accepted":
+        return [*said, "so it was kept", "with probability 0.", f"{token.u:.2f}"[:3]]
+    rest = ["rules it out"] if p == 0 else [f"{min(1, p / q):.2f}"[:3], f"{token.u:.2f}"[:3]]
+    return [*said, *rest, "rejected", f"then drew “{visible(own.text)}”"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_every_outcome_has_its_sentence(visit: Visit, width: int, height: int) -> None:
+    visitor = visit(width=width, height=height)
+    visitor.set("number input for Length", 64)
+    visitor.set("number input for Temperature", 1)
+    shown = tokens_of(Trace.from_dict(visitor.run()))
+    seen = set()
+    for index, (token, around) in enumerate(shown):
+        kind = (token.outcome, token.outcome == "accepted" and (token.p or 0) >= (token.q or 0))
+        if kind in seen:
+            continue
+        seen.add(kind)
+        said = card(visitor, "speculative", index)
+        for figure in figures(token, around):
+            assert figure in said, kind
+        assert visitor.page.evaluate(INSIDE), kind
+        listed = visitor.page.locator(".sv-card-lists ol")
+        wanted = [token.top_q, token.top_p, token.top_residual]
+        assert listed.count() == sum(bool(choices) for choices in wanted)
+    assert {outcome for outcome, _ in seen} >= {"accepted", "rejected", "ignored", "corrected"}
+    said = card(visitor, "baseline", 3)
+    assert "one token" in said
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.locator(".sv-card")).to_be_hidden()
+
+
+def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
+    visit: Visit,
+) -> None:
+    visitor = visit()
+    visitor.button("greedy").click()
+    visitor.set("number input for Length", 40)
+    trace = Trace.from_dict(visitor.run())
+    seen = set()
+    for index, (token, around) in enumerate(tokens_of(trace)):
+        if token.outcome in seen or token.outcome in ("ignored", "bonus"):
+            continue
+        seen.add(token.outcome)
+        said = card(visitor, "speculative", index)
+        other = around[-1] if token.outcome == "rejected" else token
+        assert f"“{visible(token.text)}”" in said and f"“{visible(other.text)}”" in said
+        assert "first choice" in said and chance(token.soft_p or 0) in said
+    visitor.page.keyboard.press("Escape")
+
+    visitor.page.locator("[data-panel-open=same]").click()
+    drawer = visitor.page.get_by_role("dialog", name="Is it the same text?")
+    expect(drawer).to_contain_text("40/40 tokens identical to the baseline.")
+    alone = [token for r in trace.lane("baseline") for token in r.emitted]
+    margins = [_margin(token) or 0.0 for token in alone]
+    least = min(range(len(alone)), key=margins.__getitem__)
+    expect(drawer).to_contain_text(f"The closest call was token {least + 1}")
+    expect(drawer).to_contain_text(f"{margins[least]:.3f} nats apart")
+    assert drawer.locator(".sv-flow span").count() == 40
+
+
+def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 48)
+    visitor.set("number input for Temperature", 1)
+    data = visitor.run()
+    why = explain(Trace.from_dict(data))
+    assert why is not None
+    theirs = called(visitor, "costs.js", "explain", data["rounds"], data["header"])
+    for name, value in asdict(why).items():
+        wanted = value if not isinstance(value, float) else pytest.approx(value)
+        assert theirs[name] == (pytest.approx(value) if name == "costs" else wanted), name
+    for gamma, c, judging in ((5, 0.2, 1.3), (1, 0.3, 1.0), (5, 0.86, 2.0), (16, 0.01, 0.9)):
+        ours = break_even_alpha(gamma, c, judging)
+        assert called(visitor, "costs.js", "breakEvenAlpha", gamma, c, judging) == ours
+        best = called(visitor, "costs.js", "bestGamma", 0.8, c, judging, gamma)
+        assert (best["gamma"], best["speedup"]) == pytest.approx(best_gamma(0.8, c, judging, gamma))
+
+    page = visitor.page
+    opener = page.get_by_role("button", name="Why this speed?")
+    opener.focus()
+    page.keyboard.press("Enter")
+    drawer = page.get_by_role("dialog", name="Why this speed?")
+    expect(drawer).to_be_visible()
+    row = drawer.locator("tr[data-row=measured] td").all_inner_texts()
+    tau = sum(len(r["emitted"]) for r in data["rounds"] if r["lane"] == "speculative")
+    rounds = sum(r["lane"] == "speculative" for r in data["rounds"])
+    assert row == [f"{tau / rounds:.2f}", f"{why.costs.price:.2f}", f"{why.speedup:.2f}"]
+    assert page.locator("[data-headline]").inner_text() == f"{why.speedup:.2f}"
+    lead = drawer.locator(".sv-lead").inner_text()
+    assert re.search(r"times as fast|pays for itself|loses|no acceptance rate", lead)
+    if why.break_even is not None:
+        expect(drawer).to_contain_text(f"break-even of {why.break_even:.2f}")
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+    expect(opener).to_be_focused()
+
+
+def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
+    why = {
+        "m": {"drafted": 5, "tau": 2.0, "alpha": 0.5, "tau_predicted": 2.0},
+        "costs": {"step": 0.86, "judging": 1.9, "price": 6.2},
+        "speedup": 0.32,
+        "break_even": None,
+        "best_gamma": 0,
+        "best_speedup": 1.0,
+        "speeds": [1.0],
+    }
+    visitor = visit()
+    visitor.set("number input for Length", 4)
+    visitor.run()  # so that the module has been fetched
+    said = called(visitor, "why.js", "verdictOf", why, 5)
+    assert said.startswith(
+        "The draft costs 0.86 of a target step, and judging 5 of its guesses 1.90"
+    )
+    assert "no acceptance rate can pay for that" in said
+    assert "no γ pays" in said
+    easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
+    said = called(visitor, "why.js", "verdictOf", easy, 5)
+    assert said.startswith(
+        "The draft costs 0.86 of a target step: no acceptance rate can pay for that"
+    )
+
+
+def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.page
+
+    def fewer(route: Route) -> None:
+        asked = route.request.post_data_json
+        if asked["fn_name"] == "begin_sampling":
+            asked["data"]["draws"] = 40
+        route.continue_(post_data=json.dumps(asked))
+
+    page.route("**/component_server*", fewer)
+    visitor.set("number input for Length", 8)
+    visitor.set("number input for Temperature", 1)
+    visitor.set("number input for Top-k", 3)
+    visitor.run()
+    page.locator("[data-panel-open=same]").click()
+    drawer = page.get_by_role("dialog", name="Is it the same text?")
+    expect(drawer).to_contain_text("same chances")
+    drawer.get_by_role("button", name="Draw 300 in each lane").click()
+    drawer.get_by_role("button", name="Stop drawing").click()
+    expect(drawer).to_contain_text("Stopped before it could tell.")
+    drawer.get_by_role("button", name="Draw").click()
+    expect(drawer.locator(".sv-result")).to_contain_text(
+        re.compile(r"χ² = [\d.]+ with \d+ degrees of freedom, p = [\d.]+\.")
+    )
+    expect(drawer.locator(".sv-result")).to_contain_text("40 draws in each lane")
+    for lane in ("ours", "theirs"):
+        counts = drawer.locator(f".sv-pair > span:has(.{lane}) small").all_inner_texts()
+        assert 0 < sum(map(int, counts)) <= 40
+    page.keyboard.press("Escape")
+    visitor.run()  # the engine is free again
