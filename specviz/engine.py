@@ -126,6 +126,4 @@ def now(device: torch.device) -> float:
     """Seconds of a monotonic clock, read after all work queued on `device` is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
     return time.perf_counter()

@@ -54,8 +54,6 @@ class PackedModel:
         norm = model.model.norm.weight.detach()
         self.head = _linear(head.weight.detach()[:vocab] * norm, None)
         self.rotation = _rotation(model.model.rotary_emb, self.limit)
-        rows = torch.full((self.limit, self.limit), float("-inf"))
-        self.mask = rows.triu_(1)  # row i hides what comes after place i
 
     def _layer(self, block: Any) -> Layer:
         attention, mlp = block.self_attn, block.mlp
@@ -93,9 +91,10 @@ class PackedEngine:
     def forward(self, ids: Tensor, keep: int) -> Tensor:
         m, start, end = self._model, self.length, self.length + ids.shape[0]
         self._reserve(end)
-        rows = slice(start, end)
-        rotation = m.rotation[rows]  # [n, 1, head_dim / 2]
-        mask = m.mask[rows, :end] if end - start > 1 else None
+        rotation = m.rotation[start:end]  # [n, 1, head_dim / 2]
+        mask = None  # a single token sees all
+        if end - start > 1:
+            mask = torch.full((end - start, end), float("-inf")).triu_(start + 1)
         x = F.embedding(ids, m.embedding)  # [n, width]
         for layer, keys, values in zip(m.layers, self._keys, self._values, strict=True):
             x = x + layer.out(

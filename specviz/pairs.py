@@ -39,10 +39,11 @@ def load_pair(name: str = BUILTIN) -> Pair:
 
 
 def best_device() -> torch.device:
-    """The accelerator of this machine, or its CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    """The CUDA device of this machine, or its CPU.
+
+    Apple's GPUs lack the fp64 that exact draws need, and small models are fast on a CPU.
+    """
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _load_model(name: str) -> Any:

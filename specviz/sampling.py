@@ -77,13 +77,11 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
     cdf = weights.double().cumsum(-1)
-    total = cdf[..., -1:]
-    ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * total, right=True)
-    # uniform * total may round up to total: the last id with mass is then the one meant.
-    last = torch.searchsorted(cdf, total)
+    # uniform is at most 1 - 2^-53, so the product stays below the total: an id with mass.
+    ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * cdf[..., -1:], right=True)
     # NaN weights sort past the end: an id inside the vocabulary keeps the models' tables safe
     # until the caller has seen that the logits were not finite.
-    return torch.minimum(ids, last).squeeze(-1).clamp_(max=weights.shape[-1] - 1)
+    return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
 
 
 def uniforms(count: int, generator: torch.Generator) -> Tensor:
