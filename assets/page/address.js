@@ -3,6 +3,7 @@
 const LONGEST_PROMPT = 8000; // characters that the page takes
 const LONGEST_WRITTEN = 1500; // characters of a prompt that still make an address to pass on
 const NAMES = { max_new_tokens: "length" }; // settings that go by another name here
+const WRITTEN_AFTER = 300; // ms without another change
 const OURS = ["preset", "prompt", "recording", "theme", "stage"];
 const WHOLE = ["gamma", "top_k", "max_new_tokens", "seed"];
 
@@ -75,4 +76,18 @@ export function queryOf({ values, recording, theme, stage }, config, search) {
   if (theme) query.set("theme", theme);
   if (stage) query.set("stage", "1");
   return String(query) ? `?${query}` : "";
+}
+
+/** A function that writes what a page shows into its address, not at every keystroke. */
+export function createWriter(config) {
+  let waiting = 0;
+  return (page) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      const query = queryOf(page, config, location.search);
+      try {
+        history.replaceState(history.state, "", `${location.pathname}${query}${location.hash}`);
+      } catch { /* some browsers forbid it in a file from disk */ }
+    }, WRITTEN_AFTER);
+  };
 }

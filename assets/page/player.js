@@ -1,6 +1,6 @@
 // The player: shows the trace up to the playhead, live or finished.
 
-import { controlsFor, presetFor, queryOf, readAddress } from "./address.js";
+import { controlsFor, createWriter, presetFor, readAddress } from "./address.js";
 import { createCard } from "./card.js";
 import { createCharts } from "./charts.js";
 import { createFileMenu } from "./filemenu.js";
@@ -21,7 +21,6 @@ import { spoken } from "./words.js";
 const SPEAK_EVERY = 2500; // ms between spoken sentences
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const DEAD_AFTER = 4000; // ms without an answer to a plain question
-const ADDRESS_AFTER = 300; // ms without a change before the address is written
 const CROWDED = "The server is busy: your run is in line.";
 const LOST = "The connection to the server was lost. Reload the page to go on.";
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
@@ -36,8 +35,9 @@ export function mount({ element, props, watch, server, config }) {
     ({ name: article.dataset.lane, view: createLane(article) }));
   const asked = readAddress(location.search, config);
   const shelf = createShelf(config.recordings);
+  const write = createWriter(config);
   const page = { values: controlsFor(asked, config), recording: null, theme: asked.theme, stage: asked.stage };
-  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0, writing = 0;
+  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0;
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
@@ -194,15 +194,7 @@ export function mount({ element, props, watch, server, config }) {
     function say() { if (!stage.isOn()) notice(`${preset.why} Press Run.`.trim()); }
   }
 
-  function changed() {
-    clearTimeout(writing);
-    writing = setTimeout(() => {
-      const query = queryOf(page, config, location.search);
-      try {
-        history.replaceState(history.state, "", `${location.pathname}${query}${location.hash}`);
-      } catch { /* a browser that forbids it in a file from disk, or so often */ }
-    }, ADDRESS_AFTER);
-  }
+  const changed = () => write(page);
 
   /** Whoever pressed Run gets an answer, even from a server that has gone. */
   async function awaitRun() {
@@ -248,9 +240,11 @@ export function mount({ element, props, watch, server, config }) {
     server, config, trace: () => store.trace, fail: (sentence) => notice(sentence, true),
   });
   listenToKeys(root, actions);
-  document.querySelector("#run")?.addEventListener("click", awaitRun);
-  document.querySelector("[data-toggle-stage]")?.addEventListener("click", actions.stage);
-  document.querySelector("[data-toggle-help]")?.addEventListener("click", actions.help);
+  // Gradio may build its buttons anew, so the page listens for them.
+  const outside = { "#run": awaitRun, "[data-toggle-stage]": actions.stage, "[data-toggle-help]": actions.help };
+  document.addEventListener("click", ({ target }) => {
+    for (const [button, act] of Object.entries(outside)) if (target.closest?.(button)) act();
+  });
 
   window.specviz = {
     modules: new URL(config.modules, document.baseURI).href,

@@ -1,0 +1,43 @@
+"""The page with recordings: the first two presets have one each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from serve import small_pair
+
+from specviz import Settings, Trace, race
+from specviz.browser import served_page
+from specviz.page.presets import PRESETS, load_presets
+
+SERVE = Path(__file__).resolve().parent / "serve_recorded.py"
+RUNS = (
+    Settings(gamma=4, temperature=1.0, max_new_tokens=64, seed=1),
+    Settings(gamma=3, max_new_tokens=40, seed=1),
+)
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of recordings, made by a small random pair."""
+    folder = tmp_path_factory.mktemp("recordings")
+    pair = small_pair("builtin")
+    for preset, settings in zip(load_presets(PRESETS), RUNS, strict=False):
+        run = Trace.from_events(race(pair, preset.prompt[:40], settings))
+        run.save(folder / f"{preset.name}.json.gz")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def names() -> list[str]:
+    """The names of the presets."""
+    return [preset.name for preset in load_presets(PRESETS)]
+
+
+@pytest.fixture(scope="session")
+def url(shelf: Path) -> Iterator[str]:
+    """A page that has recordings."""
+    with served_page([str(SERVE), str(shelf)]) as address:
+        yield address

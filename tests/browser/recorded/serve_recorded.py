@@ -1,0 +1,31 @@
+"""The page of the browser tests, with the recordings of a folder: serve_recorded.py FOLDER."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from serve import small_pair
+
+from specviz import Settings, race
+from specviz.page import build_page, launch_options
+from specviz.trace import Event
+
+UNLUCKY = 13  # the seed of a run that fails in the middle
+
+
+def unlucky(pair: Any, prompt: str, settings: Settings) -> Iterator[Event]:
+    """A race that fails after some rounds if its seed says so."""
+    for place, event in enumerate(race(pair, prompt, settings)):
+        if settings.seed == UNLUCKY and place == 8:
+            raise RuntimeError("this run was meant to fail")
+        yield event
+
+
+if __name__ == "__main__":
+    page = build_page(load=small_pair, race=unlucky, recordings=Path(sys.argv[1]))
+    page.launch(quiet=True, **launch_options())

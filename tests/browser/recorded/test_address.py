@@ -1,0 +1,131 @@
+"""The address says what is shown: there and back, and never more than that."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+from visiting import Visit
+
+HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}<script>alert(2)</script>"
+
+
+def query_of(page: Page) -> dict[str, str]:
+    return {name: found[0] for name, found in parse_qs(urlsplit(page.url).query).items()}
+
+
+def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: list[str]) -> None:
+    asked = {
+        "preset": names[2],
+        "recording": names[1],
+        "gamma": "3",
+        "temperature": "0.35",
+        "top_k": "40",
+        "top_p": "0.9",
+        "length": "20",
+        "seed": "11",
+        "drafter": "none",
+        "theme": "dark",
+    }
+    visitor = visit(query="?" + "&".join(f"{name}={value}" for name, value in asked.items()))
+    visitor.state("running")
+    page = visitor.page
+    page.wait_for_timeout(800)  # ms: the address is written a moment after the last change
+    assert query_of(page) == asked
+    assert page.evaluate("document.body.classList.contains('dark')")
+    assert visitor.trace()["header"]["settings"]["gamma"] == 3  # the recording's, by chance too
+    expect(page.locator("[data-toggle-panel]")).to_have_text("γ 3 · T 0.35 · 20 tokens")
+    settings = visitor.run()["header"]["settings"]
+    wanted = {"gamma": 3, "temperature": 0.35, "top_k": 40, "top_p": 0.9, "max_new_tokens": 20}
+    assert {name: settings[name] for name in wanted} == wanted
+    assert (settings["seed"], settings["drafter"]) == (11, "none")
+
+    page.wait_for_function("!location.search.includes('recording')")  # a live run is on show
+    page.locator("[data-toggle-theme]").click()
+    visitor.prompt("a text of my own & more")
+    page.wait_for_function("location.search.includes('prompt')")
+    query = query_of(page)
+    assert query["prompt"] == "a text of my own & more"
+    assert "preset" not in query and query["theme"] == "light"
+    page.reload()
+    page.wait_for_selector("[data-player][data-ready]")
+    expect(page.get_by_label("Prompt", exact=True)).to_have_value("a text of my own & more")
+    page.locator("#presets .preset").nth(0).click()
+    page.wait_for_function("!location.search.includes('prompt')")
+
+
+def test_an_untouched_page_has_a_plain_address(visit: Visit) -> None:
+    visitor = visit()
+    visitor.state("running")
+    visitor.page.wait_for_timeout(800)  # ms
+    assert urlsplit(visitor.page.url).query == ""
+
+
+def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit) -> None:
+    bad = {
+        "preset": HOSTILE,
+        "recording": "../../secret",
+        "gamma": "17",
+        "temperature": "NaN",
+        "top_k": "1e9",
+        "top_p": "0",
+        "length": "-5",
+        "seed": "2.5",
+        "drafter": HOSTILE,
+        "theme": "blue",
+        "stage": "yes",
+        "prompt": " ",
+    }
+    query = "&".join(f"{name}={quote(value)}" for name, value in bad.items())
+    visitor = visit(query=f"?{query}&unknown={quote(HOSTILE)}")
+    visitor.page.on("dialog", lambda dialog: pytest.fail("an address was run as a script"))
+    visitor.state("running")
+    notice = visitor.page.locator("[data-notice]")
+    expect(notice).to_contain_text("left out")
+    for name in bad:
+        expect(notice).to_contain_text(name)
+    expect(notice).not_to_contain_text("img")
+    expect(visitor.page.locator("[data-toggle-panel]")).to_have_text("γ 5 · T 0.7 · 128 tokens")
+    expect(visitor.page.locator("#topbar")).to_be_visible()
+    visitor.page.wait_for_timeout(800)  # ms
+    assert set(query_of(visitor.page)) <= {"unknown"}
+
+
+def test_a_hostile_prompt_in_an_address_is_text(visit: Visit) -> None:
+    visitor = visit(query=f"?prompt={quote(HOSTILE)}&length=4")
+    visitor.page.on("dialog", lambda dialog: pytest.fail("an address was run as a script"))
+    box = visitor.page.get_by_label("Prompt", exact=True)
+    expect(box).to_have_value(HOSTILE)
+    visitor.run()
+    expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(HOSTILE)
+    assert visitor.page.locator("[data-player] :is(img, script)").count() == 0
+
+
+def test_every_value_is_read_or_refused(visit: Visit) -> None:
+    """Ranges and forms, without a page for each: the module itself is asked."""
+    visitor = visit()
+    cases = {
+        "gamma=1": [1, []], "gamma=16": [16, []], "gamma=0": [None, ["gamma"]],
+        "gamma=": [None, ["gamma"]], "gamma=+3": [None, ["gamma"]], "gamma=3.0": [3, []],
+        "gamma=0x3": [None, ["gamma"]], "gamma=3&gamma=99": [3, []],
+        "gamma=%00": [None, ["gamma"]], "__proto__=1&constructor=2": [None, []],
+        "recording=toString": [None, ["recording"]], "preset=__proto__": [None, ["preset"]],
+        f"prompt={'x' * 8001}": [None, ["prompt"]],
+    }  # fmt: skip
+    read = visitor.page.evaluate(
+        """async (queries) => {
+          const url = performance.getEntriesByType("resource")
+            .map((one) => one.name).find((name) => name.endsWith("/address.js"));
+          const { readAddress } = await import(url);
+          const config = { presets: [{ name: "easy" }], recordings: {},
+            defaults: { gamma: 5 }, limits: { gamma: [1, 16] } };
+          return queries.map((query) => {
+            const { settings, wrong } = readAddress(`?${query}`, config);
+            return [settings.gamma ?? null, wrong];
+          });
+        }""",
+        list(cases),
+    )
+    assert dict(zip(cases, read, strict=True)) == cases, json.dumps(read)

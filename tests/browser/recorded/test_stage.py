@@ -1,0 +1,182 @@
+"""The stage: it fills any screen, obeys its keys, keeps a guess, and survives a failed run."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+from serve_recorded import UNLUCKY
+from visiting import Visit
+
+MEASURES = """() => {
+  const sizes = (selector) => [...document.querySelectorAll(selector)]
+    .filter((node) => node.getClientRects().length)
+    .map((node) => parseFloat(getComputedStyle(node).fontSize));
+  const { scrollWidth, scrollHeight } = document.documentElement;
+  const outside = [...document.querySelectorAll(
+    "[data-headline], [data-verdict], [data-badge], .sv-bar, [data-lane], .sv-legend li, figure")]
+    .filter((node) => {
+      const box = node.getBoundingClientRect();
+      return box.width && (box.left < 0 || box.top < 0 || box.right > innerWidth + 1
+        || box.bottom > innerHeight + 1);
+    }).map((node) => node.className || node.tagName);
+  const wide = [...document.querySelectorAll(".sv-legend, .sv-head, .sv-bar, .sv-lanes h2")]
+    .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.className);
+  return {
+    headline: sizes("[data-headline]"), tokens: sizes("[data-lane] .t .w"),
+    legend: sizes(".sv-legend li"), charts: sizes("figure").length,
+    controls: sizes("#topbar, #panel, .sv-transport").length,
+    over: [scrollWidth - innerWidth, scrollHeight - innerHeight], outside, wide,
+  };
+}"""
+TO_THE_END = """() => {
+  const scrubber = document.querySelector("[data-scrub]");
+  scrubber.value = scrubber.max;
+  scrubber.dispatchEvent(new Event("input"));
+}"""
+SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def shown_ratio(page: Page) -> str:
+    return page.locator("[data-headline]").inner_text()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit, theme: str) -> None:
+    visitor = visit(query=f"?stage=1&theme={theme}")
+    visitor.state("running")
+    page = visitor.page
+    assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
+    for width, height in ((1280, 720), (1920, 1080), (3840, 2160)):
+        page.set_viewport_size({"width": width, "height": height})
+        for key in ("0", "-", "-", "+"):
+            page.keyboard.press(key)
+            page.evaluate(SETTLED)
+            seen = page.evaluate(MEASURES)
+            assert seen["over"] == [0, 0] and not seen["outside"] and not seen["wide"], seen
+            assert min(seen["headline"]) >= 48 and min(seen["tokens"]) >= 24
+            assert len(seen["legend"]) == 5 and min(seen["legend"]) >= 20
+            assert (seen["charts"], seen["controls"]) == (1, 0)
+    assert min(seen["tokens"]) > 45  # type grows with the screen
+
+
+def test_keys_of_the_stage(visit: Visit, names: list[str]) -> None:
+    visitor = visit(query="?seed=7")
+    visitor.state("running")
+    page = visitor.page
+    page.keyboard.press("s")
+    expect(page.locator("#topbar")).to_be_hidden()
+    expect(page.locator(".sv-transport")).to_be_hidden()
+    token = page.locator("[data-lane=baseline] .t .w").first
+    size = "node => parseFloat(getComputedStyle(node).fontSize)"
+    before = token.evaluate(size)
+    page.keyboard.press("+")
+    assert token.evaluate(size) > before
+    page.keyboard.press("2")
+    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    page.keyboard.press("Space")
+    visitor.state("paused")
+    held = page.evaluate("window.specviz.position")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("window.specviz.position") == held + 1
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.evaluate("window.specviz.position") > held + 1
+    page.keyboard.press("r")
+    visitor.state("running")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("s")  # a key that means nothing to the dialog
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("?")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator("#topbar")).to_be_hidden()
+    page.wait_for_function("location.search.includes('stage=1')")
+    page.keyboard.press("S")
+    expect(page.locator("#topbar")).to_be_visible()
+    page.wait_for_function("!location.search.includes('stage')")
+    page.get_by_label("Prompt", exact=True).focus()
+    page.keyboard.type("sg?")
+    expect(page.locator("#topbar")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_a_guess_hides_all_that_gives_the_ratio_away(visit: Visit) -> None:
+    visitor = visit(query="?stage=1")
+    visitor.state("running")
+    page = visitor.page
+    hidden = ["[data-headline]", "[data-verdict]", "[data-identical]", "figure[data-chart=tokens]"]
+    hidden += ["[data-sums=baseline]", "[data-bar=baseline]", "[data-count=accepted]"]
+    question = page.get_by_text("How much faster? Guess before it is revealed.")
+    for reveal in ("g", "Enter"):
+        expect(question).to_be_hidden()
+        page.keyboard.press("g")
+        expect(question).to_be_visible()
+        for selector in hidden:
+            expect(page.locator(selector)).to_be_hidden()
+        assert "×" in page.locator(".sv-ratio").inner_text()
+        page.evaluate(TO_THE_END)
+        visitor.state("ended")
+        expect(question).to_be_visible()  # only a key reveals it
+        page.keyboard.press(reveal)
+        expect(page.locator("[data-headline]")).to_be_visible()
+        assert float(shown_ratio(page)) > 0
+    expect(visitor.player).to_have_attribute("data-source", "recording")  # Enter only revealed
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    expect(page.locator("[data-headline]")).to_be_visible()
+
+
+def test_a_run_that_fails_on_stage_is_played_from_its_recording(visit: Visit) -> None:
+    visitor = visit(query=f"?stage=1&seed={UNLUCKY}")
+    visitor.state("running")
+    recorded = visitor.trace()
+    page = visitor.page
+    page.wait_for_function("location.search.includes('seed=13')")
+    page.keyboard.press("Enter")
+    badge = page.locator("[data-badge]")
+    expect(badge).to_contain_text("RECORDED (live failed) · CPU", timeout=60_000)
+    visitor.state("running")
+    assert visitor.trace() == recorded
+    expect(page.locator("[data-notice]")).to_be_hidden()
+
+
+def test_off_stage_a_failed_run_says_so(visit: Visit) -> None:
+    visitor = visit(query=f"?seed={UNLUCKY}")
+    visitor.state("running")
+    visitor.button("Run").click()
+    visitor.state("error")
+    expect(visitor.page.locator("[data-notice]")).to_contain_text("Something went wrong")
+    expect(visitor.player).to_have_attribute("data-source", "live")
+
+
+def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> None:
+    visitor = visit(query=f"?stage=1&preset={names[1]}")
+    visitor.state("running")
+    recorded = visitor.trace()
+    visitor.page.wait_for_function("performance.getEntriesByName('specviz-playing').length")
+    visitor.page.wait_for_load_state("networkidle")
+    visitor.page.context.set_offline(True)
+    forgiven = visitor.problems.copy()
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.page.locator("[data-badge]")).to_contain_text(
+        "RECORDED (live failed)", timeout=60_000
+    )
+    visitor.page.keyboard.press("1")  # was fetched when the stage was entered
+    visitor.page.wait_for_function("window.specviz.trace.header.settings.gamma === 4")
+    assert visitor.trace() != recorded
+    # A browser has much to say of a network that was switched off on purpose.
+    visitor.problems[:] = forgiven
+
+
+def test_the_same_seed_gives_the_same_run(visit: Visit) -> None:
+    texts = []
+    for _ in range(2):
+        visitor = visit(query="?stage=1&length=24&seed=3")
+        visitor.state("running")
+        visitor.page.keyboard.press("Enter")
+        expect(visitor.player).to_have_attribute("data-source", "live", timeout=60_000)
+        visitor.state("ended")
+        rounds = visitor.trace()["rounds"]
+        texts.append(["".join(t["text"] for t in r["emitted"]) for r in rounds])
+    assert sorted(texts[0]) == sorted(texts[1])  # the lanes' clocks may interleave otherwise
