@@ -92,7 +92,8 @@ def _head() -> str:
     sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
     style = "\n".join(sheets)
     scripts = "".join(
-        f'<link rel="modulepreload" href="{static_url(path)}">' for path in sorted(PAGE.glob("*.js"))
+        f'<link rel="modulepreload" href="{static_url(path)}">'
+        for path in sorted(PAGE.glob("*.js"))
     )
     about = f'<meta name="description" content="{DESCRIPTION}">'
     return f"{about}{scripts}<style>{style}</style>"
