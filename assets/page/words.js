@@ -77,9 +77,17 @@ export function written(count, drafted, reason) {
 export function spoken(round) {
   const of = (outcome) => round.drafted.filter((token) => token.outcome === outcome).length;
   const own = round.emitted[round.emitted.length - 1];
-  const added = own && own.outcome !== "accepted" ? `, ${own.outcome} to ${visible(own.text)}` : "";
-  const judged = `${of("accepted")} accepted, ${of("rejected")} rejected`;
-  return `Round ${round.index + 1}: ${judged}${added.replace("bonus to", "bonus")}.`;
+  const word = own ? visible(own.text) : "";
+  const number = `Round ${round.index + 1}`;
+  if (!round.drafted.length) return `${number}: no guesses, the target wrote ${word}.`;
+  if (own?.outcome === "bonus") {
+    return `${number}: ${round.drafted.length === 1 ? "the guess" : `all ${round.drafted.length} guesses`} accepted, ${word} came free.`;
+  }
+  const ignored = of("ignored") ? `, ${of("ignored")} ignored` : "";
+  const judged = `${of("accepted")} of ${round.drafted.length} guesses accepted`;
+  return own?.outcome === "corrected"
+    ? `${number}: ${judged}, 1 rejected${ignored}, the target wrote ${word} instead.`
+    : `${number}: ${judged}${ignored}, and the text ends.`;
 }
 
 /** Where and with what a run was made. */

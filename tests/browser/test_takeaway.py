@@ -36,7 +36,7 @@ def offline(browser: Browser) -> Iterator[Page]:
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     problems: list[Any] = []
-    page.on("pageerror", problems.append)
+    page.on("pageerror", lambda error: problems.append(error))
     page.on(
         "console", lambda said: said.type in ("error", "warning") and problems.append(said.text)
     )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from typing import Any
 
 import pytest
-from playwright.sync_api import Route, expect
-from visiting import Visit, Visitor
+from playwright.sync_api import expect
+from visiting import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace
 from specviz.costs import best_gamma, break_even_alpha, explain
 from specviz.race import _margin
+from specviz.standalone import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {
   const url = performance.getEntriesByType("resource")
@@ -45,6 +45,7 @@ def visible(text: str) -> str:
 
 def card(visitor: Visitor, lane: str, index: int) -> str:
     """What the card of a token says, opened by focus."""
+    visitor.page.keyboard.press("Escape")  # so that the browser takes the focus for a keyboard's
     visitor.lane(lane).locator(f"[data-index='{index}']").focus()
     expect(visitor.page.locator(".sv-card")).to_be_visible()
     return visitor.page.locator(".sv-card-reason").inner_text().replace("\u00a0", " ")
@@ -204,13 +205,13 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor = visit()
     page = visitor.page
 
-    def fewer(route: Route) -> None:
-        asked = route.request.post_data_json
-        if asked["fn_name"] == "begin_sampling":
-            asked["data"]["draws"] = 40
-        route.continue_(post_data=json.dumps(asked))
-
-    page.route("**/component_server*", fewer)
+    source = (PAGE / "experiment.js").read_text("utf-8").replace("DRAWS = 300", "DRAWS = 40")
+    page.route(
+        "**/experiment.js",
+        lambda route: route.fulfill(body=source, content_type="text/javascript"),
+    )
+    page.reload()
+    page.wait_for_selector("[data-player][data-ready]")
     visitor.set("number input for Length", 8)
     visitor.set("number input for Temperature", 1)
     visitor.set("number input for Top-k", 3)
@@ -218,12 +219,12 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     page.locator("[data-panel-open=same]").click()
     drawer = page.get_by_role("dialog", name="Is it the same text?")
     expect(drawer).to_contain_text("same chances")
-    drawer.get_by_role("button", name="Draw 300 in each lane").click()
+    drawer.get_by_role("button", name="Draw 40 in each lane").click()
     drawer.get_by_role("button", name="Stop drawing").click()
     expect(drawer).to_contain_text("Stopped before it could tell.")
-    drawer.get_by_role("button", name="Draw").click()
+    drawer.get_by_role("button", name=re.compile("^Draw")).click()
     expect(drawer.locator(".sv-result")).to_contain_text(
-        re.compile(r"χ² = [\d.]+ with \d+ degrees of freedom, p = [\d.]+\.")
+        re.compile(r"χ² = [\d.]+ with \d+ degrees of freedom, p = [\d.]+\."), timeout=PATIENCE
     )
     expect(drawer.locator(".sv-result")).to_contain_text("40 draws in each lane")
     for lane in ("ours", "theirs"):
@@ -231,3 +232,20 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
         assert 0 < sum(map(int, counts)) <= 40
     page.keyboard.press("Escape")
     visitor.run()  # the engine is free again
+
+
+def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 12)
+    data = visitor.run()
+    trace = Trace.from_dict(data)
+    for r in trace.lane("speculative"):
+        said = called(visitor, "words.js", "spoken", data["rounds"][trace.rounds.index(r)])
+        own, counts = r.emitted[-1], [t.outcome for t in r.drafted]
+        assert said.startswith(f"Round {r.index + 1}: ")
+        assert visible(own.text) in said
+        assert ("came free" in said) == (own.outcome == "bonus" and bool(counts))
+        if own.outcome == "corrected":
+            assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
+            assert said.endswith(f"the target wrote {visible(own.text)} instead.")
+    assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
