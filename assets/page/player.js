@@ -21,6 +21,7 @@ import { spoken } from "./words.js";
 const SPEAK_EVERY = 2500; // ms between spoken sentences
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const DEAD_AFTER = 4000; // ms without an answer to a plain question
+const MENTIONED_FOR = 8000; // ms
 const CROWDED = "The server is busy: your run is in line.";
 const LOST = "The connection to the server was lost. Reload the page to go on.";
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
@@ -37,7 +38,7 @@ export function mount({ element, props, watch, server, config }) {
   const shelf = createShelf(config.recordings);
   const write = createWriter(config);
   const page = { values: controlsFor(asked, config), recording: null, theme: asked.theme, stage: asked.stage };
-  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0;
+  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0, hiding = 0;
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
@@ -132,10 +133,17 @@ export function mount({ element, props, watch, server, config }) {
 
   function notice(text, isError = false) {
     const node = find("[data-notice]");
+    clearTimeout(hiding);
     node.textContent = text;
     node.hidden = !text;
     node.classList.toggle("is-error", isError);
     node.setAttribute("role", isError ? "alert" : "status");
+  }
+
+  /** What need not be read to go on makes way by itself. */
+  function mention(text) {
+    notice(text);
+    hiding = setTimeout(() => notice(""), MENTIONED_FOR);
   }
 
   function requestDraw() {
@@ -191,7 +199,7 @@ export function mount({ element, props, watch, server, config }) {
     if (busy) return;
     const preset = config.presets.find((one) => one.name === name);
     if (shelf.has(name)) showNamed(name).then(say); else say();
-    function say() { if (!stage.isOn()) notice(`${preset.why} Press Run.`.trim()); }
+    function say() { if (!stage.isOn()) mention(`${preset.why} Press Run.`.trim()); }
   }
 
   const changed = () => write(page);
@@ -285,7 +293,7 @@ export function mount({ element, props, watch, server, config }) {
     const name = shelf.first(asked.recording, presetFor(asked, config)?.name);
     if (config.trace) showRecording(config.trace);
     else if (name) await showNamed(name);
-    if (asked.wrong.length) notice(`${LEFT_OUT}: ${asked.wrong.join(", ")}.`);
+    if (asked.wrong.length) mention(`${LEFT_OUT}: ${asked.wrong.join(", ")}.`);
   }
 }
 
