@@ -1,16 +1,67 @@
-"""Take the README's pictures: a finished run of the page, light and dark.
+"""Take the README's pictures: a finished run of the page, light and dark, and the run in motion.
 
-python -m scripts.take_pictures [--out assets/pictures]
+python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
+from typing import Any
+
+from PIL import Image
 
 from specviz.browser import ROOT, chromium, served_page
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
+FRAMES = 48
+FRAME_MS = 140
+LAST_FRAME_MS = 3000
+MOVING_WIDTH = 960  # pixels; the size of the file grows with its square
+SEEK = """([share]) => {
+  const scrub = document.querySelector("[data-scrub]");
+  scrub.value = Math.round(share * scrub.max);
+  scrub.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
+
+
+def race_on(page: Any, preset: str | None) -> None:
+    """Run one live race to its end, and leave nothing focused or hovered."""
+    if preset:
+        page.get_by_role("button", name=preset, exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+
+
+def take_stills(page: Any, out: Path) -> None:
+    """One and the same run in both themes, so that the figures agree."""
+    for theme in ("light", "dark"):
+        if theme == "dark":
+            page.keyboard.press("t")
+        page.wait_for_timeout(1500)  # milliseconds, for the charts' last drawing
+        page.screenshot(path=out / f"race-{theme}.png")
+        print(out / f"race-{theme}.png")
+    page.keyboard.press("t")
+
+
+def take_motion(page: Any, out: Path) -> None:
+    """The same run again from its first event to its last, as an animated picture."""
+    frames = []
+    for number in range(FRAMES):
+        page.evaluate(SEEK, [(number + 1) / FRAMES])
+        page.wait_for_timeout(300)  # milliseconds, for the charts, which draw four times a second
+        frame = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        height = round(frame.height * MOVING_WIDTH / frame.width)
+        frames.append(frame.resize((MOVING_WIDTH, height), Image.Resampling.LANCZOS))
+    durations = [FRAME_MS] * (FRAMES - 1) + [LAST_FRAME_MS]
+    path = out / "race.webp"
+    frames[0].save(
+        path, save_all=True, append_images=frames[1:], duration=durations, loop=0, quality=60
+    )
+    print(path)
 
 
 def main() -> None:
@@ -22,18 +73,10 @@ def main() -> None:
     with served_page() as url, chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
         page.goto(f"{url}/?__theme=light")
-        if options.preset:
-            page.get_by_role("button", name=options.preset, exact=True).click()
-        page.get_by_role("button", name="Run", exact=True).click()
-        page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
-        page.mouse.move(0, 0)
-        page.evaluate("document.activeElement.blur()")
-        for theme in ("light", "dark"):  # one and the same run, so that the figures agree
-            if theme == "dark":
-                page.keyboard.press("t")
-            page.wait_for_timeout(1500)  # milliseconds, for the charts' last drawing
-            page.screenshot(path=options.out / f"race-{theme}.png")
-            print(options.out / f"race-{theme}.png")
+        page.wait_for_selector("[data-player][data-ready]")
+        race_on(page, options.preset)
+        take_stills(page, options.out)
+        take_motion(page, options.out)
 
 
 if __name__ == "__main__":
