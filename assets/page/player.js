@@ -8,6 +8,7 @@ import { keepReachable, listenToKeys } from "./keys.js";
 import { createLane } from "./lane.js";
 import { measure, series } from "./metrics.js";
 import { createPanels } from "./panels.js";
+import { createNotice } from "./notice.js";
 import { createReadout } from "./readout.js";
 import { createShelf } from "./recordings.js";
 import { summarise, wireShell } from "./shell.js";
@@ -21,7 +22,6 @@ import { spoken } from "./words.js";
 const SPEAK_EVERY = 2500; // ms between spoken sentences
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const DEAD_AFTER = 4000; // ms without an answer to a plain question
-const MENTIONED_FOR = 8000; // ms
 const CROWDED = "The server is busy: your run is in line.";
 const LOST = "The connection to the server was lost. Reload the page to go on.";
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
@@ -30,6 +30,7 @@ const LEFT_OUT = "Parts of this link make no sense here and were left out";
 export function mount({ element, props, watch, server, config }) {
   const root = element.querySelector("[data-player]");
   const find = (selector) => root.querySelector(selector);
+  const { notice, mention } = createNotice(find("[data-notice]"));
   const readout = createReadout(root);
   const charts = createCharts(root, config);
   const lanes = [...root.querySelectorAll("[data-lane]")].map((article) =>
@@ -38,7 +39,7 @@ export function mount({ element, props, watch, server, config }) {
   const shelf = createShelf(config.recordings);
   const write = createWriter(config);
   const page = { values: controlsFor(asked, config), recording: null, theme: asked.theme, stage: asked.stage };
-  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0, hiding = 0;
+  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0;
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
@@ -131,21 +132,6 @@ export function mount({ element, props, watch, server, config }) {
     requestDraw();
   }
 
-  function notice(text, isError = false) {
-    const node = find("[data-notice]");
-    clearTimeout(hiding);
-    node.textContent = text;
-    node.hidden = !text;
-    node.classList.toggle("is-error", isError);
-    node.setAttribute("role", isError ? "alert" : "status");
-  }
-
-  /** What need not be read to go on makes way by itself. */
-  function mention(text) {
-    notice(text);
-    hiding = setTimeout(() => notice(""), MENTIONED_FOR);
-  }
-
   function requestDraw() {
     if (drawPending) return;
     drawPending = true;
@@ -196,8 +182,9 @@ export function mount({ element, props, watch, server, config }) {
   const chosenPreset = () => config.presets.find((one) => one.prompt === page.values[0]);
 
   function choosePreset(name) {
-    if (busy) return;
     const preset = config.presets.find((one) => one.name === name);
+    if (busy || !preset) return;
+    page.values = controlsFor({ preset: name, prompt: null, settings: {} }, config);
     if (shelf.has(name)) showNamed(name).then(say); else say();
     function say() { if (!stage.isOn()) mention(`${preset.why} Press Run.`.trim()); }
   }
@@ -249,9 +236,17 @@ export function mount({ element, props, watch, server, config }) {
   });
   listenToKeys(root, actions);
   // Gradio may build its buttons anew, so the page listens for them.
-  const outside = { "#run": awaitRun, "[data-toggle-stage]": actions.stage, "[data-toggle-help]": actions.help };
+  const outside = {
+    "#run": awaitRun,
+    "#presets .preset": (button) => choosePreset(button.textContent.trim()),
+    "[data-toggle-stage]": actions.stage,
+    "[data-toggle-help]": actions.help,
+  };
   document.addEventListener("click", ({ target }) => {
-    for (const [button, act] of Object.entries(outside)) if (target.closest?.(button)) act();
+    for (const [selector, act] of Object.entries(outside)) {
+      const button = target.closest?.(selector);
+      if (button) act(button);
+    }
   });
 
   window.specviz = {
@@ -265,7 +260,6 @@ export function mount({ element, props, watch, server, config }) {
     finished(lane) { return shownRounds().filter((round) => round.lane === lane).length; },
     get position() { return timeline.state.position; },
     get events() { return timeline.state.events.length; },
-    choosePreset,
     /** What the controls should hold when the page opens. */
     filled() { summariseAll(); return page.values; },
     changed(values) { page.values = values; summariseAll(); changed(); },

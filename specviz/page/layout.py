@@ -179,7 +179,7 @@ def _wire_preset(button: gr.Button, preset: Preset, prompt: gr.Textbox, controls
         None,
         None,
         [prompt, *controls.tunable()],
-        js=f"() => {{ window.specviz?.choosePreset({json.dumps(preset.name)}); return {filled}; }}",
+        js=f"() => {filled}",
         queue=False,
         show_progress="hidden",
         api_visibility="private",

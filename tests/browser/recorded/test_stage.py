@@ -165,6 +165,7 @@ def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> N
     visitor.page.keyboard.press("1")  # was fetched when the stage was entered
     visitor.page.wait_for_function("window.specviz.trace.header.settings.gamma === 4")
     assert visitor.trace() != recorded
+    visitor.page.context.close()
     # A browser has much to say of a network that was switched off on purpose.
     visitor.problems[:] = forgiven
 
