@@ -45,4 +45,5 @@ def small_pair(name: str) -> Pair:
 
 if __name__ == "__main__":
     layout.deltas = lossy
-    build_page(load=small_pair).launch(quiet=True, **launch_options())
+    # Without recordings: a page that waits for its first run.
+    build_page(load=small_pair, recordings=TESTS / "none").launch(quiet=True, **launch_options())

@@ -98,8 +98,8 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
     page.locator("[data-speed]").select_option("10")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("r")
+    page.wait_for_function("window.specviz.position === window.specviz.events")
     visitor.state("ended")
-    assert page.evaluate("window.specviz.position") == total
 
 
 def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visit: Visit) -> None:
 
 def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     visitor = visit()
-    visitor.set("number input for Length", 300)
+    visitor.set("number input for Length", 150)
     visitor.button("Run").click()
     expect(visitor.player).to_have_attribute("data-source", "live")
     page = visitor.page
@@ -201,7 +201,7 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     page.keyboard.press("l")
     page.wait_for_function("window.specviz.position === window.specviz.events")
     visitor.state("ended")
-    assert len(visitor.trace()["rounds"]) > 300
+    assert len(visitor.trace()["rounds"]) > 150
 
 
 def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser, url: str) -> None:
