@@ -14,7 +14,7 @@ STYLES: dict[Outcome, tuple[str, str]] = {
     "accepted": ("", "4;38;5;32"),
     "rejected": ("✗", "9;38;5;166"),
     "ignored": ("", "2;38;5;245"),
-    "corrected": ("↻", "4;38;5;175"),
+    "corrected": ("↳", "4;38;5;175"),
     "bonus": ("★", "4;38;5;36"),
 }
 
