@@ -31,7 +31,7 @@ export function chartFigure(config, name, title, rounds) {
       title: { text: title, x: 0.02, font: { size: 16, color: ink } },
       margin: { l: name === "parts" ? 120 : 60, r: 24, t: 78, b: 52 },
       showlegend: traces.length > 1,
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
       paper_bgcolor: page,
       font: { ...layout.font, family: PICTURE_FONT, size: 13 },
     },

@@ -60,14 +60,15 @@ function rejected(token, own) {
 
 /** Two decimals, or as many as it takes to tell the odds from 0 and 1 and the draw from both. */
 function digits({ p, q, u }) {
-  const same = (places) => [0, 1, u].some((other) => (p / q).toFixed(places) === other.toFixed(places));
+  const same = (places) => [[p / q, 0], [p / q, 1], [p / q, u], [u, 0], [u, 1]].some(([one, other]) =>
+    one !== other && one.toFixed(places) === other.toFixed(places));
   let places = 2;
   while (places < 8 && same(places)) places += 1;
   return places;
 }
 
 const odds = (token) => keep(token).toFixed(digits(token));
-const drawn = (token) => token.u.toFixed(Math.min(4, digits(token)));
+const drawn = (token) => token.u.toFixed(digits(token));
 
 function ignored(token, round, place, ended) {
   const fell = round.drafted.findIndex((other) => other.outcome === "rejected");
