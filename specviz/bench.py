@@ -19,7 +19,9 @@ from .errors import SpecvizError
 from .measure import Row, Spread, floor_seconds, measured
 from .options import add_settings, settings_from
 from .pagecost import page_cost
+from .pair import Pair
 from .pairs import ASSETS, load_pair
+from .settings import Settings
 from .shapes import SHAPES, scripted, shaped_pair
 from .trace import Header
 
@@ -52,11 +54,7 @@ def main(options: argparse.Namespace) -> None:
     settings = replace(settings_from(options), ignore_eos=True)
     decider = scripted(options.acceptance) if options.acceptance is not None else None
     threads = spare_threads()
-    if options.shape:
-        pair, prompts = shaped_pair(options.shape), _number_prompts(options.count)
-    else:
-        prompts = _prompts(options.prompts, options.count)
-        pair = load_pair("+".join(options.models) if options.models else options.pair)
+    pair, prompts = _subject(options)
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each, threads {threads}\n"
@@ -67,7 +65,6 @@ def main(options: argparse.Namespace) -> None:
             "so text, alpha and tau say nothing about these models\n"
         )
     rows: list[Row] = []
-    header: Header | None = None
     for temperature in options.temperatures:
         at = replace(settings, temperature=temperature)
         row, header = measured(
@@ -75,22 +72,39 @@ def main(options: argparse.Namespace) -> None:
         )
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
-    assert header is not None
-    floor, bandwidth = floor_seconds(pair)
-    environment = _environment(header)
-    result = {
-        "settings": asdict(settings),
-        "environment": environment,
-        "scripted_acceptance": options.acceptance,
-        "floor": {"target_pass_seconds": floor, "bytes_per_second": bandwidth},
-        "rows": [asdict(row) for row in rows],
-    }
+    _close(options, settings, rows, _environment(header), floor_seconds(pair))
+
+
+def _subject(options: argparse.Namespace) -> tuple[Pair, list[str]]:
+    """The pair to measure and the prompts to measure it on."""
+    if options.shape:
+        return shaped_pair(options.shape), _number_prompts(options.count)
+    prompts = _prompts(options.prompts, options.count)
+    return load_pair("+".join(options.models) if options.models else options.pair), prompts
+
+
+def _close(
+    options: argparse.Namespace,
+    settings: Settings,
+    rows: list[Row],
+    environment: dict[str, Any],
+    floor: tuple[float, float],
+) -> None:
+    """Print the floor and where it was measured; write all figures to the file asked for."""
+    seconds, bandwidth = floor
     print(
-        f"floor of a one-token target pass: {floor * 1e3:.2f} ms, all weights read once at "
-        f"{bandwidth / 1e9:.1f} GB/s; measured {rows[0].pass_seconds.get(1, 0) * 1e3:.2f} ms"
+        f"floor of a one-token target pass: {seconds * 1e3:.2f} ms, all weights read once at "
+        f"{bandwidth / 1e9:.1f} GB/s; measured {_milliseconds(rows[0].pass_seconds.get(1))}"
     )
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     if options.json:
+        result = {
+            "settings": asdict(settings),
+            "environment": environment,
+            "scripted_acceptance": options.acceptance,
+            "floor": {"target_pass_seconds": seconds, "bytes_per_second": bandwidth},
+            "rows": [asdict(row) for row in rows],
+        }
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 

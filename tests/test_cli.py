@@ -1,0 +1,115 @@
+"""The verbs of `python -m specviz`: what they print, and what a mistake costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from toys import byte_level, llama, relative
+
+from specviz import Settings, Trace, compute_metrics, load_pair, race
+from specviz.__main__ import main
+from specviz.errors import SettingsError, SpecvizError
+from specviz.measure import ASSISTED, BASELINE, GENERATE, SPECULATIVE
+from specviz.rivals import generate_seconds
+from specviz.shapes import scripted, shaped_pair
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny pair on disk, as `--pair` takes it."""
+    root = tmp_path_factory.mktemp("pair")
+    target = llama(300, eos_token_id=None)
+    for name, model in (("target", target), ("draft", relative(target, noise=0.1))):
+        model.save_pretrained(root / name)
+        byte_level(300).save_pretrained(root / name)
+    return f"{root / 'target'}+{root / 'draft'}"
+
+
+def test_run_prints_the_rounds_and_figures_that_add_up(
+    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "run.json.gz"
+    arguments = ["run", "Once upon", "--pair", folders, "--max-new-tokens", "20", "--gamma", "3"]
+    assert main([*arguments, "--color", "never", "--save", str(saved)]) == 0
+    printed = capsys.readouterr().out
+    trace = Trace.load(saved)
+    figures = compute_metrics(trace)
+    assert sum(" │ " in line for line in printed.splitlines()) == 1 + figures.rounds
+    assert "20/20 tokens identical to the baseline" in printed
+    assert "  ".join(f"{name} {count}" for name, count in figures.counts.items()) in printed
+    assert "\x1b" not in printed
+
+
+def test_run_in_colour_marks_every_outcome(
+    folders: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["run", "Once", "--pair", folders, "--max-new-tokens", "8", "--color", "always"]) == 0
+    )
+    assert "\x1b[9;38;5;166m✗rejected" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", ""], "the prompt is empty"),
+        (["run", "x", "--temperature", "nan"], "temperature is nan"),
+        (["run", "x", "--pair", "/no/target+/no/draft"], "target cannot be loaded"),
+        (["bench", "--repeats", "0"], "--repeats is 0"),
+        (["bench", "--acceptance", "1.5"], "acceptance is 1.5"),
+        (["bench", "--prompts", "no-such-file.json"], "no-such-file.json cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_a_status(
+    arguments: list[str], says: str, folders: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = arguments if "--pair" in arguments else [*arguments, "--pair", folders]
+    assert main(named) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert says in message and message.startswith("specviz: ")
+
+
+def test_bench_measures_all_four_ways_on_the_same_prompts(
+    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts, figures = tmp_path / "prompts.json", tmp_path / "bench.json"
+    prompts.write_text(json.dumps(["Once upon", "It was"]))
+    arguments = ["bench", "--models", *folders.split("+"), "--prompts", str(prompts)]
+    arguments += ["--repeats", "1", "--temperatures", "0", "--max-new-tokens", "12"]
+    assert main([*arguments, "--json", str(figures)]) == 0
+    (row,) = json.loads(figures.read_text())["rows"]
+    assert set(row["tokens_per_second"]) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED}
+    assert row["prompts"] == row["identical"] == 2
+    assert "floor of a one-token target pass" in capsys.readouterr().out
+
+
+def test_generate_as_a_rival_writes_what_the_lanes_write(folders: str) -> None:
+    pair = load_pair(folders)
+    settings = Settings(max_new_tokens=24, ignore_eos=True)
+    ids = pair.encode("Once upon")
+    ours = Trace.from_events(race(pair, ids, settings)).lane("baseline")
+    wanted = [t.id for r in ours for t in r.emitted]
+    for assisted in (False, True):
+        assert generate_seconds(pair, ids, settings, assisted=assisted)[1] == wanted
+
+
+def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:
+    decider = scripted(0.7)
+    generator = torch.Generator().manual_seed(0)
+    p = torch.full((6, 8), 1 / 8)
+    kept = judged = 0
+    for _ in range(3000):
+        u = torch.rand(5, generator=generator, dtype=torch.float64)
+        accepted = int(decider(p, p[:5], torch.zeros(5, dtype=torch.long), u, generator)[0])
+        kept, judged = kept + accepted, judged + accepted + (accepted < 5)
+    assert kept / judged == pytest.approx(0.7, abs=0.02)
+    with pytest.raises(SettingsError, match="use 0 to 1"):
+        scripted(1.5)
+
+
+def test_a_shape_that_nobody_knows_names_those_that_are_known() -> None:
+    with pytest.raises(SpecvizError, match="small"):
+        shaped_pair("enormous")
