@@ -78,9 +78,21 @@ def figures(token: Token, around: list[Token]) -> list[str]:
         return [*said, "whatever the draw"]
     assert token.u is not None
     if token.outcome == "accepted":
-        return [*said, "so it was kept", "with probability 0.", f"{token.u:.2f}"[:3]]
-    rest = ["rules it out"] if p == 0 else [f"{min(1, p / q):.2f}"[:3], f"{token.u:.2f}"[:3]]
+        return [*said, "so it was kept"]
+    rest = ["rules it out"] if p == 0 else []
     return [*said, *rest, "rejected", f"then drew “{visible(own.text)}”"]
+
+
+def check_odds(said: str, token: Token) -> None:
+    """The odds and the draw, where a sentence names them, are the token's own, rounded."""
+    found = re.search(r"probability ([\d.]+); the draw was ([\d.]+),", said)
+    if found is None:
+        assert "the draw was" not in said
+        return
+    assert token.p is not None and token.q and token.u is not None
+    odds, draw = map(float, found.groups())
+    assert (odds, draw) == pytest.approx((token.p / token.q, token.u), abs=0.005)
+    assert (draw < odds) == (token.outcome == "accepted")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
@@ -98,6 +110,7 @@ def test_every_outcome_has_its_sentence(visit: Visit, width: int, height: int) -
         said = card(visitor, "speculative", index)
         for figure in figures(token, around):
             assert figure in said, kind
+        check_odds(said, token)
         assert visitor.page.evaluate(INSIDE), kind
         listed = visitor.page.locator(".sv-card-lists ol")
         wanted = [token.top_q, token.top_p, token.top_residual]
