@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import LlamaForCausalLM
 
 from .pair import context_length, parameter_count
 
@@ -163,7 +162,12 @@ def packed_model(model: Any, vocab: int) -> PackedModel | None:
 
 
 def _suits(model: Any) -> bool:
-    if type(model) is not LlamaForCausalLM or model.device.type != "cpu":
+    if model.config.model_type != "llama" or model.device.type != "cpu":
+        return False
+    # Only here: it brings half of transformers along, and the page's start need not wait for it.
+    from transformers import LlamaForCausalLM
+
+    if type(model) is not LlamaForCausalLM:
         return False
     parameters = list(model.parameters())
     plain = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in parameters)
