@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -104,6 +105,7 @@ def engine_of(pair: Pair) -> Engine:
 
 def finished(ask: Any, state: dict[str, Any]) -> dict[str, Any]:
     while not state["over"]:
+        time.sleep(0.02)  # seconds; asking without a pause starves the thread that draws
         state = ask({"id": state["id"]})
     return state
 
