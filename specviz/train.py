@@ -18,6 +18,7 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specviz.errors import SpecvizError
+from specviz.pair import parameter_count
 from specviz.training import corpus as books
 from specviz.training.distill import BooksThenWritten, distillation_loss, inherit_embeddings
 from specviz.training.evaluate import estimated_alpha, expected_tokens, held_out_loss
@@ -25,7 +26,7 @@ from specviz.training.export import digest, load_model, save_model, save_tokeniz
 from specviz.training.loop import LoopOptions, head, hidden_states, train
 from specviz.training.losses import cross_entropy
 from specviz.training.schedule import Schedule
-from specviz.training.shapes import CONTEXT, PRESETS, Preset, Shape, build_model, parameter_count
+from specviz.training.shapes import CONTEXT, PRESETS, Preset, Shape, build_model
 from specviz.training.tokenizer import load_tokenizer, train_tokenizer
 from specviz.training.writing import WrittenRows, write_rows
 

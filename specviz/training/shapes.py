@@ -76,8 +76,3 @@ def build_model(shape: Shape, *, vocabulary: int, end_id: int, seed: int) -> Lla
     torch.nn.init.normal_(model.model.embed_tokens.weight, std=config.initializer_range)
     model.model.embed_tokens.padding_idx = None
     return model
-
-
-def parameter_count(model: torch.nn.Module) -> int:
-    """Parameters, tied ones once."""
-    return sum(parameter.numel() for parameter in model.parameters())
