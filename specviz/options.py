@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from .settings import DRAFTERS, Settings
+from .settings import CHOICES, Settings
 
 
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
@@ -17,8 +17,9 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             parser.add_argument(flag, action="append", default=[], help="end at this text")
         elif field.name == "ignore_eos":
             parser.add_argument(flag, action="store_true", help="decode past the end of text")
-        elif field.name == "drafter":
-            parser.add_argument(flag, choices=DRAFTERS, default=default)
+        elif field.name in CHOICES:
+            choices = CHOICES[field.name]
+            parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
         else:
             kind = float if isinstance(field.default, float) else int
             parser.add_argument(flag, type=kind, default=default, help="default %(default)s")

@@ -29,7 +29,7 @@ from .reading import (
     text,
     whole,
 )
-from .settings import DRAFTERS, RANGES, Settings
+from .settings import CHOICES, RANGES, Settings
 
 SCHEMA = 1
 TOP = 5  # entries of a top five
@@ -102,10 +102,12 @@ SETTINGS = record(
         **{name: whole(*map(int, RANGES[name])) for name in ("gamma", "top_k", "max_new_tokens")},
         "seed": whole(*map(int, RANGES["seed"])),
         **{name: real(*RANGES[name]) for name in ("temperature", "top_p")},
-        "drafter": one_of(DRAFTERS),
+        "drafter": one_of(CHOICES["drafter"]),
         "stop": list_of(text(1000), 100, "stop text"),
         "ignore_eos": flag,
     },
+    # Recordings made before these existed lack them, and ran as the defaults say.
+    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat")},
     label="settings",
 )
 

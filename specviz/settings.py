@@ -7,8 +7,22 @@ from typing import Any
 
 from .errors import SettingsError
 
-DRAFTERS = ("model", "none")
-"""Where drafts may come from: the draft model, or nowhere (no speculation)."""
+DRAFTERS = ("model", "ngram", "early-exit", "none")
+"""Where drafts may come from: the draft model, text seen before, the target's own first layers, or
+nowhere (no speculation)."""
+
+GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
+"""How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
+many as the predicted speed-up makes best."""
+
+CHATS = ("auto", "on", "off")
+"""Whether a prompt goes through the chat template: if the model is tuned for it, always, never."""
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "drafter": DRAFTERS,
+    "gamma_policy": GAMMA_POLICIES,
+    "chat": CHATS,
+}
 
 # field: (lowest, highest) allowed, both ends included
 RANGES: dict[str, tuple[float, float]] = {
@@ -25,13 +39,14 @@ RANGES: dict[str, tuple[float, float]] = {
 class Settings:
     """How to decode. Raises `SettingsError` naming the field, the value and the allowed range.
 
-    gamma: drafted tokens per round; 0 is no speculation.
+    gamma: drafted tokens per round, or the most that a round may draft if a policy adapts it; 0 is
+        no speculation.
     temperature: divides both models' logits; 0 is greedy (one-hot, not a small temperature).
     top_k: keep the k likeliest tokens; 0 is off.
     top_p: keep the fewest likeliest tokens whose mass reaches it; above 0, 1 is off.
     max_new_tokens: most tokens that a lane emits; 0 is allowed.
     seed: of every random draw; a seeded run repeats on the same device and dtype.
-    drafter: one of `DRAFTERS`.
+    drafter: one of `DRAFTERS`. gamma_policy: one of `GAMMA_POLICIES`. chat: one of `CHATS`.
     stop: a lane ends with the token that completes any of these strings.
     ignore_eos: keep decoding after an end-of-text token, so that lengths can be compared.
     """
@@ -45,6 +60,8 @@ class Settings:
     drafter: str = "model"
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    gamma_policy: str = "fixed"
+    chat: str = "auto"
 
     def __post_init__(self) -> None:
         for name in ("gamma", "top_k", "max_new_tokens", "seed"):
@@ -53,10 +70,12 @@ class Settings:
             object.__setattr__(self, name, _real(name, getattr(self, name)))
         if self.top_p == 0.0:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
-        if self.drafter not in DRAFTERS:
-            raise SettingsError(
-                f"drafter is {self.drafter!r}: use one of {', '.join(map(repr, DRAFTERS))}."
-            )
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise SettingsError(
+                    f"{name} is {_shown(getattr(self, name))}: use one of "
+                    f"{', '.join(map(repr, choices))}."
+                )
         object.__setattr__(self, "stop", _strings(self.stop))
         if not isinstance(self.ignore_eos, bool):
             raise SettingsError(f"ignore_eos is {self.ignore_eos!r}: use True or False.")

@@ -142,6 +142,8 @@ SPOILED: dict[str, tuple[Edit, str]] = {
     "gamma as real": (put(SETTINGS, "gamma", 1.5), "gamma is 1.5, not a whole number"),
     "top_p of nothing": (put(SETTINGS, "top_p", 0), "top_p is 0, which keeps no token"),
     "unknown drafter": (put(SETTINGS, "drafter", "oracle"), "drafter is 'oracle', not one of"),
+    "unknown policy": (put(SETTINGS, "gamma_policy", "wild"), "gamma_policy is 'wild', not one of"),
+    "chat as flag": (put(SETTINGS, "chat", True), "chat is true, not one of auto, on, off"),
     "unknown setting": (put(SETTINGS, "heat", 1), "settings has a field 'heat'"),
     "setting missing": (drop(SETTINGS, "seed"), "header, settings: seed is missing"),
     "stop as number": (put(SETTINGS, "stop", [1]), "settings: stop text 1 is 1"),

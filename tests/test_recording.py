@@ -122,6 +122,14 @@ def test_a_saved_run_carries_its_digest_and_does_without(tmp_path: Path):
     assert read_recording(orjson.dumps(data)).rounds == recorded(SAMPLED).rounds
 
 
+def test_a_recording_from_before_gamma_policies_and_chats_still_loads(tmp_path: Path):
+    data = recorded(SAMPLED).to_dict()
+    for late in ("gamma_policy", "chat"):
+        del data["header"]["settings"][late]
+    old = {**data, "digest": digest_of(data)}
+    assert read_recording(orjson.dumps(old)) == recorded(SAMPLED)
+
+
 def test_the_digest_notices_a_change_that_breaks_no_rule(tmp_path: Path):
     data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
     data["header"]["device"] = "A faster one"

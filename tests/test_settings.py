@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from dataclasses import FrozenInstanceError, asdict
@@ -13,6 +14,8 @@ from toys import examples
 
 from specviz import Settings, SpecvizError
 from specviz.errors import SettingsError
+from specviz.options import add_settings, settings_from
+from specviz.settings import CHATS, DRAFTERS, GAMMA_POLICIES
 
 NAN, INF = math.nan, math.inf
 
@@ -46,8 +49,12 @@ REFUSED = [
     ("max_new_tokens", 10**9, "0 to 100000"),
     ("seed", -1, "0 to 9223372036854775807"),
     ("seed", 2**63, "0 to 9223372036854775807"),
-    ("drafter", "magic", "'model', 'none'"),
-    ("drafter", None, "'model', 'none'"),
+    ("drafter", "magic", "'model', 'ngram', 'early-exit', 'none'"),
+    ("drafter", None, "'model', 'ngram', 'early-exit', 'none'"),
+    ("gamma_policy", "adaptive", "'fixed', 'heuristic', 'optimal'"),
+    ("gamma_policy", 1, "'fixed', 'heuristic', 'optimal'"),
+    ("chat", True, "'auto', 'on', 'off'"),
+    ("chat", "yes", "'auto', 'on', 'off'"),
     ("stop", [""], "none of them empty"),
     ("stop", [1], "list of strings"),
     ("stop", None, "list of strings"),
@@ -112,7 +119,7 @@ def test_settings_cannot_be_changed():
 
 
 def test_a_field_that_does_not_exist_is_named():
-    with pytest.raises(SettingsError, match="no setting 'gama': use drafter, gamma"):
+    with pytest.raises(SettingsError, match="no setting 'gama': use chat, drafter, gamma"):
         Settings.from_dict({"gama": 5})
 
 
@@ -126,6 +133,9 @@ VALID = st.builds(
     seed=st.integers(0, 2**63 - 1),
     stop=st.lists(st.text(min_size=1)).map(tuple),
     ignore_eos=st.booleans(),
+    drafter=st.sampled_from(DRAFTERS),
+    gamma_policy=st.sampled_from(GAMMA_POLICIES),
+    chat=st.sampled_from(CHATS),
 )
 
 
@@ -133,6 +143,17 @@ VALID = st.builds(
 @given(VALID)
 def test_settings_survive_json(settings: Settings):
     assert Settings.from_dict(json.loads(json.dumps(asdict(settings)))) == settings
+
+
+def test_every_choice_is_an_option_of_the_command_line():
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    words = ["--drafter", "ngram", "--gamma-policy", "optimal", "--chat", "off"]
+    wanted = Settings(drafter="ngram", gamma_policy="optimal", chat="off")
+    assert settings_from(parser.parse_args(words)) == wanted
+    assert settings_from(parser.parse_args([])) == Settings()
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--gamma-policy", "adaptive"])
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
