@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 
-from .errors import PairError, PromptError
+from .errors import PairError, PromptError, SettingsError
+
+CHAT_MODES = ("auto", "on", "off")
+"""When text is put into the target's chat template: for tuned models, always, never."""
+
+CHATML_END = "<|im_end|>"
+"""Ends a turn in the one template that base models ship, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +66,35 @@ class Pair:
         ids = getattr(config, "eos_token_id", None)
         return frozenset([ids] if isinstance(ids, int) else ids or [])
 
-    def encode(self, prompt: str | list[int] | tuple[int, ...]) -> list[int]:
-        """The ids of a prompt. Raises `PromptError` if it is empty, unknown or too long."""
-        ids = self._text_ids(prompt) if isinstance(prompt, str) else _id_list(prompt, self.vocab)
+    @cached_property
+    def is_chat(self) -> bool:
+        """Whether the target was tuned to follow its tokenizer's chat template.
+
+        Some base models ship the template of their tuned siblings: they do not end a text with
+        the token that ends a turn.
+        """
+        template = getattr(self.tokenizer, "chat_template", None)
+        if not template:
+            return False
+        turn_end = self.tokenizer.get_vocab().get(CHATML_END)
+        if CHATML_END not in str(template) or turn_end is None or not self.eos_ids:
+            return True
+        return turn_end in self.eos_ids
+
+    def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
+        """The ids of a prompt; a list of ids is taken as it is.
+
+        chat: "on" puts text into the tokenizer's chat template as the user's turn, "off" does
+        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty,
+        unknown or too long, or if there is no template to put it into.
+        """
+        if chat not in CHAT_MODES:
+            raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHAT_MODES))}.")
+        if isinstance(prompt, str):
+            as_chat = chat == "on" or (chat == "auto" and self.is_chat)
+            ids = self._chat_ids(prompt) if as_chat else self._text_ids(prompt)
+        else:
+            ids = _id_list(prompt, self.vocab)
         if not ids:
             raise PromptError("the prompt is empty: write at least one word.")
         limit = context_length(self.target)
@@ -80,6 +112,31 @@ class Pair:
             ids = self.tokenizer(prompt)["input_ids"]
         except (TypeError, UnicodeError) as error:
             raise PromptError("the prompt holds characters that are not valid text.") from error
+        # Text that already starts as the tokenizer starts it would get that token twice.
+        twice = len(ids) > 1 and ids[0] == ids[1] == getattr(self.tokenizer, "bos_token_id", None)
+        return _id_list(ids[1:] if twice else ids, self.vocab)
+
+    def _chat_ids(self, prompt: str) -> list[int]:
+        if not prompt:
+            return []
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise PromptError(
+                "this target has no chat template: set chat to 'off' or choose a target that was "
+                "tuned for chat."
+            )
+        try:
+            turns = [{"role": "user", "content": prompt}]
+            # The template writes the first special token itself.
+            text = self.tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=True
+            )
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        except UnicodeError as error:
+            raise PromptError("the prompt holds characters that are not valid text.") from error
+        except Exception as error:  # a template is a program that may raise anything
+            raise PromptError(
+                "the target's chat template does not take this prompt: set chat to 'off'."
+            ) from error
         return _id_list(ids, self.vocab)
 
 

@@ -13,7 +13,7 @@ from tokenizers import AddedToken
 from toys import byte_level, emitted_ids, llama, mini, pair_of, words
 
 from specviz import Pair, Settings, SpecvizError, baseline, race, speculate
-from specviz.errors import PairError, PromptError
+from specviz.errors import PairError, PromptError, SettingsError
 
 SMALL = dict(
     vocab_size=8,
@@ -197,3 +197,77 @@ def test_models_left_in_training_mode_decode_without_dropout():
     assert emitted_ids(baseline(pair, [1], settings)) == emitted_ids(
         baseline(pair_of(target), [1], settings)
     )
+
+
+# Chat
+
+TEMPLATE = (
+    "{{ '<s>' }}{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' + m.content }}"
+    "{{ '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>' }}{% endif %}"
+)
+
+
+def chat_pair(eos: int | None = None, template: str | None = TEMPLATE) -> Pair:
+    """A pair whose tokenizer starts every text with <s>, as Llama's does."""
+    from tokenizers import processors
+
+    tokenizer = byte_level(300, special=["<s>", "<|im_start|>", "<|im_end|>"])
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    tokenizer.bos_token = "<s>"
+    tokenizer.chat_template = template
+    target = llama(300, eos_token_id=eos)
+    return pair_of(target, tokenizer=tokenizer)
+
+
+def test_a_tuned_target_reads_a_prompt_as_the_turn_of_a_user():
+    pair = chat_pair(eos=2)
+    ids = pair.encode("the cat")
+    assert pair.tokenizer.decode(ids) == "<s><|im_start|>user the cat<|im_end|><|im_start|>"
+    assert ids.count(0) == 1 and ids == pair.encode("the cat", chat="on")
+    assert pair.tokenizer.decode(pair.encode("the cat", chat="off")) == "<s>the cat"
+
+
+def test_ids_are_never_put_into_a_template():
+    assert chat_pair(eos=2).encode([5, 6], chat="on") == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("eos", "template", "chat"),
+    [
+        (2, TEMPLATE, True),
+        (None, TEMPLATE, True),
+        (0, TEMPLATE, False),
+        (0, "{{ messages[0].content }}", True),
+        (2, None, False),
+    ],
+)
+def test_a_base_model_with_the_template_of_its_siblings_gets_plain_text(
+    eos: int | None, template: str | None, chat: bool
+):
+    pair = chat_pair(eos, template)
+    assert pair.is_chat is chat
+    assert (pair.encode("a") == pair.encode("a", chat="off")) is not chat
+
+
+def test_text_that_brings_its_own_first_token_gets_no_second():
+    pair = chat_pair(eos=2)
+    assert pair.encode("<s>the cat", chat="off") == pair.encode("the cat", chat="off")
+
+
+def test_chat_without_a_template_is_refused():
+    with pytest.raises(PromptError, match="no chat template: set chat to 'off'"):
+        chat_pair(template=None).encode("a", chat="on")
+
+
+def test_a_template_that_fails_is_refused():
+    with pytest.raises(PromptError, match="chat template does not take this prompt"):
+        chat_pair(template="{{ raise_exception('no') }}").encode("a")
+
+
+def test_chat_needs_a_prompt_and_a_known_mode():
+    with pytest.raises(PromptError, match="empty"):
+        chat_pair(eos=2).encode("")
+    with pytest.raises(SettingsError, match="chat is 'maybe': use one of 'auto', 'on', 'off'"):
+        chat_pair().encode("a", chat="maybe")
