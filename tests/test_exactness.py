@@ -17,7 +17,7 @@ from torch import Tensor
 from toys import emitted_ids, llama, mini, pair_of
 
 import specviz.decoding
-import specviz.drafters
+import specviz.drafters.base
 from specviz import Pair, Settings, baseline, speculate
 from specviz.sampling import decide, draw, probabilities, residual, uniforms
 
@@ -180,6 +180,6 @@ def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPa
         drawn_from.append(probabilities(logits, settings))
         return probabilities(logits, whole)
 
-    monkeypatch.setattr(specviz.drafters, "probabilities", untruncated)
-    monkeypatch.setattr(specviz.drafters, "draw", lambda _, u: draw(drawn_from.pop(), u))
+    monkeypatch.setattr(specviz.drafters.base, "probabilities", untruncated)
+    monkeypatch.setattr(specviz.drafters.base, "draw", lambda _, u: draw(drawn_from.pop(), u))
     assert fit(settings) < LUCK
