@@ -20,9 +20,9 @@ PACKAGE = ROOT / "specviz"
 LAYERS = [
     ["page"],
     ["__main__"],
-    ["worker"],
     ["bench", "train"],
     ["measure", "pagecost", "shapes"],
+    ["worker"],
     ["browser"],
     ["rivals"],
     ["training"],
@@ -32,7 +32,12 @@ LAYERS = [
     ["costs"],
     ["metrics"],
     ["tasks"],
+    ["doctor"],
     ["pairs"],
+    ["loading"],
+    ["blueprint"],
+    ["memory"],
+    ["probe"],
     ["continuations"],
     ["race"],
     ["decoding"],
@@ -53,6 +58,10 @@ LAYERS = [
     ["reading"],
     ["events"],
     ["policy"],
+    ["progress"],
+    ["sources"],
+    ["catalogue"],
+    ["sizes"],
     ["options"],
     ["settings"],
     ["formulas"],
@@ -61,8 +70,9 @@ LAYERS = [
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
-# Only these know the caches of transformers: the engine rolls them back, training writes text.
-CACHE_MODULES = {"engine", "training"}
+# Only these know the caches of transformers: the engine rolls them back, the probe asks whether
+# it could, training writes text.
+CACHE_MODULES = {"engine", "probe", "training"}
 
 
 def python_files() -> list[Path]:
