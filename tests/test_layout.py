@@ -34,6 +34,7 @@ LAYERS = [
     ["tasks"],
     ["doctor"],
     ["pairs"],
+    ["findings"],
     ["loading"],
     ["blueprint"],
     ["memory"],
