@@ -13,7 +13,7 @@ from .sizes import QUANTIZED, TYPICAL_CONTEXT, number_bytes, weight_bytes
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
 GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
-"""What a pair is to a machine; smaller weights are those of 8 or 4 bits."""
+"""What a pair is to a machine; smaller weights have 8 or 4 bits, or 16 on a processor."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class ModelFacts:
     chat: bool
     safetensors: bool
 
-    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
-        """Bytes of the weights, and of the caches of a text of so many tokens."""
-        cached = self.cache * min(tokens, self.context) * number_bytes(precision)
+    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
+        """Bytes of the weights, and of so many caches of a text of so many tokens."""
+        cached = copies * self.cache * min(tokens, self.context) * number_bytes(precision)
         return weight_bytes(self.parameters, self.shrinkable, precision) + cached
 
 
@@ -68,9 +68,8 @@ class NamedPair:
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of both models with the caches of both lanes; the target runs in each lane."""
-        return sum(
-            model.bytes(precision, tokens) for model in (self.target, self.draft)
-        ) + self.target.cache * min(tokens, self.target.context) * number_bytes(precision)
+        target = self.target.bytes(precision, tokens, copies=2)
+        return target + self.draft.bytes(precision, tokens)
 
     def memory(self, tokens: int = TYPICAL_CONTEXT) -> dict[str, int]:
         """Bytes of both models with caches, by precision."""
@@ -101,9 +100,15 @@ def known_model(name: str) -> ModelFacts | None:
 
 
 def suggested_draft(target: str) -> str | None:
-    """The hub id of a draft that shares the tokenizer of this hub id, if one is known."""
+    """The hub id of a draft that shares the tokenizer of this hub id, if one is known.
+
+    A name without an owner, as of a folder, may be anyone's.
+    """
     for row in _table()["drafts"]:
-        if re.fullmatch(row["target"], target) and row["draft"] != target:
+        wanted, draft = row["target"], str(row["draft"])
+        if "/" not in target:
+            wanted, draft = wanted.partition("/")[2], draft.partition("/")[2]
+        if re.fullmatch(wanted, target) and draft != target:
             return str(row["draft"])
     return None
 
@@ -114,7 +119,7 @@ def pairs_by_fit(
     """The table by what fits: for each of `GROUPS`, the pairs in it.
 
     free: bytes that the device, or all GPUs together, can still take. cpu: a processor runs
-    fp32 unless `dtype` says otherwise, and no weights of 8 or 4 bits.
+    fp32 unless `dtype` says otherwise, and knows no weights of 8 or 4 bits.
     """
     groups: dict[str, list[NamedPair]] = {name: [] for name in GROUPS}
     for pair in named_pairs():
@@ -125,8 +130,8 @@ def pairs_by_fit(
 def _group(pair: NamedPair, free: int, cpu: bool, dtype: str | None, tokens: int) -> str:
     if pair.bytes(dtype or pair.precision(cpu=cpu), tokens) <= free:
         return FITS
-    smaller = any(pair.bytes(name, tokens) <= free for name in QUANTIZED)
-    return FITS_SMALLER if smaller and not cpu else TOO_LARGE
+    ways = ("bfloat16",) if cpu else QUANTIZED
+    return FITS_SMALLER if any(pair.bytes(n, tokens) <= free for n in ways) else TOO_LARGE
 
 
 @cache

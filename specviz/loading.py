@@ -96,7 +96,7 @@ class Load:
 
 
 def target_place(
-    target: Load, draft: Load | None, spaces: list[Room]
+    target: Load, draft: Load | None, spaces: list[Room], tokens: int = TYPICAL_CONTEXT
 ) -> tuple[torch.device | None, dict[int, int]]:
     """Where the target goes: a device that holds both models, or None and bytes by GPU.
 
@@ -104,13 +104,13 @@ def target_place(
     a part of the target; so the last one keeps room for it. Raises `PairError` with the numbers
     if there is not enough room.
     """
-    small = draft.bytes() if draft else 0
+    small = draft.bytes(tokens) if draft else 0
+    total = target.bytes(tokens) + small
     best = max(spaces, key=lambda room: room.free)
-    if target.bytes() + small <= best.free:
+    if total <= best.free:
         return best.device, {}
-    loads = [load for load in (target, draft) if load]
-    if len(spaces) == 1 or target.bytes() + small > sum(room.free for room in spaces):
-        raise PairError(shortage(loads, spaces))
+    if len(spaces) == 1 or total > sum(room.free for room in spaces):
+        raise PairError(shortage([load for load in (target, draft) if load], spaces, tokens))
     most = {room.device.index: room.free for room in spaces}
     most[spaces[-1].device.index] = max(0, spaces[-1].free - small)
     return None, most

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import torch
 
-from .pair import parameter_count
+from .pair import context_length, parameter_count
 from .probe import Caches, shrinkable_parameters
 from .sizes import PRECISIONS, QUANTIZED, number_bytes, shown_bytes, weight_bytes
 
@@ -26,13 +26,15 @@ class Room:
 class Need:
     """What one model takes: its parameters and what its caches hold per token.
 
-    copies: caches kept at once; the target has one in each lane.
+    copies: caches kept at once; the target has one in each lane. context: the most tokens that
+    the model sees, or None.
     """
 
     parameters: int
     shrinkable: int
     caches: Caches
     copies: int = 1
+    context: int | None = None
 
     def bytes(self, precision: str, tokens: int) -> int:
         """Bytes of the weights and of the caches of a text of so many tokens."""
@@ -42,13 +44,15 @@ class Need:
 
     def cached(self, precision: str, tokens: int) -> int:
         """Bytes of the caches alone. A sliding window keeps no more than its width."""
-        kept = (layer.numbers * min(tokens, layer.window or tokens) for layer in self.caches.layers)
+        most = min(tokens, self.context or tokens)
+        kept = (layer.numbers * min(most, layer.window or most) for layer in self.caches.layers)
         return self.copies * sum(kept) * number_bytes(precision)
 
 
 def model_need(model: Any, caches: Caches, *, copies: int = 1) -> Need:
     """What a model takes; one on the `meta` device will do."""
-    return Need(parameter_count(model), shrinkable_parameters(model), caches, copies)
+    sizes = parameter_count(model), shrinkable_parameters(model)
+    return Need(*sizes, caches, copies, context_length(model))
 
 
 def rooms(device: torch.device | None = None) -> list[Room]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm.std import tqdm
 from transformers.utils import logging as transformers_logging
@@ -23,6 +24,28 @@ class Progress:
 
 
 Watcher = Callable[[Progress], None]
+
+
+def terminal_watcher(stream: TextIO | None = None) -> Watcher:
+    """Shows progress on a terminal as one bar, and anywhere else as a line for each new step."""
+    out = stream or sys.stderr
+    last: list[tuple[str, int]] = []
+
+    def show(progress: Progress) -> None:
+        percent = int(100 * (progress.fraction or 0.0))
+        now = (progress.sentence, percent if out.isatty() else 0)
+        if [now] == last:
+            return
+        last[:] = [now]
+        if not out.isatty():
+            print(progress.sentence, file=out, flush=True)
+            return
+        bar = "█" * (percent // 5)
+        out.write(f"\r\x1b[K{bar:░<20} {percent:3d} % {progress.sentence}")
+        out.write("\r\x1b[K" if progress.fraction == 1.0 else "")
+        out.flush()
+
+    return show
 
 
 @contextmanager
