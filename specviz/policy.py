@@ -15,7 +15,8 @@ from .settings import Settings
 
 PRIOR_ALPHA = 0.7  # what `OptimalGamma` expects before it has seen any verdict
 PRIOR_JUDGED = 2.0  # verdicts that this expectation counts for
-MEMORY = 0.9  # of older verdicts' weight, what each round leaves: about the last ten rounds count
+MEMORY = 0.9  # of older verdicts' weight, what a round leaves: about the last ten rounds count
+MEMORY_IDLE = 0.97  # the same for a round that drafted nothing and so brings no news
 PROBE = 12  # rounds without drafts, at most, before one token is tried again
 
 
@@ -82,8 +83,9 @@ class OptimalGamma:
 
     def saw(self, drafted: int, accepted: int) -> None:
         judged = accepted + (accepted < drafted)
-        self._accepted = MEMORY * self._accepted + accepted
-        self._judged = MEMORY * self._judged + judged
+        left = MEMORY if drafted else MEMORY_IDLE
+        self._accepted = left * self._accepted + accepted
+        self._judged = left * self._judged + judged
         self._idle = 0 if drafted else self._idle + 1
         self.gamma = self._best()
         if self._idle >= PROBE:
