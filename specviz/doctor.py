@@ -29,7 +29,7 @@ from .memory import Need, Room, rooms
 from .pair import Pair
 from .pairs import NO_DRAFT, blueprint_pair, model_names, pair_loads
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
-from .sources import find_source, hub_listing
+from .sources import find_source, gated_sentence, hub_listing
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -173,6 +173,9 @@ def _read(name: str, found: list[Finding]) -> Blueprint | None:
         plan = read_blueprint(name)
         Pair(plan.model, None, plan.tokenizer)
     except PairError as error:
+        if str(error) == gated_sentence(source):
+            found.append(Finding("stop", "access", str(error)))
+            return None
         found += access_findings(source, listing, readable=False)
         found.append(Finding("stop", "model", str(error)))
         return None

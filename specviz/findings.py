@@ -154,8 +154,12 @@ def size_findings(plans: list[Blueprint], hint: str) -> list[Finding]:
     if ratio >= WANTED_RATIO:
         return [Finding("good", "size", f"{said}the draft is {ratio:,.0f} times smaller.")]
     better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
-    if ratio < POOR_RATIO:
-        said += f"a draft only {ratio:.2g} times smaller costs more than it saves: {better}"
+    if ratio < 1.5:
+        said += (
+            f"a draft about as large as its target, or larger, costs more than it saves: {better}"
+        )
+    elif ratio < POOR_RATIO:
+        said += f"a draft only {ratio:.1f} times smaller costs more than it saves: {better}"
     else:
         said += f"a draft {ratio:.1f} times smaller must agree often to pay: {better}"
     return [Finding("warning", "size", said)]

@@ -111,9 +111,10 @@ def target_place(
         return best.device, {}
     if len(spaces) == 1 or total > sum(room.free for room in spaces):
         raise PairError(shortage([load for load in (target, draft) if load], spaces, tokens))
-    most = {room.device.index: room.free for room in spaces}
-    most[spaces[-1].device.index] = max(0, spaces[-1].free - small)
-    return None, most
+    # Weights are dealt out by these numbers, and each GPU keeps the caches of its own layers.
+    share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
+    free = [room.free for room in spaces[:-1]] + [max(0, spaces[-1].free - small)]
+    return None, {room.device.index: int(share * n) for room, n in zip(spaces, free, strict=True)}
 
 
 def shortage(loads: list[Load], spaces: list[Room], tokens: int = TYPICAL_CONTEXT) -> str:

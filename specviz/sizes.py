@@ -30,10 +30,10 @@ def number_bytes(precision: str) -> int:
 
 def shown_bytes(count: float) -> str:
     """A number of bytes for a sentence: "16.1 GB"."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"
-    return f"{count / 1e3:,.1f} kB"
+    return f"{count:.0f} B"
 
 
 def shown_count(count: float) -> str:
