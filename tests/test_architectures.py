@@ -9,6 +9,7 @@ from toys import emitted_ids, generated, pair_of, relative
 from specviz import Settings, baseline, race, speculate
 from specviz.engine import make_engine
 from specviz.pair import context_length
+from specviz.settings import DRAFTERS
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]  # longer than the window of sliding attention
@@ -26,6 +27,16 @@ def test_both_lanes_write_what_generate_writes(kind: str, gamma: int):
     assert emitted_ids(rounds) == wanted
     assert emitted_ids(baseline(pair, PROMPT, settings)) == wanted
     assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
+
+
+@pytest.mark.parametrize("drafter", [d for d in DRAFTERS if d not in ("model", "none")])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_a_target_alone_writes_what_generate_writes(kind: str, drafter: str):
+    target = build(kind)
+    settings = Settings(gamma=3, drafter=drafter, max_new_tokens=40)
+    rounds = list(speculate(pair_of(target), PROMPT, settings))
+    assert emitted_ids(rounds) == generated(target, PROMPT, 40)
+    assert any(r.drafted for r in rounds)
 
 
 @pytest.mark.parametrize("kind", ["gpt 2", "opt", "mistral, sliding", "gpt neox"])

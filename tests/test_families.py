@@ -29,7 +29,7 @@ from specviz.settings import DRAFTERS
 
 # Longer than the window, with the id that begins, ends and pads in its midst: it must count.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 240, 60  # tokens to write
+LONG, SHORT = 240, 48  # tokens to write
 
 # Seeds whose texts wander on and hold no near-tie, which rounding could decide either way.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
@@ -112,21 +112,20 @@ def test_speculation_writes_what_generate_writes(case: Case, drafter: str, gamma
         assert judged["accepted"] >= 20 or drafter == "ngram"
 
 
-@pytest.mark.parametrize("lane", [baseline, speculate])
-def test_no_drafts_write_what_generate_writes(case: Case, lane: Any):
-    rounds = list(lane(case.pair, PROMPT, greedy(3, "none", LONG)))
-    assert emitted_ids(rounds) == case.wanted
+@pytest.mark.parametrize(("lane", "count"), [(baseline, LONG), (speculate, SHORT)])
+def test_no_drafts_write_what_generate_writes(case: Case, lane: Any, count: int):
+    rounds = list(lane(case.pair, PROMPT, greedy(3, "none", count)))
+    assert emitted_ids(rounds) == case.wanted[:count]
     assert all(len(r.emitted) == 1 and not r.drafted for r in rounds)
 
 
-@pytest.mark.parametrize("drafter", GUESSING)
-def test_a_text_may_grow_past_the_window(case: Case, drafter: str):
+def test_a_text_may_grow_past_the_window(case: Case):
     """The first rounds see all there is, the later ones only a part."""
     prompt = case.prompt[: WINDOW // 2]
     wanted = endless_text(case.target, prompt, SHORT // 2)
-    settings = greedy(3, drafter, SHORT // 2)
-    assert emitted_ids(speculate(case.pair, prompt, settings)) == wanted
-    assert emitted_ids(baseline(case.pair, prompt, settings)) == wanted
+    for drafter in DRAFTERS:
+        rounds = speculate(case.pair, prompt, greedy(3, drafter, SHORT // 2))
+        assert emitted_ids(rounds) == wanted, drafter
 
 
 def test_a_target_that_drafts_for_itself_is_always_accepted(case: Case):
@@ -151,16 +150,16 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, dr
             torch.testing.assert_close(next_logits(engine, run.ids), wanted, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("drafter", GUESSING)
-@pytest.mark.parametrize("kind", ["gemma 2, sliding", "mistral, sliding"])
-def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, drafter: str):
+@pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 0), ("mistral, sliding", 1)])
+def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, seed: int):
     """Rounds in which all is accepted follow each other, far past the window."""
-    case = case_of(tmp_path, kind, seed={"gemma 2, sliding": 0, "mistral, sliding": 1}[kind])
+    case = case_of(tmp_path, kind, seed=seed)
     assert len(set(case.wanted[-60:])) <= 2, "the text must have come to repeat itself"
-    rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, LONG)))
-    assert emitted_ids(rounds) == case.wanted
-    if drafter != "early-exit":  # whose layers may well disagree about which token it is
-        assert outcome_counts(rounds)["accepted"] >= 60
+    for drafter in GUESSING:
+        rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, LONG)))
+        assert emitted_ids(rounds) == case.wanted, drafter
+        if drafter != "early-exit":  # its layers may well disagree with the whole
+            assert outcome_counts(rounds)["accepted"] >= 60, drafter
 
 
 def test_families_race_each_other(tmp_path: Path):
@@ -179,8 +178,9 @@ def test_models_with_a_running_state_are_refused(tmp_path: Path, kind: str, role
     state = saved(tmp_path / "state", build(kind, vocab_size=len(tokenizer)), tokenizer)
     plain = saved(tmp_path / "plain", build("llama", vocab_size=len(tokenizer)), tokenizer)
     names = (state, plain) if role == "target" else (plain, state)
-    for drafter in GUESSING if role == "target" else ["model"]:
-        for prompt in ([1], [1, 2, 3]):  # the prefill of a single token reads nothing
+    one_token, some = [1], [1, 2, 3]  # the prefill of a single token reads nothing
+    for drafter, prompt in [("model", one_token), *((d, some) for d in GUESSING)]:
+        if drafter == "model" or role == "target":
             with pytest.raises(SpecvizError, match="cannot be rolled back"):
                 pair = load_pair(f"{names[0]}+{names[1]}")
                 list(speculate(pair, prompt, Settings(gamma=2, drafter=drafter)))
