@@ -40,7 +40,10 @@ def pass_price(model: Any, form: str, layers: int | None = None) -> float:
 def weight_bytes(model: Any) -> int:
     """Bytes of weights that a pass reads: all but an embedding table that is not also the head."""
     head = getattr(model.get_output_embeddings(), "weight", None)
-    table = model.get_input_embeddings().weight
+    try:
+        table = model.get_input_embeddings().weight
+    except (NotImplementedError, AttributeError):  # a model of the user's own need not tell
+        table = None
     return sum(
         p.numel() * p.element_size() for p in model.parameters() if p is not table or table is head
     )
