@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 from .errors import SpecvizError
-from .tasks import Load, Models, Race, Take, Task
+from .tasks import Load, Models, Race, Take, Task, load_named
 
 log = logging.getLogger(__name__)
 
@@ -141,11 +141,10 @@ def serve() -> None:
 
     # Only now: the page is told nothing until they are here, but may already ask.
     from .engine import spare_threads
-    from .pairs import load_pair
     from .race import race
 
     spare_threads()
-    worker = LocalWorker(load_pair, race)
+    worker = LocalWorker(load_named, race)
 
     def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:
         _write(replies, (kind, value))

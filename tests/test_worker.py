@@ -15,7 +15,7 @@ from odd_tasks import Odd, results
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.folders import ASSETS
-from specviz.tasks import LOADING, Compared, Models, RaceTask, SampleTask
+from specviz.tasks import LOADING, Compared, Models, RaceTask, SampleTask, load_named
 from specviz.worker import FAILED, LOST, LocalWorker, ProcessWorker
 
 TESTS = Path(__file__).resolve().parent
@@ -139,7 +139,7 @@ def test_one_pair_is_in_memory_at_a_time() -> None:
     held: set[str] = set()
 
     class Loaded:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str, watcher: Any) -> None:
             assert not held, "the old pair must be gone before the new one comes"
             self.name = name
             held.add(name)
@@ -155,7 +155,7 @@ def test_one_pair_is_in_memory_at_a_time() -> None:
 
 
 def test_a_local_worker_has_the_same_sentences() -> None:
-    worker = LocalWorker(load_pair, race)
+    worker = LocalWorker(load_named, race)
     assert results(worker, "chatter") == ["heard"]
     with pytest.raises(SpecvizError) as failure:
         results(worker, "fail")

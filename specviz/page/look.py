@@ -13,7 +13,15 @@ from ..standalone import PAGE, PLOTLY, css_variables
 
 RECORDINGS = ASSETS / "recordings"
 DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
-SHEETS = ("page.css", "player.css", "parts.css", "menus.css", "panels.css", "stage.css")
+SHEETS = (
+    "page.css",
+    "doctor.css",
+    "player.css",
+    "parts.css",
+    "menus.css",
+    "panels.css",
+    "stage.css",
+)
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
 

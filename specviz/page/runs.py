@@ -7,12 +7,13 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import Any
 from uuid import uuid4
 
-from ..errors import SpecvizError
+from ..errors import NoGpuError, SpecvizError
 from ..settings import Settings
-from ..tasks import LoadTask, RaceTask, Task
+from ..tasks import LoadTask, Machine, MachineTask, RaceTask, Task
 from ..trace import LANES, End
 from ..worker import FAILED, Worker
 from .wire import Note, encode_delta
@@ -35,6 +36,9 @@ class Job:
         self.stopping = threading.Event()
         self.over = False
         self.error: str | None = None
+        self.fall_back = False  # to a recording: nothing is wrong with what was asked for
+        # Whose GPU time it is, ZeroGPU reads from the request that is being answered.
+        self.context = copy_context()
 
     def take(self, item: Any) -> bool:
         """Receive one result, in the engine's thread; never waits. False to have no more."""
@@ -81,7 +85,10 @@ class Run(Job):
     def say(self, *notes: Note, over: bool = False) -> str:
         """A delta of these notes, with the next number."""
         error = self.error if over else None
-        delta = encode_delta(self.id, len(self.deltas), notes, error=error, over=over)
+        fall_back = self.fall_back and not self.racing
+        delta = encode_delta(
+            self.id, len(self.deltas), notes, error=error, over=over, fall_back=fall_back
+        )
         self.deltas.append(delta)
         return delta
 
@@ -95,6 +102,7 @@ class Engine:
         self._line: deque[Job] = deque()
         self._wake = threading.Condition()
         self._kept: OrderedDict[str, Job] = OrderedDict()
+        self.machine: Machine | None = None  # what models run on, once the worker has looked
         self._said = WARMING  # of what is under way and nobody's job
 
     def start(self, pair: str) -> None:
@@ -144,6 +152,7 @@ class Engine:
 
     def _work(self, pair: str) -> None:
         try:
+            self._worker.run(MachineTask(), self._see)
             self._worker.run(LoadTask(pair), self._hear)
         except SpecvizError:
             log.warning("the pair %r could not be loaded ahead of a run", pair, exc_info=True)
@@ -156,6 +165,10 @@ class Engine:
             with self._wake:
                 self._line.popleft()
 
+    def _see(self, machine: Any) -> bool:
+        self.machine = machine
+        return True
+
     def _hear(self, sentence: Any) -> bool:
         self._said = str(sentence)
         return True
@@ -163,10 +176,10 @@ class Engine:
     def _do(self, job: Job) -> None:
         try:
             if not job.stopping.is_set():
-                self._worker.run(job.task, job.take)
+                job.context.run(self._worker.run, job.task, job.take)
         except SpecvizError as error:
             log.info("a task was refused: %s", error)
-            job.error = str(error)
+            job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
         except Exception:
             log.exception("a task failed")
             job.error = FAILED
