@@ -286,6 +286,7 @@ CORPUS: dict[str, Callable[[Path], Path]] = {
     "own code": spoil(own_code),
     "no such type": with_config(model_type="nobody-knows"),
     "other shapes": with_config(intermediate_size=64),
+    "smaller shapes": with_config(intermediate_size=16),
     "more layers": with_config(num_hidden_layers=2),
     "lacks the head": spoil(without("lm_head.weight")),
     "lacks a norm": spoil(without("model.norm.weight")),
