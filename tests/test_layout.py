@@ -22,6 +22,8 @@ LAYERS = [
     ["__main__"],
     ["bench", "train"],
     ["contest", "measure", "pagecost", "shapes"],
+    ["zerogpu"],
+    ["batches"],
     ["worker"],
     ["browser"],
     ["rivals"],
@@ -70,7 +72,9 @@ LAYERS = [
     ["settings"],
     ["formulas"],
     ["errors"],
+    ["logs"],
     ["folders"],
+    ["hosting"],
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
