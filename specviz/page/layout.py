@@ -13,6 +13,8 @@ from ..errors import SettingsError, SpecvizError
 from ..folders import BUILTIN
 from ..settings import Settings
 from ..worker import ProcessWorker, Worker
+from .answers import Page, answering
+from .api import add_api
 from .choices import OTHER, chosen_pair, pair_choices
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
 from .doctor import Doctor, refusal_html, report_views
@@ -43,7 +45,7 @@ def build_page(
     engine.start(pair)
     presets = load_presets(PRESETS)
     tools = (PAGE / "tools.html").read_text("utf-8")
-    with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False) as page:
+    with Page(title="specviz", fill_width=True, analytics_enabled=False) as page:
         with gr.Row(elem_id="topbar"):
             _static("brand", (PAGE / "brand.html").read_text("utf-8"))
             prompt, run, stop = _prompt(presets)
@@ -54,7 +56,9 @@ def build_page(
                 controls, report = make_controls(pair)
             player = make_player(_functions(engine, pair), presets, recordings)
         _wire(engine, pair, prompt, run, stop, controls, player)
-        _wire_doctor(page, engine, Doctor(doctor or ProcessWorker()), pair, controls, report)
+        examiner = Doctor(doctor or ProcessWorker())
+        _wire_doctor(page, engine, examiner, pair, controls, report)
+        add_api(engine, examiner, pair, checked_settings)
         _wire_greedy(greedy, controls)
         _wire_address(page, prompt, controls)
         for button, preset in zip(buttons, presets, strict=True):
@@ -69,7 +73,7 @@ def _static(name: str, html: str) -> None:
 def _functions(engine: Engine, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """What the player may ask of the server."""
     sampling = sampling_functions(engine, pair, checked_settings)
-    return [_missed_of(engine), opener(), taker(), *sampling]
+    return [answering(one) for one in (_missed_of(engine), opener(), taker(), *sampling)]
 
 
 def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str]]:

@@ -10,6 +10,7 @@ import gradio as gr
 from ..charts import PALETTE
 from ..folders import ASSETS
 from ..standalone import PAGE, PLOTLY, css_variables
+from .operator import guarded_options
 
 RECORDINGS = ASSETS / "recordings"
 DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
@@ -34,6 +35,7 @@ def launch_options() -> dict[str, Any]:
         "ssr_mode": False,
         "run_history": False,
         "favicon_path": str(PAGE / "favicon.svg"),
+        **guarded_options(),
     }
 
 
