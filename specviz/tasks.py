@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from .sameness import Comparison, Continuation, two_sample_chi_square
 from .settings import Settings
-from .trace import LANES, Event, Lane
+from .trace import LANES, End, Event, Lane
 
 if TYPE_CHECKING:
     from .progress import Progress, Watcher
@@ -22,6 +22,7 @@ Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]
 
 LOADING = "Loading the two models: this happens once."
+READING = "Warming both lanes up and reading the prompt."
 
 
 class Models:
@@ -110,10 +111,24 @@ class RaceTask:
 
     def run(self, models: Models, take: Take) -> None:
         pair = models.pair(self.pair, take)
+        if not take(READING):
+            return
         with closing(models.race(pair, self.prompt, self.settings)) as events:  # type: ignore[type-var]
             for event in events:
                 if not take(event):
+                    _take_end(events, take)
                     return
+
+
+def _take_end(events: Iterator[Event], take: Take) -> None:
+    """Tell a race to stop and hand out its end, which knows what each lane had come to."""
+    send = getattr(events, "send", None)
+    if send is None:
+        return
+    with suppress(StopIteration):
+        end = send(True)
+        if isinstance(end, End):
+            take(end)
 
 
 class Read(NamedTuple):

@@ -22,10 +22,11 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 from .errors import SpecvizError
 from .limits import Limits
+from .logs import set_up_logging
 from .mishaps import FAILED, LOST, SILENT, is_fatal, sentence_of
 from .tasks import Load, Models, Race, Take, Task, load_named
 from .trace import End
@@ -169,7 +170,7 @@ class _Process:
     replies: pairs of a kind and a value; the last one is "lost" and why.
     """
 
-    living: weakref.WeakSet[_Process] = weakref.WeakSet()
+    living: ClassVar[weakref.WeakSet[_Process]] = weakref.WeakSet()
 
     def __init__(self) -> None:
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
@@ -243,7 +244,7 @@ def serve() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not land among the replies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the page's, which ends this too
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    set_up_logging()
     orders = _Orders()
     threading.Thread(target=orders.listen, daemon=True).start()
 

@@ -68,6 +68,8 @@ LAYERS = [
     ["sources"],
     ["catalogue"],
     ["sizes"],
+    ["mishaps"],
+    ["limits"],
     ["options"],
     ["settings"],
     ["formulas"],

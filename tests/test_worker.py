@@ -15,6 +15,7 @@ from odd_tasks import Odd, results
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.folders import ASSETS
+from specviz.mishaps import BROKEN
 from specviz.tasks import LOADING, Compared, Models, RaceTask, SampleTask, load_named
 from specviz.worker import FAILED, LOST, LocalWorker, ProcessWorker
 
@@ -97,7 +98,7 @@ def test_a_failure_is_a_sentence_and_the_process_lives_on(worker: ProcessWorker)
     assert results(worker, "tell_process") == [process]
 
 
-@pytest.mark.parametrize(("what", "sentence"), [("die", LOST), ("break_the_device", FAILED)])
+@pytest.mark.parametrize(("what", "sentence"), [("die", LOST), ("break_the_device", BROKEN)])
 def test_a_lost_process_is_replaced(worker: ProcessWorker, what: str, sentence: str) -> None:
     (process,) = results(worker, "tell_process")
     with pytest.raises(SpecvizError) as loss:
