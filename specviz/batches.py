@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import SpecvizError
+from .mishaps import is_fatal, sentence_of
 from .tasks import Models, Task
-from .worker import FAILED
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +24,14 @@ OVER = object()
 
 @dataclass(frozen=True)
 class Failed:
-    """Stands among the results for a `SpecvizError`: of other processes' errors, ZeroGPU passes
-    on no more than the name of the class."""
+    """Stands at the end of the results for an error: of those in other processes, ZeroGPU passes
+    on no more than the name of the class.
+
+    sentence: for the visitor. fatal: whether the process cannot use the device any more.
+    """
 
     sentence: str
+    fatal: bool = False
 
 
 def batches(task: Task, models: Models, seconds: float) -> Iterator[list[Any]]:
@@ -49,9 +53,9 @@ def batches(task: Task, models: Models, seconds: float) -> Iterator[list[Any]]:
             task.run(models, take)
         except SpecvizError as error:
             results.put(Failed(str(error)))
-        except Exception:
+        except Exception as error:
             log.exception("a task failed")
-            results.put(Failed(FAILED))
+            results.put(Failed(sentence_of(error), is_fatal(error)))
         results.put(OVER)
 
     thread = threading.Thread(target=work, name="lanes", daemon=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from .errors import ModelError
+from .hosting import on_zerogpu
 from .packed import PackedEngine, packed_model
 from .pair import text_config
 from .shallow import shallow_model
@@ -118,7 +119,8 @@ class EagerEngine:
 
 def make_engine(model: Any, vocab: int) -> Engine:
     """The fastest form that can run this model exactly, with an empty cache."""
-    packed = packed_model(model, vocab)
+    # A process on ZeroGPU makes one run or a few: too short a life to prepare another form.
+    packed = None if on_zerogpu() else packed_model(model, vocab)
     return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)
 
 

@@ -21,12 +21,15 @@ from .errors import NoGpuError, PairError, SpecvizError
 from .folders import BUILTIN
 from .settings import Settings
 from .tasks import Models, Race, RaceTask, SampleTask, Take, Task
-from .worker import LocalWorker
+from .worker import Asking, LocalWorker
 
 log = logging.getLogger(__name__)
 
 WANTED = "SPECVIZ_PAIRS"  # the variable of the environment that lists pairs, with commas
-ELSEWHERE = "Only the pairs that were loaded at the start can run here: choose one of the list."
+ELSEWHERE = (
+    "Only the pairs that were loaded at the start can run here, with their usual weights: choose "
+    "one of the list."
+)
 
 # Seconds of a call, on the safe side: a visitor pays for those used, but a call that takes longer
 # than it asked for is killed. Small passes cost what it takes to launch their kernels.
@@ -129,6 +132,7 @@ class ZeroGpuWorker(LocalWorker):
 
     def __init__(self, models: Placed, decorate: Callable[..., Any]) -> None:
         self._models: Placed = models
+        here = os.getpid()
 
         def asked(task: RaceTask | SampleTask) -> int:
             prices = models.prices[task.pair]
@@ -136,7 +140,10 @@ class ZeroGpuWorker(LocalWorker):
 
         def lent(task: RaceTask | SampleTask) -> Iterator[list[Any]]:
             # The start is over by now. Whoever ends in time is not killed.
-            yield from batches(task, models, asked(task) - models.prices[task.pair].start)
+            for items in batches(task, models, asked(task) - models.prices[task.pair].start):
+                yield items
+                if items and getattr(items[-1], "fatal", False) and os.getpid() != here:
+                    os._exit(1)  # the process would be used again, and the device cannot be
 
         self._lent = decorate(lent, duration=asked)
 
@@ -145,19 +152,21 @@ class ZeroGpuWorker(LocalWorker):
             super().run(task, take)
             return
         _prompt_tokens(task, self._models)  # what cannot run takes nobody's GPU time
-        with closing(self._results(task)) as results:
-            for item in results:
-                if not take(item):
+        with closing(self._lists(task)) as lists:
+            for items in lists:
+                # Even where there are none: this is the moment at which a call can be cancelled.
+                if isinstance(take, Asking) and take.wish() != "go on":
+                    return
+                if not all(map(take, items)):
                     return
 
-    def _results(self, task: Task) -> Generator[Any, None, None]:
+    def _lists(self, task: Task) -> Generator[list[Any], None, None]:
         try:
             with closing(self._lent(task)) as lists:
                 for items in lists:
-                    for item in items:
-                        if isinstance(item, Failed):
-                            raise SpecvizError(item.sentence)
-                        yield item
+                    yield [item for item in items if not isinstance(item, Failed)]
+                    if items and isinstance(items[-1], Failed):
+                        raise SpecvizError(items[-1].sentence)
         except SpecvizError:
             raise
         except Exception as error:
