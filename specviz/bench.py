@@ -202,11 +202,16 @@ def _part_figures(parts: RoundParts) -> dict[str, str]:
 
 
 def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
-    yield f"{'':22} {'with the page':>14} {'without':>9} {'ratio':>6}"
+    head = ("with the page", "without", "ratio", "beside a loop", "ratio")
+    yield f"{'':22} {head[0]:>14} {head[1]:>9} {head[2]:>6} {head[3]:>14} {head[4]:>6}"
     for name, watched in cost["page"].items():
-        alone = cost["alone"][name]
+        alone, beside = cost["alone"][name], cost["loop"][name]
         unit = "s, header to end" if name == "seconds" else f"{name}, tokens/s"
-        yield f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f}"
+        yield (
+            f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f} "
+            f"{beside:14.2f} {beside / alone:6.3f}"
+        )
+    yield "The loop does nothing but keep another core awake: what any company costs here."
 
 
 def _environment(header: Header) -> dict[str, Any]:
