@@ -10,6 +10,7 @@ counted here. Prints a table; ends with 1 if anything failed, grew or stayed.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -27,7 +28,8 @@ SETTLING = 30.0  # seconds for what visitors left behind to be noticed and dropp
 
 @dataclass(frozen=True)
 class Census:
-    """What there is at a quiet moment. server, worker: MiB resident."""
+    """What there is at a quiet moment. server, worker: MiB resident, the server's without what
+    was freed and not given back."""
 
     server: float
     worker: float
@@ -119,6 +121,7 @@ def _census() -> Census:
     from specviz.page.jobs import Run
 
     gc.collect()
+    _give_back_freed_memory()
     things = gc.get_objects()
     generators = [one for one in things if type(one).__name__ == "generator"]
     ours = [one for one in generators if "specviz" in one.gi_code.co_filename]
@@ -147,6 +150,13 @@ def _problems(
         if grown:
             problems.append(f"{part}: {field.name} grew from {old:g} to {new:g}")
     return problems
+
+
+def _give_back_freed_memory() -> None:
+    """What glibc keeps of freed memory depends on the busiest moment, not on what is held."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _children(process: int) -> list[int]:

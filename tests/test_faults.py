@@ -24,7 +24,7 @@ from specviz.limits import Limits
 from specviz.mishaps import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.page.jobs import Run
 from specviz.page.runs import Engine, deltas
-from specviz.tasks import LOADING
+from specviz.tasks import LOADING, Models, RaceTask
 from specviz.trace import End, Event, Round
 from specviz.worker import Asking, LocalWorker, ProcessWorker
 
@@ -319,6 +319,18 @@ def test_a_lane_that_is_stopped_after_its_last_round_has_finished() -> None:
     next(event for event in events if isinstance(event, Round))
     end = events.send(True)  # type: ignore[attr-defined]
     assert sorted(end.reasons.values()) == ["length", "stopped"]
+
+
+def test_a_race_that_is_told_to_stop_still_hands_out_its_end() -> None:
+    pair, items = pair_of(mini(5), mini(5, seed=1)), []
+
+    def take(item: Any) -> bool:
+        items.append(item)
+        return sum(isinstance(one, Round) for one in items) < 5
+
+    RaceTask("tiny", "w1 w2", LONG).run(Models(lambda *_: pair, race), take)
+    assert [type(one) for one in items[-2:]] == [Round, End]
+    assert set(items[-1].reasons.values()) == {"stopped"}
 
 
 def test_the_page_keeps_the_reason_of_a_finished_lane() -> None:

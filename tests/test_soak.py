@@ -72,7 +72,7 @@ def test_sigterm_while_running_ends_all_within_five_seconds(
         (worker,) = children(process.pid)
         idle = cpu_ticks(worker)
         deadline = time.monotonic() + 60
-        while cpu_ticks(worker) < idle + 50 and time.monotonic() < deadline:
+        while cpu_ticks(worker) < idle + 200 and time.monotonic() < deadline:
             time.sleep(0.1)  # until it has decoded for a while
         if stuck:
             os.kill(worker, signal.SIGSTOP)  # as deep in a pass as can be
