@@ -5,7 +5,8 @@ Everything here is fp32 or better whatever the models' dtype, on any device.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias, Union
 
 import torch
 from torch import Tensor
@@ -29,11 +30,37 @@ class Verdict(NamedTuple):
     outcome: Literal["corrected", "bonus"]
 
 
-def probabilities(logits: Tensor, settings: Settings) -> Tensor:
+class Tape:
+    """Uniform draws made beforehand, given out in order, where no generator may run.
+
+    draws: fp64 [n] in [0, 1).
+    """
+
+    def __init__(self, draws: Tensor) -> None:
+        self._draws = draws
+        self._given = 0
+
+    def take(self, count: int) -> Tensor:
+        """The next `count` draws."""
+        self._given += count
+        if self._given > len(self._draws):
+            raise IndexError("more draws were asked for than were made")
+        return self._draws[self._given - count : self._given]
+
+
+Source: TypeAlias = Union[torch.Generator, Tape]
+"""Where uniform draws come from."""
+
+Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Source], Tensor]
+"""What judges a draft run: `decide`, or what stands in for it."""
+
+
+def probabilities(logits: Tensor, settings: Settings, *, branchless: bool = False) -> Tensor:
     """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
 
     logits: [n, vocab], any float dtype. Returns fp32 [n, vocab], each row summing to 1.
     Greedy rows are one-hot at the argmax; every tie goes to the lowest id.
+    branchless: the host never looks at a value, at the price of a whole sort for top-p.
     """
     logits = logits.float()
     if settings.greedy:
@@ -43,20 +70,21 @@ def probabilities(logits: Tensor, settings: Settings) -> Tensor:
     shifted = logits - logits.amax(-1, keepdim=True)
     p = torch.softmax(shifted / max(settings.temperature, TINY), -1)
     if 0 < settings.top_k < p.shape[-1] or settings.top_p < 1.0:
-        p = _truncated(p, settings.top_k, settings.top_p)
+        p = _truncated(p, settings.top_k, settings.top_p, branchless)
     return p
 
 
-def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
+def _truncated(p: Tensor, top_k: int, top_p: float, branchless: bool) -> Tensor:
     """`p` restricted to its likeliest entries and normalised again; [n, vocab] to [n, vocab].
 
     Top-p keeps the fewest entries of what top-k left whose share of its mass reaches `top_p`.
     """
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
-    values = p.topk(min(k, SHORT_LIST)).values  # [n, listed], descending
     # Top-p takes its share of all that top-k leaves, so that is listed whole.
-    if values.shape[-1] < k and (k < vocab or values.sum(-1).min() < top_p):
+    short = k == vocab and not branchless
+    values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
+    if values.shape[-1] < k and values.sum(-1).min() < top_p:
         values = p.topk(k).values
     mass = values.double().cumsum(-1)  # [n, listed]
     whole = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
@@ -84,8 +112,11 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
 
 
-def uniforms(count: int, generator: torch.Generator) -> Tensor:
-    """`count` fp64 draws in [0, 1), on the generator's device."""
+def uniforms(count: int, source: Source) -> Tensor:
+    """`count` fp64 draws in [0, 1), on the source's device."""
+    if isinstance(source, Tape):
+        return source.take(count)
+    generator = source
     return torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
 
 
@@ -113,8 +144,12 @@ def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Ge
     return verdict(len(drafted), *decide(p, q, drafted, u, generator).tolist())
 
 
-def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Tensor:
-    """`verify` without leaving the device: int64 [2], how many are accepted and the next id."""
+def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
+    """`verify` without leaving the device: int64 [2], how many are accepted and the next id.
+
+    A draft whose u is infinite is never kept; a row of zeros in q, reached without a rejection,
+    makes the draw the bonus. Both serve a run of drafts padded to a fixed width.
+    """
     gamma = drafted.shape[0]
     place = drafted.unsqueeze(-1)
     p_drafted = p[:gamma].gather(-1, place).squeeze(-1)
@@ -126,7 +161,7 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Ge
     q_ended = torch.cat([q, torch.zeros_like(p[:1])])
     row = accepted.unsqueeze(0)
     left = residual(p.index_select(0, row)[0], q_ended.index_select(0, row)[0])
-    return torch.stack([accepted, draw(left, uniforms(1, generator)[0])])
+    return torch.stack([accepted, draw(left, uniforms(1, source)[0])])
 
 
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:
