@@ -8,14 +8,19 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import logging
 
-from specviz.engine import spare_threads
-from specviz.page import build_page, launch_options
+from specviz.worker import ProcessWorker
 
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-spare_threads()
-demo = build_page()
+# The models' process takes as long to start as the page does: first of all, so that both do at
+# the same time.
+worker = ProcessWorker()
+worker.start()
+
+from specviz.page import build_page, launch_options  # noqa: E402
+
+demo = build_page(worker)
 
 
 def main() -> None:

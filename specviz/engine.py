@@ -18,6 +18,7 @@ from transformers import DynamicCache
 from .errors import ModelError
 from .packed import PackedEngine, packed_model
 from .pair import text_config
+from .shallow import shallow_model
 
 
 class Engine(Protocol):
@@ -32,15 +33,18 @@ class Engine(Protocol):
     @property
     def length(self) -> int: ...
 
-    def forward(self, ids: Tensor, keep: int) -> Tensor:
+    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
         """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`: [keep, vocab].
 
-        Raises `ModelError` if the model cannot run.
+        With `layers`, of a pass through the first so many layers, the final norm and the head.
+        The other layers' caches then miss these tokens, so that they must be rolled back before
+        the next whole pass. Raises `ModelError` if the model cannot run.
         """
         ...
 
     def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens. To be called once after each verdict."""
+        """Forget all but the first `length` tokens. To be called once after each verdict, and
+        after shallow passes with the length that they began at."""
         ...
 
 
@@ -54,18 +58,21 @@ class EagerEngine:
         self.length = 0
         self._model = model
         self._vocab = vocab
-        self._cache = DynamicCache(config=model.config)
+        self._cache: Any = DynamicCache(config=model.config)
         # Sliding-window layers otherwise forget what a rollback needs.
         self._cache.activate_past_recording()
         self._checked = False
+        self._shallow: dict[int, Any] = {}  # layers: the model cut off there
+        self._tentative = (0, 0)  # layers, and tokens that only their caches hold
         parameters = inspect.signature(model.forward).parameters
         self._trims_logits = "logits_to_keep" in parameters
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, keep: int) -> Tensor:
+    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
+        model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
         options = {"logits_to_keep": keep} if self._trims_logits else {}
         try:
-            output = self._model(
+            output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),
                 past_key_values=self._cache,
                 use_cache=True,
@@ -81,9 +88,23 @@ class EagerEngine:
     def rollback(self, length: int) -> None:
         if not self._checked:
             self._check_rollback()
+        layers, tokens = self._tentative
+        if tokens:
+            for layer in self._cache.layers[:layers]:
+                layer.crop(-tokens)
+            self._tentative, self.length = (0, 0), self.length - tokens
+            if length == self.length:
+                return
         # A crop by 0 still trims sliding windows, so it is not skipped.
         self._cache.crop(length - self.length)
         self.length = length
+
+    def _cut_off(self, layers: int, tokens: int) -> Any:
+        """The model's first `layers`, about to be fed so many tokens."""
+        if layers not in self._shallow:
+            self._shallow[layers] = shallow_model(self._model, layers)
+        self._tentative = layers, self._tentative[1] + tokens
+        return self._shallow[layers]
 
     def _check_rollback(self) -> None:
         if not self._cache.is_croppable or self._cache.get_seq_length() != self.length:

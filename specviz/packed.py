@@ -87,7 +87,7 @@ class PackedEngine:
         self._values: list[Tensor] = []
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, keep: int) -> Tensor:
+    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
         m, start, end = self._model, self.length, self.length + ids.shape[0]
         self._reserve(end)
         rotation = m.rotation[start:end]  # [n, 1, head_dim / 2]
@@ -95,7 +95,10 @@ class PackedEngine:
         if end - start > 1:
             mask = torch.full((end - start, end), float("-inf")).triu_(start + 1)
         x = F.embedding(ids, m.embedding)  # [n, width]
-        for layer, keys, values in zip(m.layers, self._keys, self._values, strict=True):
+        # Of a shallow pass only the first layers' buffers hold what follows `start`.
+        for layer, keys, values in zip(
+            m.layers[:layers], self._keys, self._values, strict=layers is None
+        ):
             x = x + layer.out(
                 self._attention(layer.qkv(self._norm(x)), rotation, keys, values, mask)
             )

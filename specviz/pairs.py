@@ -9,10 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from .errors import PairError
+from .folders import ASSETS, BUILTIN
 from .pair import Pair
-
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
-BUILTIN = "builtin"
 
 
 def load_pair(name: str = BUILTIN) -> Pair:

@@ -1,4 +1,4 @@
-"""Is it the same text? Short continuations drawn in both lanes, and a test that compares them.
+"""Is it the same text? A test that compares short continuations drawn in both lanes.
 
 Exactness is a statement about chances: drafts change how tokens are drawn, not how likely any
 text is. One run cannot show that; some hundred draws of the same two tokens can.
@@ -7,16 +7,9 @@ text is. One run cannot show that; some hundred draws of the same two tokens can
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
-
-import torch
-
-from .decoding import decode
-from .pair import Pair
-from .settings import RANGES, Settings
-from .trace import LANES, Lane, Round
 
 Outcome: TypeAlias = tuple[int, ...]
 
@@ -55,30 +48,6 @@ class Comparison:
     statistic: float
     degrees: int
     p_value: float | None
-
-
-def draw_continuations(
-    pair: Pair, prompt: Sequence[int], settings: Settings, count: int, length: int, lane: Lane
-) -> Iterator[Continuation]:
-    """`count` independent continuations of `prompt`, each of at most `length` tokens.
-
-    Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
-    """
-    ids = pair.encode(list(prompt))
-    for seed in _seeds(settings.seed, count, lane):
-        own = replace(settings, max_new_tokens=length, seed=seed, stop=())
-        events = decode(pair, ids, own, lane)
-        tokens = [token for r in events if isinstance(r, Round) for token in r.emitted]
-        yield Continuation(tuple(t.id for t in tokens), "".join(t.text for t in tokens))
-
-
-def _seeds(seed: int, count: int, lane: Lane) -> list[int]:
-    # No draw shares its seed with one of the other lane: lanes that draw with the same uniforms
-    # would agree more than chance allows, and the test would find nothing.
-    generator = torch.Generator().manual_seed(seed)
-    most = int(RANGES["seed"][1])
-    drawn = torch.randint(0, most, (len(LANES), count), generator=generator)
-    return [int(value) for value in drawn[LANES.index(lane)].tolist()]
 
 
 def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Comparison:
@@ -127,5 +96,7 @@ def _tail(statistic: float, degrees: int) -> float | None:
     """P(X >= statistic) for X chi-square distributed: Q(degrees / 2, statistic / 2)."""
     if degrees == 0:
         return None
+    import torch  # here, so that whoever only reads results need not wait for it
+
     half = torch.tensor([degrees / 2, statistic / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))

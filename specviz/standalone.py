@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .charts import CHARTS, PALETTE, chart_specs
-from .pairs import ASSETS
+from .folders import ASSETS
 from .trace import Trace
 
 PAGE = ASSETS / "page"

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "specviz"
 LAYERS = [
     ["page"],
     ["__main__"],
+    ["worker"],
     ["bench", "train"],
     ["measure", "pagecost", "shapes"],
     ["browser"],
@@ -30,8 +31,9 @@ LAYERS = [
     ["export"],
     ["costs"],
     ["metrics"],
+    ["tasks"],
     ["pairs"],
-    ["sameness"],
+    ["continuations"],
     ["race"],
     ["decoding"],
     ["annotate"],
@@ -41,6 +43,7 @@ LAYERS = [
     ["pair"],
     ["text"],
     ["sampling"],
+    ["sameness"],
     ["recording"],
     ["checks"],
     ["trace"],
@@ -50,6 +53,7 @@ LAYERS = [
     ["options"],
     ["settings"],
     ["errors"],
+    ["folders"],
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 

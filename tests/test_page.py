@@ -16,9 +16,10 @@ from specviz import Pair, Settings, Trace, race
 from specviz.errors import PairError, PromptError
 from specviz.page.layout import checked_settings
 from specviz.page.presets import FALLBACK, load_presets
-from specviz.page.runs import GENERAL_ERROR, Engine, Run, deltas
+from specviz.page.runs import Engine, Run, deltas
 from specviz.page.wire import encode_delta
 from specviz.trace import Event, Round, Token, event_dict
+from specviz.worker import FAILED, LocalWorker
 
 SHORT = Settings(gamma=3, temperature=1.0, max_new_tokens=24, seed=1)
 
@@ -30,7 +31,7 @@ def pair() -> Pair:
 
 
 def engine_of(pair: Any, race: Any = race) -> Engine:
-    engine = Engine(lambda name: pair, race)
+    engine = Engine(LocalWorker(lambda name: pair, race))
     engine.start("toy")
     return engine
 
@@ -71,7 +72,7 @@ def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> N
 
 def test_the_first_delta_comes_before_anything_is_loaded() -> None:
     loading = threading.Event()
-    engine = Engine(lambda name: loading.wait(20), lambda *_: iter(()))
+    engine = Engine(LocalWorker(lambda name: loading.wait(20), lambda *_: iter(())))
     engine.start("toy")
     stream = deltas(engine, run_of())
     assert json.loads(next(stream))["status"]
@@ -166,7 +167,7 @@ def slow_race(*arguments: Any) -> Iterator[Event]:
 
 @pytest.mark.parametrize(
     ("error", "sentence"),
-    [(PromptError("Write a prompt."), "Write a prompt."), (ZeroDivisionError(), GENERAL_ERROR)],
+    [(PromptError("Write a prompt."), "Write a prompt."), (ZeroDivisionError(), FAILED)],
 )
 def test_a_failure_is_one_sentence_and_the_next_run_works(
     pair: Pair, error: Exception, sentence: str
@@ -196,7 +197,7 @@ def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
             raise answer
         return answer
 
-    engine = Engine(load, race)
+    engine = Engine(LocalWorker(load, race))
     engine.start("toy")
     assert json.loads(list(deltas(engine, run_of()))[-1])["error"] == "It is not here."
     assert "error" not in json.loads(list(deltas(engine, run_of()))[-1])

@@ -12,12 +12,14 @@ from scipy import stats
 from toys import llama, pair_of, relative
 
 from specviz import Pair, Settings, sampling
+from specviz.continuations import draw_continuations
 from specviz.errors import SettingsError
 from specviz.page.layout import checked_settings
 from specviz.page.runs import Engine, Run
 from specviz.page.sameness import sampling_functions
-from specviz.sameness import FEWEST, draw_continuations, two_sample_chi_square
+from specviz.sameness import FEWEST, two_sample_chi_square
 from specviz.trace import LANES
+from specviz.worker import LocalWorker
 
 SETTINGS = Settings(gamma=3, temperature=1.0, seed=3, max_new_tokens=8)
 
@@ -98,7 +100,7 @@ def test_one_outcome_says_nothing() -> None:
 
 
 def engine_of(pair: Pair) -> Engine:
-    engine = Engine(lambda name: pair, lambda *_: iter(()))
+    engine = Engine(LocalWorker(lambda name: pair, lambda *_: iter(())))
     engine.start("toy")
     return engine
 
@@ -140,7 +142,9 @@ def test_an_experiment_ends_when_it_is_told_to_or_its_visitor_runs(pair: Pair) -
 
 
 def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
-    engine = Engine(lambda name: pair, lambda *_: iter(()))  # not started: its runs wait
+    engine = Engine(
+        LocalWorker(lambda name: pair, lambda *_: iter(()))
+    )  # not started: its runs wait
     begin, *_ = sampling_functions(engine, "toy", checked_settings)
     run = Run("one", "toy", "w1", SETTINGS)
     engine.submit(run)

@@ -10,33 +10,28 @@ from typing import Any
 import gradio as gr
 
 from ..errors import SettingsError, SpecvizError
-from ..pairs import BUILTIN, load_pair
-from ..race import race
+from ..folders import BUILTIN
 from ..settings import Settings
+from ..worker import Worker
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
 from .look import PAGE, RECORDINGS, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .recordings import opener
-from .runs import Engine, Load, Race, Run, deltas
+from .runs import Engine, Run, deltas
 from .sameness import sampling_functions
 from .takeaway import taker
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 
 
-def build_page(
-    load: Load = load_pair,
-    race: Race = race,
-    pair: str = BUILTIN,
-    recordings: Path = RECORDINGS,
-) -> gr.Blocks:
-    """The whole page. `load` and `race` are what it races with; `pair` is loaded at once.
+def build_page(worker: Worker, *, pair: str = BUILTIN, recordings: Path = RECORDINGS) -> gr.Blocks:
+    """The whole page. `worker` decodes for it; `pair` is loaded at once.
 
     A preset's recording is the file of its name in `recordings`, such as easy.json.gz.
     """
     serve_static_files(recordings)
-    engine = Engine(load, race)
+    engine = Engine(worker)
     engine.start(pair)
     presets = load_presets(PRESETS)
     tools = (PAGE / "tools.html").read_text("utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from ..charts import PALETTE
-from ..pairs import ASSETS
+from ..folders import ASSETS
 from ..standalone import PAGE, PLOTLY, css_variables
 
 RECORDINGS = ASSETS / "recordings"

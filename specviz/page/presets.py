@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .look import ASSETS
+from ..folders import ASSETS
 
 PRESETS = ASSETS / "pair" / "presets.json"
 

@@ -6,70 +6,66 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 from ..errors import SpecvizError
 from ..settings import Settings
-from ..trace import LANES, End, Event
+from ..tasks import LoadTask, RaceTask, Task
+from ..trace import LANES, End
+from ..worker import FAILED, Worker
 from .wire import Note, encode_delta
 
 log = logging.getLogger(__name__)
 
 TICK = 0.05  # seconds between deltas
 HEARTBEAT = 0.5  # seconds after which an empty delta goes out, so that a closed tab is noticed
+WARMING = "Warming both lanes up and reading the prompt."
 KEPT_RUNS = 16  # finished runs whose deltas can still be asked for
-GENERAL_ERROR = (
-    "Something went wrong that is not your fault. The log has the details; press Run to try again."
-)
-
-Load: TypeAlias = Callable[[str], Any]
-Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]
 
 
 class Job:
-    """Something that a visitor wants from the engine thread, which has one turn at a time."""
+    """Something that a visitor wants from the models, which do one thing at a time."""
 
-    def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
+    def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # not to be guessed: whoever knows it may ask for what it made
         self.session = session
-        self.pair = pair
-        self.prompt = prompt
-        self.settings = settings
+        self.task = task
         self.stopping = threading.Event()
         self.over = False
         self.error: str | None = None
 
-    def work(self, pair: Any, race: Race) -> None:
-        """Do it, in the engine thread; ends soon after `stopping` is set."""
-        raise NotImplementedError
+    def take(self, item: Any) -> bool:
+        """Receive one result, in the engine's thread; never waits. False to have no more."""
+        return not self.stopping.is_set()
+
+    def finish(self) -> None:
+        """Called once the task has ended, in the engine's thread."""
 
 
 class Run(Job):
-    """One visitor's run: the engine thread adds notes, the visitor's handler takes them."""
+    """One visitor's run: the engine's thread adds notes, the visitor's handler takes them."""
 
     def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
-        super().__init__(session, pair, prompt, settings)
+        super().__init__(session, RaceTask(pair, prompt, settings))
+        self.prompt, self.settings = prompt, settings
         self.racing = False
         self.told = False
         self.deltas: list[str] = []
+        self._ended = False
         # The length limit of the page bounds it: a round per token, two lanes.
         self._notes: deque[Note] = deque()
 
-    def work(self, pair: Any, race: Race) -> None:
-        with closing(race(pair, self.prompt, self.settings)) as events:  # type: ignore[type-var]
-            for event in events:
-                self.add(event)
-                if self.stopping.is_set() and not isinstance(event, End):
-                    self.add(End({lane: "stopped" for lane in LANES}))
-                    return
+    def take(self, item: Any) -> bool:
+        self._notes.append(item)
+        self.racing = self.racing or not isinstance(item, str)
+        self._ended = isinstance(item, End)
+        return super().take(item)
 
-    def add(self, note: Note) -> None:
-        """Called by the engine thread; never waits."""
-        self._notes.append(note)
-        self.racing = True
+    def finish(self) -> None:
+        if self.racing and not self._ended and not self.error:
+            self._notes.append(End({lane: "stopped" for lane in LANES}))
 
     def next_delta(self) -> str | None:
         """All notes since the last call as one delta; None if there is nothing new."""
@@ -91,19 +87,18 @@ class Run(Job):
 
 
 class Engine:
-    """Holds the loaded pairs and the line of waiting runs. One thread decodes for everyone, so
-    the runs never share the device and each has it to itself."""
+    """The line of waiting jobs. One thread hands them to the worker in turn, so no two runs
+    share the device and each has it to itself."""
 
-    def __init__(self, load: Load, race: Race) -> None:
-        self._load = load
-        self._race = race
-        self._pairs: dict[str, Any] = {}
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self._line: deque[Job] = deque()
         self._wake = threading.Condition()
         self._kept: OrderedDict[str, Job] = OrderedDict()
+        self._said = WARMING  # of what is under way and nobody's job
 
     def start(self, pair: str) -> None:
-        """Start the thread; it loads `pair` before the first run asks for it."""
+        """Start the thread; it has `pair` loaded before the first run asks for it."""
         threading.Thread(target=self._work, args=(pair,), name="engine", daemon=True).start()
 
     def submit(self, run: Job) -> None:
@@ -140,9 +135,7 @@ class Engine:
             return (
                 f"{others} ahead of yours: each has the machine to itself, yours is next in line."
             )
-        if run.pair not in self._pairs:
-            return "Loading the two models: this happens once."
-        return "Warming both lanes up and reading the prompt."
+        return self._said
 
     def _forget_old(self) -> None:
         over = [key for key, run in self._kept.items() if run.over]
@@ -151,34 +144,35 @@ class Engine:
 
     def _work(self, pair: str) -> None:
         try:
-            self._pair(pair)
-        except Exception:
+            self._worker.run(LoadTask(pair), self._hear)
+        except SpecvizError:
             log.warning("the pair %r could not be loaded ahead of a run", pair, exc_info=True)
+        self._said = WARMING
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: bool(self._line))
-                run = self._line[0]
-            self._decode(run)
+                job = self._line[0]
+            self._do(job)
             with self._wake:
                 self._line.popleft()
 
-    def _decode(self, run: Job) -> None:
-        try:
-            if not run.stopping.is_set():
-                run.work(self._pair(run.pair), self._race)
-        except SpecvizError as error:
-            log.info("a run was refused: %s", error)
-            run.error = str(error)
-        except Exception:
-            log.exception("a run failed")
-            run.error = GENERAL_ERROR
-        finally:
-            run.over = True
+    def _hear(self, sentence: Any) -> bool:
+        self._said = str(sentence)
+        return True
 
-    def _pair(self, name: str) -> Any:
-        if name not in self._pairs:
-            self._pairs[name] = self._load(name)
-        return self._pairs[name]
+    def _do(self, job: Job) -> None:
+        try:
+            if not job.stopping.is_set():
+                self._worker.run(job.task, job.take)
+        except SpecvizError as error:
+            log.info("a task was refused: %s", error)
+            job.error = str(error)
+        except Exception:
+            log.exception("a task failed")
+            job.error = FAILED
+        finally:
+            job.finish()
+            job.over = True
 
 
 def deltas(engine: Engine, run: Run) -> Iterator[str]:

@@ -9,10 +9,11 @@ from typing import Any
 from uuid import uuid4
 
 from ..errors import SettingsError, SpecvizError
-from ..sameness import Cell, Continuation, draw_continuations, two_sample_chi_square
+from ..sameness import Cell
 from ..settings import RANGES, Settings
-from ..trace import LANES, Lane
-from .runs import GENERAL_ERROR, Engine, Job, Race
+from ..tasks import Compared, Drawn, Read, SampleTask
+from ..worker import FAILED
+from .runs import Engine, Job, Run
 
 MOST_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
@@ -40,53 +41,53 @@ class Experiment(Job):
     """Draws in turn, one continuation for each lane, until both have enough."""
 
     def __init__(self, asked: Asked) -> None:
-        super().__init__(asked.session, asked.pair, asked.prompt, asked.settings)
+        task = SampleTask(
+            asked.pair, asked.prompt, asked.settings, asked.draws, LENGTH, MOST_PROMPT
+        )
+        super().__init__(asked.session, task)
         self.draws = asked.draws
-        self.drawn: dict[Lane, list[Continuation]] = {lane: [] for lane in LANES}
-        self.read = 0  # tokens of the prompt that every draw begins with
-        self.shortened = False
+        self.done = 0
+        self.read = Read(0, False)
+        self.compared: Compared | None = None
         self.heard = time.monotonic()
 
-    def work(self, pair: Any, race: Race) -> None:
-        ids = pair.encode(self.prompt)
-        self.read, self.shortened = min(len(ids), MOST_PROMPT), len(ids) > MOST_PROMPT
-        lanes = {
-            lane: draw_continuations(
-                pair, ids[-MOST_PROMPT:], self.settings, self.draws, LENGTH, lane
-            )
-            for lane in LANES
-        }
-        for _ in range(self.draws):
-            for lane, draws in lanes.items():
-                self.drawn[lane].append(next(draws))
-                if self.stopping.is_set() or time.monotonic() - self.heard > PATIENCE:
-                    self.stopping.set()
-                    return
+    def take(self, item: Any) -> bool:
+        if isinstance(item, Read):
+            self.read = item
+        elif isinstance(item, Drawn):
+            self.done = item.draws
+        elif isinstance(item, Compared):
+            self.compared = item
+        if time.monotonic() - self.heard > PATIENCE:
+            self.stopping.set()
+        return super().take(item)
 
     def state(self, waiting: str) -> dict[str, Any]:
         """How far it is, and the verdict once it is over."""
         self.heard = time.monotonic()
-        over = self.over  # before the counts: what was drawn until it was set is then complete
-        done = min(map(len, self.drawn.values()))
-        state: dict[str, Any] = {"id": self.id, "over": over, "done": done, "draws": self.draws}
+        over = self.over  # before the rest: what was found until it was set is then complete
+        state: dict[str, Any] = {
+            "id": self.id,
+            "over": over,
+            "done": self.done,
+            "draws": self.draws,
+        }
         if self.error:
             return {**state, "error": self.error}
-        if over and done == self.draws:
-            return {**state, "result": self._result()}
-        return {**state, "stopped": over, "status": "" if done else waiting}
+        if over and self.compared:
+            return {**state, "result": self._result(self.compared)}
+        return {**state, "stopped": over, "status": "" if self.done else waiting}
 
-    def _result(self) -> dict[str, Any]:
-        ours, theirs = ([one.ids for one in self.drawn[lane]] for lane in LANES)
-        compared = two_sample_chi_square(ours, theirs)
-        texts = {one.ids: one.text for draws in self.drawn.values() for one in draws}
+    def _result(self, compared: Compared) -> dict[str, Any]:
+        comparison = compared.comparison
         return {
-            "length": compared.length,
-            "tokens": self.read,
-            "shortened": self.shortened,
-            "statistic": compared.statistic,
-            "degrees": compared.degrees,
-            "p_value": compared.p_value,
-            "cells": _shown(compared.cells, texts),
+            "length": comparison.length,
+            "tokens": self.read.tokens,
+            "shortened": self.read.shortened,
+            "statistic": comparison.statistic,
+            "degrees": comparison.degrees,
+            "p_value": comparison.p_value,
+            "cells": _shown(comparison.cells, compared.texts),
         }
 
 
@@ -125,7 +126,7 @@ def sampling_functions(
         except SpecvizError as error:
             return {"over": True, "error": str(error)}
         except (KeyError, TypeError, ValueError):
-            return {"over": True, "error": GENERAL_ERROR}
+            return {"over": True, "error": FAILED}
         engine.submit(experiment)
         return experiment.state(engine.waiting(experiment))
 
@@ -156,8 +157,8 @@ def _asked(
     run = engine.job(str(asked.get("run")))
     if run is not None and not run.over:
         raise SettingsError("your run is still under way: wait for its end, or stop it.")
-    if run is not None:
-        session, pair, prompt, settings = run.session, run.pair, run.prompt, run.settings
+    if isinstance(run, Run):
+        session, pair, prompt, settings = run.session, run.task.pair, run.prompt, run.settings
     else:
         # Without a run of their own a visitor has no name yet.
         session, prompt = uuid4().hex, str(asked["prompt"])[-MOST_CHARACTERS:]

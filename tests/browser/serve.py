@@ -14,9 +14,10 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from toys import byte_level, llama, relative  # noqa: E402
 
-from specviz import Pair  # noqa: E402
+from specviz import Pair, race  # noqa: E402
 from specviz.page import build_page, launch_options, layout  # noqa: E402
 from specviz.page.runs import Engine, Run, deltas  # noqa: E402
+from specviz.worker import LocalWorker  # noqa: E402
 
 # A few milliseconds per pass: slow enough to be stopped by hand.
 SHAPE = {
@@ -46,4 +47,6 @@ def small_pair(name: str) -> Pair:
 if __name__ == "__main__":
     layout.deltas = lossy
     # Without recordings: a page that waits for its first run.
-    build_page(load=small_pair, recordings=TESTS / "none").launch(quiet=True, **launch_options())
+    build_page(LocalWorker(small_pair, race), recordings=TESTS / "none").launch(
+        quiet=True, **launch_options()
+    )

@@ -14,6 +14,7 @@ from serve import small_pair
 from specviz import Settings, race
 from specviz.page import build_page, launch_options
 from specviz.trace import Event
+from specviz.worker import LocalWorker
 
 UNLUCKY = 13  # the seed of a run that fails in the middle
 
@@ -27,5 +28,5 @@ def unlucky(pair: Any, prompt: str, settings: Settings) -> Iterator[Event]:
 
 
 if __name__ == "__main__":
-    page = build_page(load=small_pair, race=unlucky, recordings=Path(sys.argv[1]))
+    page = build_page(LocalWorker(small_pair, unlucky), recordings=Path(sys.argv[1]))
     page.launch(quiet=True, **launch_options())
