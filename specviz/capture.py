@@ -108,6 +108,12 @@ def _graph_into(program: Program, device: torch.device) -> None:
     torch.cuda.current_stream(device).wait_stream(stream)
 
 
+def write(target: Tensor, values: Sequence[int]) -> None:
+    """Put `values` into the int64 tensor `target` [n] without waiting for its device."""
+    # Pinned memory is given out again only when the copy is over.
+    target.copy_(torch.tensor(values, pin_memory=target.is_cuda), non_blocking=True)
+
+
 class HostRead(RuntimeError):
     """The host looked at a value on the device, which no captured function may do."""
 
@@ -117,6 +123,7 @@ READERS = {
     "_local_scalar_dense",
     "is_nonzero",
     "equal",
+    "allclose",
     "nonzero",
     "masked_select",
     "_unique2",
@@ -134,8 +141,14 @@ class NoHostReads(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        kwargs = kwargs or {}
+        # In inference mode operations arrive whole; only their parts tell.
+        with self:
+            result = func.decompose(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
         name = func.overloadpacket.__name__
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         if name in READERS or _indexes_by_truth(name, args) or _crosses_devices(args, result):
             raise HostRead(f"{name} makes the host wait for the device")
         return result

@@ -12,22 +12,22 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
 
 from .annotate import Annotator, Judged, Texts, texts_of
-from .drafters import Draft, Drafter, make_drafter
-from .engine import Engine, make_engine, now, prefill
+from .drafters import Drafter, make_drafter
+from .engine import Engine, make_engine, now
 from .errors import ModelError
 from .pair import Pair, context_length
-from .sampling import decide, probabilities, uniforms, verdict
+from .sampling import Decide, decide
 from .settings import Settings
 from .text import TextStream
 from .trace import EndReason, Lane, Round, Token
+from .verifiers import Verifier, make_verifier
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]
 
@@ -42,9 +42,6 @@ class Prefilled:
     seconds: dict[str, float]
     forms: dict[str, str]
 
-
-Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, torch.Generator], Tensor]
-"""What judges a draft run: `sampling.decide`, or what stands in for it."""
 
 LaneEvents: TypeAlias = Generator[Prefilled | Round, None, EndReason]
 
@@ -99,11 +96,13 @@ class _Run:
         decider: Decide | None = None,
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
-        self.decide = decider or decide
         self.device = pair.device
-        self.generator = torch.Generator(self.device).manual_seed(settings.seed)
+        generator = torch.Generator(self.device).manual_seed(settings.seed)
         self.target: Engine = make_engine(pair.target, pair.vocab)
-        self.drafter: Drafter = make_drafter(pair, settings, self.generator)
+        self.verifier: Verifier = make_verifier(
+            self.target, pair, settings, generator, decider or decide
+        )
+        self.drafter: Drafter = make_drafter(pair, settings, generator)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
@@ -117,7 +116,7 @@ class _Run:
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
         read = self.ids[:-1]
-        seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
+        seconds, forms = {"target": self.verifier.prefill(read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
         return Prefilled(seconds, forms)
@@ -148,7 +147,7 @@ class _Run:
         began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
-        judged = self.judge(draft)
+        judged = self.verifier.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
         done = now(self.device)
@@ -166,21 +165,6 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
         )
-
-    def judge(self, draft: Draft | None) -> Judged:
-        """The target pass over the last committed token and the drafts, and its verdict."""
-        feed = torch.tensor(self.ids[-1:], device=self.target.device)
-        if draft is not None:
-            feed = torch.cat([feed, draft.ids.to(feed.device)])
-        logits = self.target.forward(feed, keep=len(feed)).to(self.device)  # [gamma + 1, vocab]
-        p = probabilities(logits, self.settings)
-        ids = draft.ids if draft is not None else feed[:0].to(self.device)
-        q = draft.q if draft is not None else p[:0]
-        u = uniforms(len(ids), self.generator)
-        # Drafted ids and verdict come to the host in one copy.
-        decision = self.decide(p, q, ids, u, self.generator)
-        *drafted, accepted, next_id = torch.cat([ids, decision]).tolist()
-        return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
 
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""

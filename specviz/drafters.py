@@ -11,8 +11,10 @@ from torch import Tensor
 from .engine import Engine, make_engine, prefill
 from .errors import PairError
 from .pair import Pair, context_length
+from .programs import DraftPrograms
 from .sampling import draw, probabilities, uniforms
 from .settings import Settings
+from .static import StaticEngine
 
 
 class Draft(NamedTuple):
@@ -55,10 +57,10 @@ class Drafter(Protocol):
 class ModelDrafter:
     """Drafts from a small model over the same vocabulary."""
 
-    def __init__(self, pair: Pair, settings: Settings, generator: torch.Generator) -> None:
-        if pair.draft is None:
-            raise PairError("this pair has no draft model: choose one, or the drafter 'none'.")
-        self.engine: Engine = make_engine(pair.draft, pair.vocab)
+    def __init__(
+        self, engine: Engine, pair: Pair, settings: Settings, generator: torch.Generator
+    ) -> None:
+        self.engine = engine
         self.form: str | None = self.engine.form
         self._settings = settings
         self._generator = generator
@@ -93,6 +95,28 @@ class ModelDrafter:
         self.engine.rollback(min(length, self.engine.length))
 
 
+class StaticDrafter(ModelDrafter):
+    """The same drafts from one program per run of them."""
+
+    def __init__(
+        self, engine: StaticEngine, pair: Pair, settings: Settings, generator: torch.Generator
+    ) -> None:
+        super().__init__(engine, pair, settings, generator)
+        self._programs = DraftPrograms(engine, settings, generator)
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        length = len(ids) + 1
+        if self.room(length):
+            most = length + self._settings.max_new_tokens
+            self._programs.prepare(length, min(most, self._limit or most))
+            self.form = self.engine.form
+        return super().prefill(ids)
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft:
+        drafted, q, logits = self._programs.run(ids, count)
+        return Draft(drafted.to(self._device), q.to(self._device), logits)
+
+
 class NoDrafter:
     """No drafts at all: the baseline."""
 
@@ -115,4 +139,9 @@ def make_drafter(pair: Pair, settings: Settings, generator: torch.Generator) -> 
     """The drafter that the settings name. gamma = 0 needs none."""
     if settings.drafter == "none" or settings.gamma == 0:
         return NoDrafter()
-    return ModelDrafter(pair, settings, generator)
+    if pair.draft is None:
+        raise PairError("this pair has no draft model: choose one, or the drafter 'none'.")
+    engine = make_engine(pair.draft, pair.vocab)
+    if isinstance(engine, StaticEngine):
+        return StaticDrafter(engine, pair, settings, generator)
+    return ModelDrafter(engine, pair, settings, generator)

@@ -19,6 +19,8 @@ from .errors import ModelError
 from .packed import PackedEngine, packed_model
 from .pair import text_config
 from .shallow import shallow_model
+from .static import static_engine
+from .staticfit import static_wanted
 
 
 class Engine(Protocol):
@@ -27,8 +29,10 @@ class Engine(Protocol):
     form: the name of the implementation, for the page. length: cached tokens.
     """
 
-    form: str
     device: torch.device
+
+    @property
+    def form(self) -> str: ...
 
     @property
     def length(self) -> int: ...
@@ -117,7 +121,12 @@ class EagerEngine:
 
 
 def make_engine(model: Any, vocab: int) -> Engine:
-    """The fastest form that can run this model exactly, with an empty cache."""
+    """The fastest form that can run this model exactly, with an empty cache.
+
+    The static form runs only where SPECVIZ_FORM asks for it.
+    """
+    if static_wanted() and (static := static_engine(model, vocab)) is not None:
+        return static
     packed = packed_model(model, vocab)
     return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)
 

@@ -6,7 +6,7 @@ Everything here is fp32 or better whatever the models' dtype, on any device.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, Union
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class Tape:
         return self._draws[self._given - count : self._given]
 
 
-Source: TypeAlias = Union[torch.Generator, Tape]
+Source: TypeAlias = torch.Generator | Tape
 """Where uniform draws come from."""
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Source], Tensor]

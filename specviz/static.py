@@ -24,6 +24,7 @@ from transformers.cache_utils import StaticLayer
 from .capture import CompiledLayers, NoHostReads, Program
 from .errors import ModelError
 from .pair import context_length
+from .shallow import shallow_model
 from .staticfit import compile_wanted, refusal, trial_ids
 
 SMALLEST = 256  # places: the least that attention reads
@@ -51,6 +52,9 @@ class PlacedLayer(StaticLayer):
 
     The count of transformers' own layer is three small kernels more for each layer and pass.
     """
+
+    keys: Tensor  # [1, heads, capacity, head_dim], as are the values
+    values: Tensor
 
     def __init__(self, spot: Spot, capacity: int) -> None:
         super().__init__(max_cache_len=capacity)
@@ -100,21 +104,24 @@ class PlacedCache:
     def __init__(self, model: Any, vocab: int, capacity: int) -> None:
         self.capacity = capacity
         self._model, self._vocab = weakref.ref(model), vocab
+        self._shallow: dict[int, Any] = {}  # layers: the model cut off there
         self._spot = Spot()
         count = len(StaticCache(config=model.config, max_cache_len=1).layers)
         self._layers = [PlacedLayer(self._spot, capacity) for _ in range(count)]
-        self._cache = Cache(layers=self._layers)
+        self._cache = Cache(layers=list(self._layers))
         self._last_place = (context_length(model) or capacity) - 1
         self._additive = model.config._attn_implementation == "eager"
         self._trims = "logits_to_keep" in inspect.signature(model.forward).parameters
 
-    def logits(self, ids: Tensor, places: Tensor, window: int, keep: int) -> Tensor:
+    def logits(
+        self, ids: Tensor, places: Tensor, window: int, keep: int, layers: int | None = None
+    ) -> Tensor:
         """Write int64 `ids` [n] to `places` [n]; fp32 logits of the last `keep`: [keep, vocab].
 
         Each sees the places up to its own. window: of places looked at; all must lie in it.
+        layers: of a pass that ends after so many.
         """
-        model = self._model()
-        assert model is not None, "whoever asks for a pass holds the model"
+        model = self._cut_off(layers)
         self._spot.places, self._spot.window = places, window
         seen = torch.arange(window, device=ids.device) <= places.unsqueeze(-1)  # [n, window]
         mask = seen
@@ -133,12 +140,23 @@ class PlacedCache:
         rows: Tensor = output.logits[0, -keep:, : self._vocab].float()
         return rows
 
+    def _cut_off(self, layers: int | None) -> Any:
+        model = self._model()
+        assert model is not None, "whoever asks for a pass holds the model"
+        if layers is None:
+            return model
+        if layers not in self._shallow:
+            self._shallow[layers] = shallow_model(model, layers)
+        return self._shallow[layers]
+
     def grow(self, capacity: int, length: int) -> None:
+        """Longer buffers with the first `length` places of the present ones."""
         self.capacity = capacity
         for layer in self._layers:
             layer.grow(capacity, length)
 
     def clear(self) -> None:
+        """As new."""
         for layer in self._layers:
             layer.clear()
 
@@ -167,9 +185,7 @@ class Home:
         self._idle: list[Slot] = []
         self._lock = Lock()
 
-    def lease(
-        self, model: Any, vocab: int, capacity: int, wanted: Iterable[Hashable] = ()
-    ) -> Slot:
+    def lease(self, model: Any, vocab: int, capacity: int, wanted: Iterable[Hashable] = ()) -> Slot:
         """A cache of at least `capacity` places, if possible one with the programs `wanted`."""
         keys = set(wanted)
         with self._lock:
@@ -197,7 +213,8 @@ class StaticEngine:
     def __init__(self, model: Any, vocab: int, home: Home) -> None:
         self.device = torch.device(model.device)
         self.length = 0
-        self._model, self._vocab, self._home = model, vocab, home
+        self.vocab = vocab
+        self._model, self._home = model, home
         self._slot: Slot | None = None
 
     @property
@@ -215,7 +232,7 @@ class StaticEngine:
         """Make room for `length` tokens. wanted: programs that the run is going to ask for."""
         capacity = window_for(length)
         if self._slot is None:
-            self._slot = self._home.lease(self._model, self._vocab, capacity, wanted)
+            self._slot = self._home.lease(self._model, self.vocab, capacity, wanted)
             # However a run ends, abandoned or not, its cache goes back when nobody holds it.
             weakref.finalize(self, self._home.give_back, self._slot).atexit = False
         elif self._slot.cache.capacity < capacity:
@@ -224,12 +241,13 @@ class StaticEngine:
             self._slot.cache.grow(capacity, self.length)
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, keep: int) -> Tensor:
+    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
         try:
             self.reserve(end)
-            rows = self.cache.logits(ids.to(self.device), places, window_for(end), keep)
+            window = window_for(end)
+            rows = self.cache.logits(ids.to(self.device), places, window, keep, layers)
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 "the device ran out of memory: use a shorter prompt or a smaller pair."

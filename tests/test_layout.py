@@ -36,9 +36,14 @@ LAYERS = [
     ["continuations"],
     ["race"],
     ["decoding"],
+    ["verifiers"],
     ["annotate"],
     ["drafters"],
+    ["programs"],
     ["engine"],
+    ["static"],
+    ["staticfit"],
+    ["capture"],
     ["packed"],
     ["pair"],
     ["text"],
@@ -57,8 +62,8 @@ LAYERS = [
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
-# Only these know the caches of transformers: the engine rolls them back, training writes text.
-CACHE_MODULES = {"engine", "training"}
+# Only these know the caches of transformers: two engines roll them back, training writes text.
+CACHE_MODULES = {"engine", "static", "staticfit", "training"}
 
 
 def python_files() -> list[Path]:
