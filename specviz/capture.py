@@ -45,6 +45,7 @@ class Program:
     def graphed(self) -> bool:
         return self._graph is not None
 
+    @torch.inference_mode()
     def __call__(self) -> tuple[Tensor, ...]:
         if self._graph is not None:
             self._graph.replay()

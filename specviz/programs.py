@@ -21,7 +21,6 @@ from .static import PlacedCache, StaticEngine, window_for
 AHEAD = 4096  # tokens for which programs are made before a run begins
 FINE = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24)  # widths where a round's own gamma varies
 COARSE = (1, 2, 4, 8, 16)  # widths for the last rounds of a run, where the room ends
-MARGIN = 2  # places past a round's own that a capture's first runs may write
 
 
 def widths(settings: Settings, fixed: bool) -> tuple[int, ...]:
@@ -69,15 +68,16 @@ class DraftPrograms:
     def prepare(self, length: int, most: int) -> None:
         """Make room and programs for a run that goes from `length` to at most `most` tokens."""
         shapes = planned(length, most, self._widths, self._fixed)
-        self.engine.reserve(shapes[-1].window + MARGIN, map(self._key, shapes))
+        self.engine.reserve(shapes[-1].window, map(self._key, shapes))
         for shape in shapes:
             self._program(shape)
 
+    @torch.inference_mode()
     def run(self, ids: Sequence[int], count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Drafted ids int64 [count], q and logits fp32 [count, vocab], valid until the next run."""
         engine, length = self.engine, len(ids)
         width = width_for(count, self._widths)
-        engine.reserve(length + width + MARGIN)
+        engine.reserve(length + width)
         if missing := ids[engine.length : max(0, length - 2)]:
             engine.forward(torch.tensor(missing, device=engine.device), keep=1)
         program = self._program(Places(width, window_for(length + width)))
@@ -121,10 +121,11 @@ class VerifyPrograms:
     def prepare(self, length: int, most: int) -> None:
         """Make room and programs for a run that goes from `length` to at most `most` tokens."""
         shapes = list(planned(length, most, self._widths, self._fixed))
-        self.engine.reserve(shapes[-1].window + MARGIN, map(self._key, shapes))
+        self.engine.reserve(shapes[-1].window, map(self._key, shapes))
         for shape in shapes:
             self._program(shape)
 
+    @torch.inference_mode()
     def run(
         self, ids: Sequence[int], drafts: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -136,7 +137,7 @@ class VerifyPrograms:
         """
         engine, length, count = self.engine, len(ids), len(drafts[0]) if drafts else 0
         width = width_for(count, self._widths)
-        engine.reserve(length + width + MARGIN)
+        engine.reserve(length + width)
         program = self._program(Places(width, window_for(length + width)))
         numbers, fed, rows, u = program.inputs
         write(numbers, [length, ids[-1]])

@@ -28,6 +28,7 @@ from .shallow import shallow_model
 from .staticfit import compile_wanted, refusal, trial_ids
 
 SMALLEST = 256  # places: the least that attention reads
+SPARE = 16  # places past the longest window, which the runs before a capture may write to
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
 MOST_PROGRAMS = 96  # captured for one cache
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
@@ -203,7 +204,7 @@ class Home:
             self._idle = [] if self.reason else [*self._idle, slot][-MOST_IDLE:]
 
     def close(self) -> None:
-        """Free everything: the model is gone."""
+        """Free all that is idle."""
         self._idle.clear()
 
 
@@ -230,7 +231,7 @@ class StaticEngine:
 
     def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> None:
         """Make room for `length` tokens. wanted: programs that the run is going to ask for."""
-        capacity = window_for(length)
+        capacity = window_for(length) + SPARE
         if self._slot is None:
             self._slot = self._home.lease(self._model, self.vocab, capacity, wanted)
             # However a run ends, abandoned or not, its cache goes back when nobody holds it.
@@ -320,6 +321,7 @@ def _home(model: Any, vocab: int) -> Home:
         home = _homes[model] = Home(model, vocab, (why, *stamp))
         weakref.finalize(model, home.close).atexit = False
         home.reason = why or _trial(model, vocab, home)
+        home.close()  # the trial's own cache is too short to be of use
     return home
 
 
