@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
+MOST_SHAPES = 64  # for which a layer is compiled; past them it runs as it is
 WARM_UPS = 3  # runs before a capture: kernels are chosen and workspaces allocated in them
 
 _one_at_a_time = Lock()  # CUDA allows one capture in a process
@@ -183,7 +184,8 @@ class CompiledLayers:
         for layer, call in self._calls:
             layer._compiled_call_impl = call
         try:
-            yield
+            with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
+                yield
         finally:
             for layer, _ in self._calls:
                 layer._compiled_call_impl = None

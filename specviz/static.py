@@ -110,6 +110,9 @@ class PlacedCache:
         count = len(StaticCache(config=model.config, max_cache_len=1).layers)
         self._layers = [PlacedLayer(self._spot, capacity) for _ in range(count)]
         self._cache = Cache(layers=list(self._layers))
+        if compile_wanted():
+            # Else there would be one compiled form per layer, for the sake of its index.
+            self._cache.update = torch.compiler.disable(self._cache.update)  # type: ignore[method-assign]
         self._last_place = (context_length(model) or capacity) - 1
         self._additive = model.config._attn_implementation == "eager"
         self._trims = "logits_to_keep" in inspect.signature(model.forward).parameters

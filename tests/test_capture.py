@@ -140,6 +140,13 @@ def test_a_capture_that_fails_leaves_a_program_that_runs(monkeypatch: pytest.Mon
     assert program()[0].tolist() == [2.0, 2.0]
 
 
+class Layer(torch.nn.Module):
+    """Not one of torch's own, which its compiler takes as they are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 + 1
+
+
 def test_compiled_layers_are_compiled_in_there_only(monkeypatch: pytest.MonkeyPatch):
     """The compiler's tracing is real; its code generator, slow to start, is left out."""
     traced: list[Any] = []
@@ -150,13 +157,11 @@ def test_compiled_layers_are_compiled_in_there_only(monkeypatch: pytest.MonkeyPa
 
     compile_layer = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call: compile_layer(call, backend=backend))
-    layer = torch.nn.Linear(3, 3)
-    x, wanted = X[:, :3], layer(X[:, :3])
+    layer = Layer()
     layers = CompiledLayers([layer])
-    torch.testing.assert_close(layer(x), wanted)
-    assert not traced
+    assert torch.equal(layer(X), X * 2 + 1) and not traced
     with layers.active():
-        torch.testing.assert_close(layer(x), wanted)
+        assert torch.equal(layer(X), X * 2 + 1)
     assert len(traced) == 1
-    layer(x[:2])
+    layer(X[:2])
     assert len(traced) == 1
