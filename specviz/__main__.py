@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from . import bench, train
+from .catalogue import pairs_by_fit
+from .doctor import MARKS, examine
 from .engine import spare_threads
 from .errors import SpecvizError, TraceError
 from .export import rounds_csv, tokens_csv
+from .loading import DTYPES
+from .memory import rooms
 from .options import add_settings, settings_from
+from .pair import Pair
 from .pairs import load_pair
+from .progress import terminal_watcher
 from .race import race
 from .recording import file_summary
+from .sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .standalone import standalone_html
 from .terminal import event_line, figures, legend
 from .trace import Event, Trace
@@ -25,13 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status. A user's mistake is one line on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        options.verb(options)
+        status = options.verb(options)
     except SpecvizError as error:
         print(f"specviz: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
-    return 0
+    return int(status or 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = verbs.add_parser("run", help="race on one prompt, in the terminal")
     run.add_argument("prompt")
-    run.add_argument("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    _add_pair(run)
     run.add_argument("--save", metavar="FILE", help="also write the trace (.json or .json.gz)")
     run.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     add_settings(run)
@@ -49,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     record = verbs.add_parser("record", help="race on one prompt and keep the run in a file")
     record.add_argument("prompt")
     record.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
-    record.add_argument("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    _add_pair(record)
     add_settings(record)
     record.set_defaults(verb=_record)
 
@@ -67,10 +76,44 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_arguments(measure)
     measure.set_defaults(verb=bench.main)
 
+    listing = verbs.add_parser("pairs", help="list the named pairs by what fits this machine")
+    listing.set_defaults(verb=_pairs)
+
+    doctor = verbs.add_parser("doctor", help="say if two models can race, before any download")
+    doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
+    doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    doctor.add_argument("--json", action="store_true", help="print the report as JSON")
+    doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
+    doctor.add_argument("--free", type=float, metavar="GB", help="as if so much memory were free")
+    _add_loading(doctor)
+    doctor.set_defaults(verb=_doctor)
+
     make = verbs.add_parser("train", help="make a pair from a corpus")
     train.add_arguments(make)
     make.set_defaults(verb=train.main)
     return parser
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    names = "'builtin', a name that `pairs` lists, 'target-id+draft-id' or 'target-id+none'"
+    parser.add_argument("--pair", default="builtin", help=names)
+    _add_loading(parser)
+
+
+def _add_loading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dtype", choices=tuple(DTYPES), help="fp32 on a CPU if not given")
+    parser.add_argument("--quantize", choices=QUANTIZED, help="the target's weights, on a GPU")
+    parser.add_argument("--draft-quantize", choices=QUANTIZED, help="the draft's, on a GPU")
+    parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
+
+
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("dtype", "quantize", "draft_quantize", "device")
+    return {name: getattr(options, name) for name in names}
+
+
+def _named_pair(options: argparse.Namespace) -> Pair:
+    return load_pair(options.pair, on_progress=terminal_watcher(), **_loading(options))
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -78,7 +121,7 @@ def _run(options: argparse.Namespace) -> None:
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     color = options.color == "always" or (options.color == "auto" and tty)
     spare_threads()
-    pair = load_pair(options.pair)
+    pair = _named_pair(options)
     print(legend(color=color))
     events: list[Event] = []
     for event in race(pair, options.prompt, settings):
@@ -97,7 +140,7 @@ def _record(options: argparse.Namespace) -> None:
     if not Path(options.out).absolute().parent.is_dir():
         raise TraceError(f"there is no folder for {options.out}: make it first.")
     spare_threads()
-    events = race(load_pair(options.pair), options.prompt, settings)
+    events = race(_named_pair(options), options.prompt, settings)
     Trace.from_events(events).save(options.out)
     print(file_summary(options.out))
 
@@ -105,6 +148,38 @@ def _record(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     for path in options.files:
         print(file_summary(path))
+
+
+def _pairs(options: argparse.Namespace) -> None:
+    spaces = rooms()
+    cpu, free = spaces[0].device.type == "cpu", sum(room.free for room in spaces)
+    print(f"{spaces[0].device.type} with {shown_bytes(free)} free")
+    for group, pairs in pairs_by_fit(free, cpu=cpu).items():
+        print(f"\n{group}:" if pairs else f"\n{group}: none")
+        for pair in pairs:
+            need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+            gate = " (gated)" if pair.target.gated or pair.draft.gated else ""
+            form = "" if pair.target.safetensors else " (no safetensors on its page)"
+            print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    report = examine(
+        options.target,
+        options.draft,
+        free=None if options.free is None else int(options.free * 1e9),
+        tokens=options.context,
+        **_loading(options),
+    )
+    if options.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        for finding in report.findings:
+            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{finding.sentence}")
+        for precision, size in report.memory.items():
+            print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
+        print(report.summary)
+    return 1 if report.verdict == "stop" else 0
 
 
 def _export(options: argparse.Namespace) -> None:

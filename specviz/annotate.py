@@ -91,7 +91,9 @@ class Annotator:
         views = _Views(self._greedy, p, shown_p, self._tops(shown_p))
         if draft is None:
             return views
-        shown_q = torch.softmax(draft.logits, -1) if self._greedy else draft.q
+        # What was looked up is certain: without logits, q is all there is to show.
+        soft_logits = draft.logits if self._greedy else None
+        shown_q = draft.q if soft_logits is None else torch.softmax(soft_logits, -1)
         place = draft.ids.unsqueeze(-1)
         views.u = judged.u.tolist()
         views.q, views.shown_q = draft.q, shown_q

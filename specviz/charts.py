@@ -12,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from .metrics import predicted_tau
+from .formulas import predicted_tau
 from .trace import LANES, Lane, Round, Trace
 
 PALETTE: dict[str, dict[str, str]] = {

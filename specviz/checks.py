@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from .events import LANES, Divergence, End, Lane, Round, Token
+from .policy import FixedGamma, HeuristicGamma, Policy
 from .reading import Wrong
 from .schema import SLACK, round_name
 from .settings import Settings
@@ -30,8 +31,9 @@ FIELDS_OF = {  # outcome: what a token must know, and what it cannot know
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a lane has got, as far as its rounds were read."""
+    """How far a lane has got, as far as its rounds were read. policy: what its rounds may draft."""
 
+    policy: Policy
     rounds: int = 0
     tokens: int = 0
     clock: float = 0.0
@@ -41,11 +43,13 @@ class _Progress:
 def check_trace(trace: Trace) -> None:
     """Raise `Wrong` with the first rule that the trace breaks."""
     settings = trace.header.settings
-    lanes = {lane: _Progress() for lane in LANES}
+    lanes = {lane: _Progress(_policy(lane, settings)) for lane in LANES}
     for r in trace.rounds:
         try:
             _check_place(r, lanes[r.lane], settings)
-            _check_pattern(r, settings)
+            _check_pattern(r, lanes[r.lane].policy.gamma)
+            if settings.drafter == "ngram":
+                _check_looked_up(r)
             for name, tokens in (("drafted", r.drafted), ("emitted", r.emitted)):
                 for place, token in enumerate(tokens):
                     _check_token(token, f"{name} token {place + 1}", settings)
@@ -57,6 +61,14 @@ def check_trace(trace: Trace) -> None:
         for lane in LANES:
             _check_reason(trace.end.reasons[lane], lane, lanes[lane], settings)
         _check_comparison(trace, trace.end)
+
+
+def _policy(lane: Lane, settings: Settings) -> Policy:
+    if lane == "baseline" or settings.drafter == "none":
+        return FixedGamma(0)
+    # What is optimal rests on prices, which a recording does not hold: gamma bounds it.
+    adapts = settings.gamma and settings.gamma_policy == "heuristic"
+    return (HeuristicGamma if adapts else FixedGamma)(settings.gamma)
 
 
 def _check_place(r: Round, lane: _Progress, settings: Settings) -> None:
@@ -77,9 +89,8 @@ def _check_place(r: Round, lane: _Progress, settings: Settings) -> None:
         raise Wrong(f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}")
 
 
-def _check_pattern(r: Round, settings: Settings) -> None:
+def _check_pattern(r: Round, gamma: int) -> None:
     """Accepted drafts, perhaps one rejected, ignored ones; then at most one of the target's."""
-    gamma = 0 if r.lane == "baseline" or settings.drafter == "none" else settings.gamma
     if len(r.drafted) > gamma:
         raise Wrong(f"it has {len(r.drafted)} drafted tokens where {gamma} may be")
     kept = len(list(takewhile(lambda t: t.outcome == "accepted", r.drafted)))
@@ -97,6 +108,13 @@ def _check_pattern(r: Round, settings: Settings) -> None:
         raise Wrong(f"after the accepted tokens it must emit one token, {due}")
     if own and fallen and not rejected:
         raise Wrong("it emits a bonus although not all drafted tokens were accepted")
+
+
+def _check_looked_up(r: Round) -> None:
+    """What is looked up is drafted with certainty."""
+    for place, token in enumerate(r.drafted):
+        if token.q != 1.0:
+            raise Wrong("q is not 1, yet it was looked up", f"drafted token {place + 1}")
 
 
 def _check_token(token: Token, name: str, settings: Settings) -> None:
@@ -132,6 +150,7 @@ def _advance(lane: _Progress, r: Round) -> None:
     lane.tokens += len(r.emitted)
     lane.clock = r.clock
     lane.over = r.emitted[-1].outcome == "accepted"
+    lane.policy.saw(len(r.drafted), sum(t.outcome == "accepted" for t in r.drafted))
 
 
 def _check_order(trace: Trace) -> None:

@@ -5,12 +5,14 @@ The unit of every price is a round of the target alone: one pass and what goes w
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .metrics import Metrics, compute_metrics, predicted_tau
+from .formulas import best_gamma, predicted_tau
+from .metrics import Metrics, compute_metrics
 from .trace import Trace
 
-MOST_GAMMA = 16  # the longest draft that is looked at, as long as the page lets anyone ask for
 HALVINGS = 60  # of the interval that holds the break-even alpha: more than fp64 can tell
 
 
@@ -43,7 +45,7 @@ class Why:
     speedup: tau / price, which is the measured speed-up. formula: tau predicted from alpha over
         gamma c + 1, as if a target pass cost the same however many tokens it judges.
         priced: tau predicted over the measured price.
-    break_even: the alpha at which this gamma would only just pay, at the measured prices; None
+    break_even: the alpha at which these drafts would only just pay, at the measured prices; None
         if not even 1 would. best_gamma, best_speedup: by the same prices, from this alpha; the
         gamma is 0 if no draft would pay.
     """
@@ -70,10 +72,15 @@ def explain(trace: Trace) -> Why | None:
         speedup=metrics.tau / costs.price,
         formula=metrics.speedup_predicted,
         priced=None if predicted is None else predicted / costs.price,
-        break_even=break_even_alpha(trace.header.settings.gamma, costs.step, costs.judging),
+        break_even=break_even_of(_lengths(trace), costs.price),
         best_gamma=best and best[0],
         best_speedup=best and best[1],
     )
+
+
+def _lengths(trace: Trace) -> Counter[int]:
+    """How many rounds drafted how many tokens."""
+    return Counter(len(r.drafted) for r in trace.lane("speculative"))
 
 
 def round_costs(trace: Trace, metrics: Metrics) -> Costs | None:
@@ -107,38 +114,19 @@ def break_even_alpha(gamma: int, c: float, judging: float = 1.0) -> float | None
     theorem 3.8). None if no alpha reaches it: a round then costs more than the gamma + 1 tokens
     that it can yield at most.
     """
-    price = gamma * c + judging
-    if gamma == 0 or price > gamma + 1:
+    return break_even_of({gamma: 1}, gamma * c + judging)
+
+
+def break_even_of(lengths: Mapping[int, int], price: float) -> float | None:
+    """The alpha at which rounds of that mean price, `lengths` of which drafted so many tokens,
+    would only just pay. None if no alpha reaches it, or nothing was drafted."""
+    rounds = sum(lengths.values())
+    drafted = sum(gamma * count for gamma, count in lengths.items())
+    if drafted == 0 or price * rounds > drafted + rounds:
         return None
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        pays = predicted_tau(middle, gamma) >= price
-        low, high = (low, middle) if pays else (middle, high)
+        tokens = sum(predicted_tau(middle, gamma) * n for gamma, n in sorted(lengths.items()))
+        low, high = (low, middle) if tokens >= price * rounds else (middle, high)
     return high
-
-
-def best_gamma(
-    alpha: float, c: float, judging: float = 1.0, judged: float = 1.0, *, most: int = MOST_GAMMA
-) -> tuple[int, float]:
-    """The gamma from 0 to `most` with the highest predicted speed-up, and that speed-up.
-
-    judging: the price of judging `judged` drafts, from which that of other gammas is guessed.
-    """
-    speeds = [
-        predicted_tau(alpha, gamma) / (gamma * c + judging_price(gamma, judging, judged))
-        for gamma in range(most + 1)
-    ]
-    best = max(range(most + 1), key=speeds.__getitem__)
-    return best, speeds[best]
-
-
-def judging_price(gamma: int, judging: float, judged: float) -> float:
-    """The price of judging gamma drafts, where judging `judged` of them was measured.
-
-    On a straight line from 1, that of a pass over one token. If several were cheaper than one,
-    the line would fall below any real price, so that the measured one is taken for all.
-    """
-    if gamma == 0 or not judged:
-        return 1.0
-    return judging if judging < 1 else 1 + (judging - 1) * gamma / judged

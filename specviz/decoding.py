@@ -2,7 +2,8 @@
 
 One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
 
-1. the draft proposes d_1 .. d_g, each with the distribution q that it was drawn from;
+1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; how many
+   the policy has decided beforehand;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
 3. `sampling.verify` keeps the first k drafts and draws one token more;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
@@ -23,6 +24,8 @@ from .drafters import Drafter, make_drafter
 from .engine import Engine, make_engine, now
 from .errors import ModelError
 from .pair import Pair, context_length
+from .policy import Policy, make_policy
+from .prices import pass_price, wider_price
 from .sampling import Decide, decide
 from .settings import Settings
 from .text import TextStream
@@ -36,11 +39,13 @@ Prompt: TypeAlias = str | list[int] | tuple[int, ...]
 class Prefilled:
     """A lane's first event. Keys are "target" and, in a lane that drafts with one, "draft".
 
-    seconds: to read the prompt. forms: the engines' implementations.
+    seconds: to read the prompt. forms: the engines' implementations. layers: of the target, if
+    its first ones are the draft.
     """
 
     seconds: dict[str, float]
     forms: dict[str, str]
+    layers: int | None = None
 
 
 LaneEvents: TypeAlias = Generator[Prefilled | Round, None, EndReason]
@@ -60,7 +65,7 @@ def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> It
 
 
 def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
-    events = decode(pair, pair.encode(prompt), settings, lane)
+    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane)
     return (event for event in events if isinstance(event, Round))
 
 
@@ -102,7 +107,8 @@ class _Run:
         self.verifier: Verifier = make_verifier(
             self.target, pair, settings, generator, decider or decide
         )
-        self.drafter: Drafter = make_drafter(pair, settings, generator)
+        self.drafter: Drafter = make_drafter(pair, settings, generator, self.target)
+        self.policy: Policy = make_policy(settings, self.prices)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
@@ -119,7 +125,7 @@ class _Run:
         seconds, forms = {"target": self.verifier.prefill(read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
-        return Prefilled(seconds, forms)
+        return Prefilled(seconds, forms, self.drafter.layers)
 
     def end_reason(self) -> EndReason | None:
         """Why no further round is due, or None."""
@@ -133,12 +139,17 @@ class _Run:
         return None
 
     def gamma(self) -> int:
-        """Tokens to draft now: none that could not be kept."""
+        """The most tokens to draft now: none that could not be kept."""
         length = len(self.ids)
         room = min(self.budget - length - 1, self.drafter.room(length))
         if self.limit is not None:
             room = min(room, self.limit - length)
-        return min(self.settings.gamma, room)
+        return min(self.policy.gamma, room)
+
+    def prices(self) -> tuple[float, float]:
+        """c and the price of a further token in a target pass, as sizes alone tell them."""
+        step, alone = self.drafter.price(), pass_price(self.pair.target, self.target.form)
+        return step / alone, wider_price(self.device)
 
     @torch.inference_mode()
     def round(self) -> Round:
@@ -168,6 +179,7 @@ class _Run:
 
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""
+        self.policy.saw(len(judged.ids), judged.verdict.accepted)
         kept = judged.ids[: judged.verdict.accepted]
         emitted = [*kept, judged.verdict.next_id]
         if not self.settings.ignore_eos:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .formulas import predicted_tau
 from .trace import LANES, OUTCOMES, Lane, Round, Trace
 
 
@@ -88,17 +89,6 @@ def compute_metrics(trace: Trace) -> Metrics:
     )
 
 
-def predicted_tau(alpha: float, gamma: int) -> float:
-    """Expected tokens per round, (1 - alpha^(gamma + 1)) / (1 - alpha), if acceptances are
-    independent (Leviathan et al. 2022, arXiv 2211.17192, equation 1)."""
-    return gamma + 1.0 if alpha == 1.0 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
-
-
-def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
-    """Expected speed-up, tau(gamma) / (gamma c + 1) (the same paper, theorem 3.8)."""
-    return predicted_tau(alpha, gamma) / (gamma * c + 1)
-
-
 def ratio(part: float, whole: float) -> float | None:
     """part / whole, or None where there is nothing to divide by."""
     return part / whole if whole else None
@@ -130,7 +120,8 @@ def _cost_ratio(trace: Trace) -> float | None:
 
 
 def _mean_predicted_tau(rounds: Sequence[Round], alpha: float | None) -> float | None:
-    # Each round with the number that it really drafted: the last ones may draft fewer.
+    # Each round with the number that it really drafted: gamma may adapt, text seen before may
+    # have nothing to offer, and the last rounds may draft fewer.
     if alpha is None:
         return None
     return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), len(rounds))

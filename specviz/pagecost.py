@@ -8,19 +8,35 @@ from collections import defaultdict
 from typing import Any
 
 from .browser import chromium, served_page
-from .engine import spare_threads
+from .folders import BUILTIN
 from .metrics import compute_metrics
-from .pairs import load_pair
-from .race import race
 from .settings import Settings
-from .trace import LANES, Header, Trace
+from .tasks import RaceTask
+from .trace import LANES, Event, Trace
+from .worker import ProcessWorker, Worker
 
-ENDED = '[data-player][data-state="ended"][data-source="live"]'
+# Milliseconds from a run's header to its end, as the page has them.
+_WATCH = """() => {
+  const player = document.querySelector("[data-player]");
+  const before = window.specviz?.trace?.header?.date ?? null;
+  let begun = null;
+  window.watchedRun = new Promise((resolve, reject) => {
+    setTimeout(() => reject(new Error("the run did not end")), 300000);
+    new MutationObserver((_, observer) => {
+      const live = player.dataset.source === "live" && window.specviz?.trace?.header?.date;
+      if (begun === null && live && live !== before) begun = performance.now();
+      if (begun === null || player.dataset.state !== "ended") return;
+      observer.disconnect();
+      resolve(performance.now() - begun);
+    }).observe(player, { attributes: true });
+  });
+}"""
 
 
 def page_cost(repeats: int) -> dict[str, dict[str, float]]:
     """Median tokens per second of each lane's clock, and seconds from header to end, with the
-    page ("page") and without ("alone"), on the page's own first settings; runs take turns.
+    page ("page") and without ("alone"), on the page's own first settings; runs take turns, each
+    side in a models' process of its own.
 
     Raises `SpecvizError` without a browser.
     """
@@ -28,20 +44,21 @@ def page_cost(repeats: int) -> dict[str, dict[str, float]]:
         "page": defaultdict(list),
         "alone": defaultdict(list),
     }
-    spare_threads()
-    pair = load_pair()
+    worker = ProcessWorker()
     with served_page() as url, chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(url)
+        page.wait_for_function("window.specviz")
         for again in range(repeats + 1):
             watched, seconds = _watched_run(page)
             settings = Settings.from_dict(watched["header"]["settings"])
-            prompt_ids = watched["header"]["prompt_ids"]
-            alone, seconds_alone = _run_alone(pair, prompt_ids, settings)
+            task = RaceTask(BUILTIN, watched["header"]["prompt"], settings)
+            alone, seconds_alone = _run_alone(worker, task)
             if again == 0:
                 continue
             _add(figures["page"], Trace.from_dict(watched), seconds)
             _add(figures["alone"], alone, seconds_alone)
+    worker.close()
     return {
         way: {name: statistics.median(values) for name, values in measured.items()}
         for way, measured in figures.items()
@@ -49,25 +66,26 @@ def page_cost(repeats: int) -> dict[str, dict[str, float]]:
 
 
 def _watched_run(page: Any) -> tuple[dict[str, Any], float]:
-    before = page.evaluate("window.specviz?.trace?.header?.date ?? null")
+    # One promise and no polling: what waits must not keep the browser busy either.
+    page.evaluate(_WATCH)
     page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_function(
-        "before => (window.specviz?.trace?.header?.date ?? null) !== before", arg=before
-    )
-    start = time.perf_counter()
-    page.wait_for_selector(ENDED, timeout=300_000)
-    seconds = time.perf_counter() - start
+    seconds: float = page.evaluate("window.watchedRun") / 1000
     trace: dict[str, Any] = page.evaluate("JSON.parse(JSON.stringify(window.specviz.trace))")
     return trace, seconds
 
 
-def _run_alone(pair: Any, prompt_ids: list[int], settings: Settings) -> tuple[Trace, float]:
-    events = race(pair, prompt_ids, settings)
-    header = next(events)
-    assert isinstance(header, Header)
-    start = time.perf_counter()
-    trace = Trace.from_events([header, *events])
-    return trace, time.perf_counter() - start
+def _run_alone(worker: Worker, task: RaceTask) -> tuple[Trace, float]:
+    events: list[Event] = []
+    begun: list[float] = []
+
+    def take(event: Any) -> bool:
+        if not isinstance(event, str):
+            events.append(event)
+            begun.append(time.perf_counter())
+        return True
+
+    worker.run(task, take)
+    return Trace.from_events(events), begun[-1] - begun[0]
 
 
 def _add(measured: dict[str, list[float]], trace: Trace, seconds: float) -> None:

@@ -41,7 +41,7 @@ class Pair:
             return
         _check_causal(self.draft, "draft")
         if self.draft_tokenizer is not None:
-            _check_same_tokenizer(self.tokenizer, self.draft_tokenizer)
+            _check_same_tokenizer(self.tokenizer, self.draft_tokenizer, self.vocab)
         if logit_width(self.draft) < self.vocab:
             raise PairError(
                 f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
@@ -50,8 +50,17 @@ class Pair:
 
     @cached_property
     def vocab(self) -> int:
-        """Ids 0 to vocab - 1 may be drafted and emitted."""
-        return min(tokenizer_size(self.tokenizer), logit_width(self.target))
+        """Ids 0 to vocab - 1 may be drafted and emitted.
+
+        The last ids of a target may be marks for pictures and the like, which no text holds. A
+        draft for text alone need not know them.
+        """
+        size = min(tokenizer_size(self.tokenizer), logit_width(self.target))
+        if self.draft is None or logit_width(self.draft) >= size:
+            return size
+        unknown = set(range(logit_width(self.draft), size))
+        marks = set(getattr(self.tokenizer, "all_special_ids", ())) | _special_ids(self.tokenizer)
+        return size if unknown - marks or unknown & self.eos_ids else min(unknown)
 
     @property
     def device(self) -> torch.device:
@@ -183,17 +192,34 @@ def _check_causal(model: Any, role: str) -> None:
         model.eval()
 
 
-def _check_same_tokenizer(one: Any, other: Any) -> None:
+def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:
+    """The lowest id below `vocab` that is another piece in the other tokenizer, with both pieces.
+
+    None if there is none. Pieces that only the other one knows do not count.
+    """
     ours, theirs = one.get_vocab(), other.get_vocab()
     if ours == theirs:
-        return
+        return None
     by_id = {i: piece for piece, i in theirs.items()}
     for piece, i in sorted(ours.items(), key=lambda item: item[1]):
-        if theirs.get(piece) != i:
-            raise PairError(
-                f"target and draft use different tokenizers: id {i} is {piece!r} for the target "
-                f"and {by_id.get(i)!r} for the draft. Choose two models of one family."
-            )
+        if i < vocab and theirs.get(piece) != i:
+            return i, piece, by_id.get(i)
+    return None
+
+
+def _check_same_tokenizer(one: Any, other: Any, vocab: int) -> None:
+    found = first_difference(one, other, vocab)
+    if found is not None:
+        i, piece, theirs = found
+        raise PairError(
+            f"target and draft use different tokenizers: id {i} is {piece!r} for the target "
+            f"and {theirs!r} for the draft. Choose two models of one family."
+        )
+
+
+def _special_ids(tokenizer: Any) -> set[int]:
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    return {i for i, token in added.items() if getattr(token, "special", False)}
 
 
 def _id_list(ids: Any, vocab: int) -> list[int]:

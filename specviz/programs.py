@@ -57,10 +57,17 @@ def planned(length: int, most: int, known: Sequence[int], fixed: bool) -> list[P
 
 
 class DraftPrograms:
-    """All steps of a draft run at once, over the draft's engine."""
+    """All steps of a draft run at once, over the engine of the draft, or over the first `layers`
+    of the target's."""
 
-    def __init__(self, engine: StaticEngine, settings: Settings, generator: torch.Generator):
-        self.engine = engine
+    def __init__(
+        self,
+        engine: StaticEngine,
+        settings: Settings,
+        generator: torch.Generator,
+        layers: int | None = None,
+    ) -> None:
+        self.engine, self._layers = engine, layers
         self._settings, self._generator = settings, generator
         self._fixed = settings.gamma_policy == "fixed"
         self._widths = widths(settings, self._fixed)[1:]
@@ -89,7 +96,7 @@ class DraftPrograms:
         return drafted[:count], q[:count], logits[:count]
 
     def _key(self, shape: Places) -> Hashable:
-        return ("draft", shape, *_sampling(self._settings))
+        return ("draft", shape, self._layers, *_sampling(self._settings))
 
     def _program(self, shape: Places) -> Program:
         return self.engine.program(self._key(shape), lambda: self._made(shape))
@@ -99,7 +106,7 @@ class DraftPrograms:
         # Places past those in use, for the runs before a capture.
         numbers = torch.tensor([self.engine.length + 2, 0, 0], device=device)
         draws = torch.zeros(shape.width, dtype=torch.float64, device=device)
-        function = _draft_run(self.engine.cache, self._settings, shape)
+        function = _draft_run(self.engine.cache, self._settings, shape, self._layers)
         return capture(function, [numbers, draws])
 
 
@@ -178,7 +185,9 @@ def _sampling(settings: Settings) -> tuple[float, int, float]:
     return settings.temperature, settings.top_k, settings.top_p
 
 
-def _draft_run(cache: PlacedCache, settings: Settings, shape: Places) -> Function:
+def _draft_run(
+    cache: PlacedCache, settings: Settings, shape: Places, layers: int | None
+) -> Function:
     def drafted(numbers: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         length, feed = numbers[:1], numbers[1:]  # committed tokens; the last two of them
         # The last but one is in the cache already unless all drafts were accepted; writing it
@@ -186,7 +195,7 @@ def _draft_run(cache: PlacedCache, settings: Settings, shape: Places) -> Functio
         places = torch.cat([length - 2, length - 1]).clamp_(min=0)
         ids, rows, logits = [], [], []
         for step in range(shape.width):
-            row = cache.logits(feed, places, shape.window, keep=1)  # [1, vocab]
+            row = cache.logits(feed, places, shape.window, 1, layers)  # [1, vocab]
             q = probabilities(row, settings, branchless=True)
             feed = q.argmax(-1) if settings.greedy else draw(q, draws[step : step + 1])
             places = length + step

@@ -18,8 +18,9 @@ import transformers
 from .annotate import DIGITS
 from .decoding import Decide, LaneEvents, Prefilled, Prompt, decode
 from .errors import SettingsError
-from .pair import Pair, parameter_count
+from .pair import Pair, context_length, parameter_count
 from .settings import Settings
+from .shallow import shallow_model
 from .trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
 
 Mode: TypeAlias = Literal["interleaved", "sequential"]
@@ -47,7 +48,7 @@ def race(
     settings = settings or Settings()
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
-    prompt_ids = pair.encode(prompt)
+    prompt_ids = pair.encode(prompt, chat=settings.chat)
     return _race(pair, prompt_ids, settings, mode, decider)
 
 
@@ -73,9 +74,11 @@ def _race(
 
 
 def _warm_up(pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane) -> None:
-    # A short prompt will do, and leaves room in the context.
+    # A short prompt will do, and leaves room in the context. It says everything twice, so that
+    # there is something to be looked up, and passes of several tokens are warmed up too.
     few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
-    events = decode(pair, prompt_ids[:8], few, lane)
+    short = (2 * prompt_ids[:8])[: context_length(pair.target)]
+    events = decode(pair, short, few, lane)
     for _ in islice(events, 1 + WARM_ROUNDS):
         pass
     events.close()
@@ -129,7 +132,7 @@ def _header(
         prompt_ids=tuple(prompt_ids),
         settings=settings,
         target=_described(pair.target, forms["target"]),
-        draft=_described(pair.draft, forms["draft"]) if "draft" in forms else None,
+        draft=_draft_described(pair, prefilled["speculative"]),
         device=_device_name(pair.device),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
@@ -139,6 +142,18 @@ def _header(
         mode=mode,
         processor=_processor_name(),
     )
+
+
+def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
+    form, layers = prefilled.forms.get("draft"), prefilled.layers
+    if form is None:
+        return None
+    if layers is None:
+        return _described(pair.draft, form)
+    whole = _described(pair.target, form)
+    name = f"{whole['name']}, layers 1 to {layers}"
+    shallow = shallow_model(pair.target, layers)
+    return {**whole, "name": name, "parameters": parameter_count(shallow)}
 
 
 def _versions(device: torch.device) -> dict[str, str]:

@@ -97,7 +97,9 @@ class ProcessWorker:
             kind, value = pickle.load(replies)
             if kind == "done":
                 return
-            if kind == "error":
+            if kind == "leaving":
+                self.close()
+            if kind in ("error", "leaving"):
                 raise value
             if wanted and not take(value):
                 wanted = False
@@ -145,7 +147,7 @@ def serve() -> None:
     spare_threads()
     worker = LocalWorker(load_pair, race)
 
-    def reply(kind: Literal["item", "done", "error"], value: Any = None) -> None:
+    def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:
         _write(replies, (kind, value))
 
     def take(item: Any) -> bool:
@@ -159,9 +161,10 @@ def serve() -> None:
         try:
             worker.run(task, take)
         except SpecvizError as error:
-            reply("error", error)
             if _poisoned(error):
+                reply("leaving", error)
                 os._exit(1)
+            reply("error", error)
         else:
             reply("done")
 

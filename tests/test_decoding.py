@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from toys import emitted_ids, generated, llama, pair_of, relative, scripted
+from toys import emitted_ids, generated, llama, next_logits, pair_of, relative, scripted
 
 import specviz.decoding
-import specviz.drafters
+import specviz.drafters.model
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
 from specviz.decoding import _Run
-from specviz.engine import EagerEngine, Engine, make_engine
+from specviz.engine import EagerEngine, make_engine
 from specviz.errors import ModelError, PairError
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -38,7 +38,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 def replace_engines(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
     monkeypatch.setattr(specviz.decoding, "make_engine", make)
-    monkeypatch.setattr(specviz.drafters, "make_engine", make)
+    monkeypatch.setattr(specviz.drafters.model, "make_engine", make)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +87,6 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(
     rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=200)))
     assert judged(rounds) == (150, 0)
     assert all(t.outcome == "accepted" for r in rounds for t in r.drafted)
-
-
-def next_logits(engine: Engine, ids: list[int]) -> torch.Tensor:
-    """What the engine expects after `ids`, its cache left as it was."""
-    before = engine.length
-    logits = engine.forward(torch.tensor(ids[before:]), keep=1)[0]
-    engine.rollback(before)
-    return logits
 
 
 @pytest.mark.parametrize("settings", [Settings(), *SAMPLED], ids=lambda s: f"{s.temperature}")

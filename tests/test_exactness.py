@@ -17,8 +17,10 @@ from torch import Tensor
 from toys import emitted_ids, llama, mini, pair_of
 
 import specviz.decoding
-import specviz.drafters
+import specviz.drafters.base
+import specviz.drafters.model
 from specviz import Pair, Settings, baseline, speculate
+from specviz.drafters.base import Draft, draft_run
 from specviz.sampling import decide, draw, probabilities, residual, uniforms
 
 PROMPT = [2, 0]
@@ -41,7 +43,26 @@ def llama_pair() -> Pair:
 
 def chain_pair() -> Pair:
     """Two Markov chains: each token of one long run is a sample of a known law."""
-    return history_pair(decay=0.0, max_position_embeddings=4 * RUN)
+    return history_pair(decay=0.0, max_position_embeddings=7 * RUN)
+
+
+def deep_pair() -> Pair:
+    """A target of two layers, whose first agrees with both now and then."""
+    target = llama(4, seed=0, num_hidden_layers=2)
+    with torch.no_grad():
+        for weight in target.model.layers[1].parameters():
+            weight *= 1.5
+    return pair_of(target)
+
+
+def deep_chain() -> Pair:
+    """The same without attention, which makes it a chain."""
+    pair = deep_pair()
+    with torch.no_grad():
+        for block in pair.target.model.layers:
+            block.self_attn.o_proj.weight.zero_()
+    pair.target.config.max_position_embeddings = 7 * RUN
+    return pair
 
 
 def first_tokens(lane: Decode, pair: Pair, settings: Settings) -> tuple[int, ...]:
@@ -64,7 +85,7 @@ def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> f
 
 def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) -> float:
     """How well one long run of a chain fits the target's law."""
-    pair = chain_pair()
+    pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
     rounds = lane(pair, PROMPT, replace(settings, max_new_tokens=tokens))
     return transitions(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
 
@@ -125,12 +146,51 @@ def test_the_baseline_follows_the_target(temperature: float):
     assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > LUCK
 
 
+ADAPTIVE = [
+    replace(sampling(gamma, temperature, top_k=top_k), drafter=drafter, gamma_policy=policy)
+    for drafter in ("model", "ngram", "early-exit")
+    for policy, gamma, temperature, top_k in (
+        ("fixed", 3, 1.0, 3),
+        ("heuristic", 5, 1.0, 0),
+        ("optimal", 5, 0.7, 0),
+    )
+]
+
+
+@pytest.fixture
+def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toys of one size are no drafts for each other: at real prices "optimal" is not to draft."""
+    monkeypatch.setattr(specviz.decoding._Run, "prices", lambda run: (0.1, 0.05))
+
+
+def in_words(settings: Settings) -> str:
+    return f"{settings.drafter}-{settings.gamma_policy}-{settings.temperature}"
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("settings", ADAPTIVE, ids=in_words)
+def test_a_long_run_with_every_drafter_and_policy_follows_the_target(settings: Settings):
+    assert chain_fits(settings, tokens=2 * RUN) > LUCK
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("settings", ADAPTIVE, ids=in_words)
+def test_whole_sequences_with_every_drafter_and_policy_follow_the_target(settings: Settings):
+    pair = deep_pair() if settings.drafter == "early-exit" else history_pair()
+    assert sequences_fit(pair, settings) > LUCK
+
+
 # From here on: verifiers that are wrong on purpose.
 
 
 def lenient(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
     """Accepts with probability 1.2 p / q."""
     return decide(p, q, drafted, u / 1.2, rng)
+
+
+def reckless(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
+    """Accepts with probability 2 p / q."""
+    return decide(p, q, drafted, u / 2, rng)
 
 
 def corrects_from_p(
@@ -169,6 +229,31 @@ def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
     assert fit > LUCK if verifier is decide else fit < LUCK
 
 
+@pytest.mark.parametrize("drafter", ["ngram", "early-exit"])
+@pytest.mark.parametrize("verifier", [decide, reckless, *WRONG[1:]])
+def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
+    verifier: Any, drafter: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(specviz.decoding, "decide", verifier)
+    settings = replace(sampling(3, 1.0), drafter=drafter)
+    fit = chain_fits(settings, tokens=4 * RUN)
+    assert fit > LUCK if verifier is decide else fit < LUCK
+
+
+def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
+    """Ending a draft before its unlikely token, as some rules for gamma do, biases the text."""
+
+    def drops_unlikely(*values: Any) -> Draft:
+        ids, q, logits = draft_run(*values)
+        chances = q.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+        kept = int((chances > 0.25).long().cumprod(0).sum())
+        return Draft(ids[:kept], q[:kept], logits[:kept] if logits is not None else None)
+
+    assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) > LUCK
+    monkeypatch.setattr(specviz.drafters.model, "draft_run", drops_unlikely)
+    assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) < LUCK
+
+
 @pytest.mark.parametrize("fit", [lambda s: sequences_fit(history_pair(), s), chain_fits])
 def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPatch):
     """Drafts are drawn from the truncated q and judged by the whole one."""
@@ -180,6 +265,6 @@ def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPa
         drawn_from.append(probabilities(logits, settings))
         return probabilities(logits, whole)
 
-    monkeypatch.setattr(specviz.drafters, "probabilities", untruncated)
-    monkeypatch.setattr(specviz.drafters, "draw", lambda _, u: draw(drawn_from.pop(), u))
+    monkeypatch.setattr(specviz.drafters.base, "probabilities", untruncated)
+    monkeypatch.setattr(specviz.drafters.base, "draw", lambda _, u: draw(drawn_from.pop(), u))
     assert fit(settings) < LUCK

@@ -20,9 +20,9 @@ PACKAGE = ROOT / "specviz"
 LAYERS = [
     ["page"],
     ["__main__"],
-    ["worker"],
     ["bench", "train"],
-    ["measure", "pagecost", "shapes"],
+    ["contest", "measure", "pagecost", "shapes"],
+    ["worker"],
     ["browser"],
     ["rivals"],
     ["training"],
@@ -32,19 +32,30 @@ LAYERS = [
     ["costs"],
     ["metrics"],
     ["tasks"],
+    ["doctor"],
     ["pairs"],
+    ["findings"],
+    ["loading"],
+    ["blueprint"],
+    ["memory"],
+    ["probe"],
     ["continuations"],
     ["race"],
     ["decoding"],
     ["verifiers"],
     ["annotate"],
     ["drafters"],
+    ["prices"],
     ["programs"],
     ["engine"],
     ["static"],
     ["staticfit"],
     ["capture"],
     ["packed"],
+    ["passes"],
+    ["layout"],
+    ["products"],
+    ["shallow"],
     ["pair"],
     ["text"],
     ["sampling"],
@@ -55,15 +66,22 @@ LAYERS = [
     ["schema"],
     ["reading"],
     ["events"],
+    ["policy"],
+    ["progress"],
+    ["sources"],
+    ["catalogue"],
+    ["sizes"],
     ["options"],
     ["settings"],
+    ["formulas"],
     ["errors"],
     ["folders"],
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
-# Only these know the caches of transformers: two engines roll them back, training writes text.
-CACHE_MODULES = {"engine", "static", "staticfit", "training"}
+# Only these know the caches of transformers: two engines roll them back, the probe asks whether
+# that can be, training writes text.
+CACHE_MODULES = {"engine", "static", "staticfit", "probe", "training"}
 
 
 def python_files() -> list[Path]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toys import VirtualTime, examples, mini, pair_of, relative
 
 from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
-from specviz.metrics import predicted_speedup, predicted_tau
+from specviz.formulas import predicted_speedup, predicted_tau
 from specviz.trace import OUTCOMES
 
 PROMPT = [3, 1, 4]

@@ -271,3 +271,39 @@ def test_chat_needs_a_prompt_and_a_known_mode():
         chat_pair(eos=2).encode("")
     with pytest.raises(SettingsError, match="chat is 'maybe': use one of 'auto', 'on', 'off'"):
         chat_pair().encode("a", chat="maybe")
+
+
+# Drafts for text alone
+
+
+def picture_tokenizer(special: bool) -> Any:
+    """Eight words and a mark, as of a target that also reads pictures."""
+    tokenizer = words(8)
+    tokenizer.add_tokens([AddedToken("<image>", special=special)], special_tokens=special)
+    return tokenizer
+
+
+def test_a_draft_need_not_know_marks_that_no_text_holds():
+    pair = pair_of(mini(10), mini(8, seed=1), tokenizer=picture_tokenizer(True))
+    assert pair.vocab == 8
+    with pytest.raises(PromptError, match="the id 8"):
+        pair.encode([8])
+    settings = Settings(max_new_tokens=20)
+    assert emitted_ids(speculate(pair, [3], settings)) == emitted_ids(baseline(pair, [3], settings))
+
+
+def test_a_draft_must_know_every_piece_that_a_text_may_hold():
+    with pytest.raises(PairError, match="the draft knows 8 tokens, the target's tokenizer 9"):
+        pair_of(mini(10), mini(8), tokenizer=picture_tokenizer(False))
+    with pytest.raises(PairError, match="the draft knows 8 tokens"):
+        pair_of(mini(10, eos_token_id=8), mini(8), tokenizer=picture_tokenizer(True))
+
+
+def test_pieces_that_the_target_cannot_write_need_not_be_equal():
+    """Two tokenizers may give their own marks to ids past the target's last logit."""
+    ours, theirs = words(8), words(8)
+    ours.add_tokens(["<ours>"])
+    theirs.add_tokens(["<theirs>"])
+    pair_of(mini(8), mini(9), tokenizer=ours, draft_tokenizer=theirs)
+    with pytest.raises(PairError, match="id 8 is '<ours>' for the target and '<theirs>'"):
+        pair_of(mini(9), mini(9), tokenizer=ours, draft_tokenizer=theirs)

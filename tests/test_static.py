@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 import torch
+from families import KINDS, build
 from laws import chi_square, continuations
-from test_architectures import KINDS, build
 from toys import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 

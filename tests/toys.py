@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specviz import Pair, Round, Settings
 from specviz.decoding import decode
+from specviz.engine import Engine
 from specviz.trace import EndReason, Lane
 
 # Threads only get in each other's way on models of this size.
@@ -154,7 +156,9 @@ CORPUS = [
 ]
 
 
-def byte_level(size: int = 300, *, special: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+def byte_level(
+    size: int = 300, *, special: Sequence[str] = (), corpus: Sequence[str] = CORPUS
+) -> PreTrainedTokenizerFast:
     """A byte-level BPE, in which characters outside ASCII may be split over tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -165,7 +169,7 @@ def byte_level(size: int = 300, *, special: Sequence[str] = ()) -> PreTrainedTok
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.train_from_iterator(corpus, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
@@ -227,6 +231,14 @@ def generated(model: Any, prompt: Sequence[int], count: int) -> list[int]:
     return out[0, len(prompt) :].tolist()
 
 
+def next_logits(engine: Engine, ids: Sequence[int]) -> Tensor:
+    """What the engine expects after `ids`, [vocab]; its cache is left as it was."""
+    before = engine.length
+    logits = engine.forward(torch.tensor(ids[before:]), keep=1)[0]
+    engine.rollback(before)
+    return logits
+
+
 def finish(
     pair: Pair, prompt: Sequence[int], settings: Settings, lane: Lane = "speculative"
 ) -> tuple[list[Round], EndReason]:
@@ -241,6 +253,11 @@ def finish(
             return rounds, stop.value
         assert isinstance(event, Round)
         rounds.append(event)
+
+
+def outcome_counts(rounds: Iterable[Round]) -> Counter[str]:
+    """How many drafts had each outcome."""
+    return Counter(token.outcome for r in rounds for token in r.drafted)
 
 
 def outcomes(r: Round) -> str:

@@ -3,9 +3,9 @@
 import { element } from "./lane.js";
 import { series } from "./metrics.js";
 
-const INTERVAL = 250; // ms between redraws, at least
-const SLOWEST = 1000; // ms between redraws, at most
-const SHARE = 8; // drawing may take one part in this many of the page's time
+const INTERVAL = 500; // ms between redraws, at least
+const SLOWEST = 2000; // ms between redraws, at most
+const SHARE = 24; // drawing may take one part in this many of the page's time
 
 const requestFrame = (then) => (document.hidden ? setTimeout(then, 50) : requestAnimationFrame(then));
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };

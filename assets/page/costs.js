@@ -17,7 +17,7 @@ export function explain(rounds, header) {
     speedup: m.tau / costs.price,
     formula: m.speedup_predicted,
     priced: m.tau_predicted === null ? null : m.tau_predicted / costs.price,
-    break_even: breakEvenAlpha(header.settings.gamma, costs.step, costs.judging),
+    break_even: breakEvenOf(draftLengths(rounds), costs.price),
     best_gamma: best?.gamma ?? null,
     best_speedup: best?.speedup ?? null,
     speeds: best?.speeds ?? [],
@@ -44,14 +44,30 @@ function roundCosts(rounds, m) {
 
 /** The alpha at which the predicted speed-up is 1, or null if even 1 would not pay. */
 export function breakEvenAlpha(gamma, c, judging = 1) {
-  const price = gamma * c + judging;
-  if (gamma === 0 || price > gamma + 1) return null;
+  return breakEvenOf(new Map([[gamma, 1]]), gamma * c + judging);
+}
+
+/** The alpha at which rounds of this mean price would only just pay; `lengths`: drafted -> rounds. */
+export function breakEvenOf(lengths, price) {
+  const entries = [...lengths].sort(([a], [b]) => a - b);
+  const total = (of) => entries.reduce((sum, [gamma, count]) => sum + of(gamma) * count, 0);
+  const rounds = total(() => 1), drafted = total((gamma) => gamma);
+  if (drafted === 0 || price * rounds > drafted + rounds) return null;
   let low = 0, high = 1;
   for (let i = 0; i < HALVINGS; i += 1) {
     const middle = (low + high) / 2;
-    if (predictedTau(middle, gamma) >= price) high = middle; else low = middle;
+    if (total((gamma) => predictedTau(middle, gamma)) >= price * rounds) high = middle;
+    else low = middle;
   }
   return high;
+}
+
+function draftLengths(rounds) {
+  const lengths = new Map();
+  for (const { lane, drafted } of rounds) {
+    if (lane === "speculative") lengths.set(drafted.length, (lengths.get(drafted.length) ?? 0) + 1);
+  }
+  return lengths;
 }
 
 /** The gamma with the highest predicted speed-up, and the speed-ups of all from 0 on. */

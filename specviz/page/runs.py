@@ -19,7 +19,7 @@ from .wire import Note, encode_delta
 
 log = logging.getLogger(__name__)
 
-TICK = 0.05  # seconds between deltas
+TICK = 0.1  # seconds between deltas; each costs the browser a frame, and a core may be short
 HEARTBEAT = 0.5  # seconds after which an empty delta goes out, so that a closed tab is noticed
 WARMING = "Warming both lanes up and reading the prompt."
 KEPT_RUNS = 16  # finished runs whose deltas can still be asked for

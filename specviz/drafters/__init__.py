@@ -1,0 +1,41 @@
+"""Where drafts come from."""
+
+from __future__ import annotations
+
+import torch
+
+from ..engine import Engine
+from ..pair import Pair
+from ..settings import Settings
+from ..static import StaticEngine
+from .base import Draft, Drafter
+from .exits import ExitDrafter
+from .model import ModelDrafter
+from .ngram import NgramDrafter
+from .nothing import NoDrafter
+from .programmed import ProgramDrafter
+
+__all__ = ["Draft", "Drafter", "make_drafter"]
+
+
+def make_drafter(
+    pair: Pair, settings: Settings, generator: torch.Generator, target: Engine
+) -> Drafter:
+    """The drafter that the settings name. gamma = 0 needs none.
+
+    target: the engine that judges the drafts, whose first layers may draft them too. Raises
+    `PairError` if this pair cannot draft so.
+    """
+    if settings.drafter == "none" or settings.gamma == 0:
+        return NoDrafter()
+    if settings.drafter == "ngram":
+        return NgramDrafter(pair.vocab, pair.device)
+    drafter: ExitDrafter | ModelDrafter
+    if settings.drafter == "early-exit":
+        drafter, engine = ExitDrafter(pair, settings, generator, target), target
+    else:
+        drafter = ModelDrafter(pair, settings, generator)
+        engine = drafter.engine
+    if isinstance(engine, StaticEngine):
+        return ProgramDrafter(drafter, engine, pair, settings, generator)
+    return drafter

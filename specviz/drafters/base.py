@@ -1,0 +1,88 @@
+"""What every source of drafts has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ..sampling import draw, probabilities, uniforms
+from ..settings import Settings
+
+UNLIMITED = 1_000_000  # tokens, more than any run drafts
+
+
+class Draft(NamedTuple):
+    """A draft run of n tokens.
+
+    ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.
+    logits: fp32 [n, vocab], what q was made of, for the reader's sake; None if no model made it.
+    """
+
+    ids: Tensor
+    q: Tensor
+    logits: Tensor | None
+
+
+class Drafter(Protocol):
+    """A source of drafts for one run.
+
+    form: the implementation of the engine that it drafts with; None if it runs no model.
+    layers: how many of the target's layers it drafts with, if it drafts with them.
+    """
+
+    layers: int | None
+
+    @property
+    def form(self) -> str | None: ...
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        """Read the prompt but for its last token; returns synchronised seconds."""
+        ...
+
+    def room(self, length: int) -> int:
+        """How many tokens could be drafted after `length` committed ones."""
+        ...
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        """Up to `count` tokens (at least 1) to follow the committed `ids`; None if it has none.
+
+        How many it gives may depend on `ids`, but not on what it draws.
+        """
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget drafts: only the first `length` tokens are committed and may be cached."""
+        ...
+
+    def price(self) -> float:
+        """Of one draft step, as `prices.pass_price` counts."""
+        ...
+
+
+def draft_run(
+    forward: Callable[[Tensor], Tensor],
+    feed: Tensor,
+    count: int,
+    settings: Settings,
+    generator: torch.Generator,
+) -> Draft:
+    """`count` tokens drawn one after the other.
+
+    forward: int64 ids [n] to the fp32 logits of the last of them, [1, vocab]. feed: the first
+    ids that it takes. `ids` and `q` of the draft are on the generator's device.
+    """
+    draws = uniforms(count, generator).to(feed.device)
+    drafted, rows, logits = [], [], []
+    for step in range(count):
+        row = forward(feed)  # [1, vocab]
+        q = probabilities(row, settings)
+        # A one-hot row has one possible draw, and a draw costs as much as a small layer.
+        feed = q.argmax(-1) if settings.greedy else draw(q, draws[step : step + 1])
+        drafted.append(feed)
+        rows.append(q)
+        logits.append(row)
+    place = generator.device
+    return Draft(torch.cat(drafted).to(place), torch.cat(rows).to(place), torch.cat(logits))

@@ -1,0 +1,76 @@
+"""Drafts from the text so far: what followed the last time that it ended as it does now.
+
+Prompt lookup decoding, without any draft model: the tokens are certain, so q is one-hot, and the
+verdict keeps each with the target's own probability of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from .base import UNLIMITED, Draft
+
+SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about what follows
+
+
+class NgramIndex:
+    """Where each short run of ids occurred last; made longer by what is committed."""
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+        # Per size: a run of ids to the place after its last occurrence, where an id stands.
+        self._places: dict[int, dict[tuple[int, ...], int]] = {size: {} for size in SIZES}
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Take in the committed `ids`, which begin with those taken in before."""
+        for place in range(len(self._ids), len(ids)):
+            for size, places in self._places.items():
+                if place >= size:
+                    places[tuple(self._ids[-size:])] = place
+            self._ids.append(ids[place])
+
+    def continuation(self, count: int) -> list[int]:
+        """Up to `count` ids that followed the longest, then latest, match of the text's end."""
+        for size, places in self._places.items():
+            start = places.get(tuple(self._ids[-size:]))
+            if start is not None:
+                found = self._ids[start : start + count]
+                # A match that overlaps the end is a circle, and goes round once more.
+                while len(found) < count:
+                    found += found[: count - len(found)]
+                return found
+        return []
+
+
+class NgramDrafter:
+    """Prompt lookup over prompt and output."""
+
+    form: str | None = None
+    layers: int | None = None
+
+    def __init__(self, vocab: int, device: torch.device) -> None:
+        self._vocab, self._device = vocab, device
+        self._index = NgramIndex()
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        return 0.0
+
+    def room(self, length: int) -> int:
+        return UNLIMITED
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        self._index.extend(ids)
+        found = self._index.continuation(count)
+        if not found:
+            return None
+        drafted = torch.tensor(found, device=self._device)
+        q = torch.zeros(len(found), self._vocab, device=self._device)
+        return Draft(drafted, q.scatter_(-1, drafted.unsqueeze(-1), 1.0), None)
+
+    def rollback(self, length: int) -> None:
+        pass  # it holds committed tokens only
+
+    def price(self) -> float:
+        return 0.0

@@ -1,0 +1,165 @@
+"""Passes over a `PackedModel`: NumPy between the products, where a call costs least.
+
+A token's pass through a small model is some hundred calls on a few kilobytes each, so that what
+a call costs matters as much as what it computes: NumPy's take a third of torch's time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .layout import Layer, PackedModel
+from .products import Floats, Rows, new_rows
+
+BLOCK = 64  # tokens of a long prompt that are fed at a time
+KEPT_WIDTHS = 17  # passes of up to so many tokens find their buffers where they left them
+FIRST_PLACES = 128  # of a cache; it doubles when they are used up
+# Keys whose rows were a power of two apart would all fall into the same few lines of the cache.
+SPARE_PLACES = 16
+
+
+class PackedEngine:
+    """The `Engine` over a `PackedModel`."""
+
+    form = "packed"
+
+    def __init__(self, model: PackedModel) -> None:
+        self.device = torch.device("cpu")
+        self.length = 0
+        self._model = model
+        self._capacity = 0
+        self._keys: list[Floats] = []  # a layer each: [kv_heads, head_dim, capacity + spare]
+        self._values: list[Floats] = []  # [kv_heads, capacity + spare, head_dim]
+        self._buffers: dict[int, _Buffers] = {}
+
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
+        m, places = self._model, ids.numpy()
+        self._reserve(self.length + len(places))
+        logits = new_rows(keep, m.vocab)
+        kept = len(places) - keep  # tokens before the first whose logits are asked for
+        with np.errstate(all="ignore"):  # what is not finite is told by whoever reads the logits
+            for begin in range(0, len(places), BLOCK):
+                block = places[begin : begin + BLOCK]
+                b = self._pass(block, layers)
+                wanted = begin + len(block) - max(kept, begin)
+                if wanted > 0:
+                    self._head(b, wanted, max(0, begin - kept), logits)
+        return logits.tensor
+
+    def rollback(self, length: int) -> None:
+        self.length = length
+
+    def _pass(self, ids: np.ndarray, layers: int | None) -> _Buffers:
+        """The last layer's states of `ids` [n], in the x of the buffers returned."""
+        m, n = self._model, len(ids)
+        start, end = self.length, self.length + n
+        b = self._buffers.get(n) or _Buffers(m, n)
+        if n <= KEPT_WIDTHS:
+            self._buffers[n] = b
+        np.take(m.embedding, ids, 0, out=b.x.array, mode="clip")
+        rotation = m.rotation[start:end]  # [n, 1, head_dim / 2]
+        scores = new_rows(m.kv_heads, m.heads // m.kv_heads, n, end)
+        # Of a shallow pass only the first layers' buffers hold what follows `start`.
+        for layer, keys, values in zip(
+            m.layers[:layers], self._keys, self._values, strict=layers is None
+        ):
+            self._norm(b)
+            layer.qkv.into(b.normed, b.qkv)
+            np.multiply(b.turned, rotation, out=b.turned)
+            keys[:, :, start:end] = b.k
+            values[:, start:end] = b.v
+            self._attend(b, keys[:, None, :, :end], values[:, None, :end], scores)
+            layer.out.into(b.seen, b.added)
+            np.add(b.x.array, b.added.array, out=b.x.array)
+            self._gated(b, layer)
+            np.add(b.x.array, b.added.array, out=b.x.array)
+        self.length = end
+        return b
+
+    def _norm(self, b: _Buffers) -> None:
+        """x / rms(x) into `normed`."""
+        m, x = self._model, b.x.array
+        if len(x) == 1:
+            row = x[0]
+            scale = (float(row.dot(row)) / m.width + m.eps) ** -0.5
+            np.multiply(x, scale, out=b.normed.array)
+            return
+        np.matmul(b.x_lying, b.x_standing, out=b.squares)  # [n, 1, 1], faster than a sum
+        np.multiply(b.squares, 1 / m.width, out=b.squares)
+        np.add(b.squares, m.eps, out=b.squares)
+        np.sqrt(b.squares, out=b.squares)
+        np.divide(x, b.squares[:, 0], out=b.normed.array)
+
+    def _attend(self, b: _Buffers, keys: Floats, values: Floats, scores: Rows) -> None:
+        """q over all places so far into `seen`. keys: [kv_heads, 1, head_dim, places], values:
+        [kv_heads, 1, places, head_dim], scores: [kv_heads, heads / kv_heads, n, places]."""
+        np.matmul(b.q, keys, out=scores.array)
+        if b.future is not None:
+            last = scores.array[..., -len(b.future) :]
+            np.add(last, b.future, out=last)
+        torch.softmax(scores.tensor, -1, out=scores.tensor)
+        np.matmul(scores.array, values, out=b.seen_by_head)
+
+    def _gated(self, b: _Buffers, layer: Layer) -> None:
+        """down(silu(gate) * up) of the normed x into `added`."""
+        self._norm(b)
+        layer.gate_up.into(b.normed, b.gate_up)
+        np.multiply(b.up, b.gate.array, out=b.up)
+        torch.sigmoid(b.gate.tensor, out=b.inner.tensor)
+        np.multiply(b.inner.array, b.up, out=b.inner.array)
+        layer.down.into(b.inner, b.added)
+
+    def _head(self, b: _Buffers, count: int, place: int, logits: Rows) -> None:
+        """Logits of the last `count` states, to stand at `place` and after."""
+        self._norm(b)
+        here = slice(place, place + count)
+        self._model.head.into(b.normed.part(slice(-count, None)), logits.part(here))
+
+    def _reserve(self, length: int) -> None:
+        if length <= self._capacity:
+            return
+        m = self._model
+        # Nothing but a prompt is fed past the context, and nothing comes after it.
+        self._capacity = min(max(2 * self._capacity, length, FIRST_PLACES), max(m.limit, length))
+        places = self._capacity + SPARE_PLACES
+        keys = [new_rows(m.kv_heads, m.head_dim, places).array for _ in m.layers]
+        values = [new_rows(m.kv_heads, places, m.head_dim).array for _ in m.layers]
+        for new, old in zip(keys, self._keys, strict=False):
+            new[:, :, : self.length] = old[:, :, : self.length]
+        for new, old in zip(values, self._values, strict=False):
+            new[:, : self.length] = old[:, : self.length]
+        self._keys, self._values = keys, values
+
+
+class _Buffers:
+    """What a pass of n tokens writes to, and the views that it reads it by."""
+
+    def __init__(self, m: PackedModel, n: int) -> None:
+        heads, group = m.heads + m.kv_heads, m.heads // m.kv_heads
+        self.x, self.normed, self.added = (new_rows(n, m.width) for _ in range(3))
+        self.x_lying, self.x_standing = self.x.array[:, None], self.x.array[:, :, None]
+        self.squares = np.empty((n, 1, 1), np.float32)
+        self.qkv = new_rows(n, (heads + m.kv_heads) * m.head_dim)
+        states = self.qkv.array.reshape(n, heads + m.kv_heads, m.head_dim)
+        self.turned = states[:, :heads].view(np.complex64)  # [n, heads, head_dim / 2]
+        queries = states[:, : m.heads].reshape(n, m.kv_heads, group, m.head_dim)
+        self.q = queries.transpose(1, 2, 0, 3)  # [kv_heads, group, n, head_dim]
+        self.k = states[:, m.heads : heads].transpose(1, 2, 0)  # [kv_heads, head_dim, n]
+        self.v = states[:, heads:].transpose(1, 0, 2)  # [kv_heads, n, head_dim]
+        self.seen = new_rows(n, m.heads * m.head_dim)
+        by_head = self.seen.array.reshape(n, m.kv_heads, group, m.head_dim)
+        self.seen_by_head = by_head.transpose(1, 2, 0, 3)
+        self.gate_up = new_rows(n, 2 * m.inner)
+        self.gate = Rows(self.gate_up.tensor[:, : m.inner], self.gate_up.array[:, : m.inner])
+        self.up = self.gate_up.array[:, m.inner :]
+        self.inner = new_rows(n, m.inner)
+        # What each token may not see of those fed with it, added to the scores.
+        self.future = _future(n) if n > 1 else None
+
+
+def _future(n: int) -> Floats:
+    """-inf where a token would see a later one of the same pass, [n, n]."""
+    return np.triu(np.full((n, n), -np.inf, np.float32), 1)

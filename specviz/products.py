@@ -1,0 +1,135 @@
+"""Matrix products of a few rows on a processor: which kernel multiplies how many rows.
+
+The choice is a table, not a race at load: kernels differ in the last bit, and a seed must write
+the same text again tomorrow, when the machine may be busier. docs/performance.md has the
+measurements behind it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float32]
+
+BLOCK = 32  # columns of a matrix that lie together
+# OpenBLAS's names for processors on which it multiplies small blocks where they lie: AVX-512.
+SMALL_KERNELS = ("skylakex", "cooperlake", "sapphirerapids")
+# What its functions are called, in NumPy's own build and in others.
+NAMES = tuple(a + "{}" + b for a in ("scipy_openblas", "openblas") for b in ("64_", ""))
+PACKING_WIDTH = 256  # narrower matrices stay in cache, where packing only adds a call's cost
+PACKED_ROWS = 6  # a hint to the packer: a verify pass of gamma = 5
+
+
+class Rows(NamedTuple):
+    """An fp32 matrix [n, width] as torch and as NumPy see it: one memory."""
+
+    tensor: Tensor
+    array: Floats
+
+    def part(self, rows: slice) -> Rows:
+        """Some of the rows."""
+        return Rows(self.tensor[rows], self.array[rows])
+
+
+def new_rows(*shape: int) -> Rows:
+    """Uninitialised rows. torch's memory is aligned, so that kernels round alike each time."""
+    tensor = torch.empty(shape)
+    return Rows(tensor, tensor.numpy())
+
+
+class Product(Protocol):
+    """x [n, inputs] to x @ weight.T + bias [n, outputs]."""
+
+    def into(self, x: Rows, out: Rows) -> None:
+        """Write the product of `x` into `out`; both lie contiguous."""
+        ...
+
+
+def product(weight: Tensor, bias: Tensor | None) -> Product:
+    """The product with fp32 `weight` [outputs, inputs] and `bias` [outputs], if any, in the
+    layout that suits this processor and as many threads as torch now has."""
+    if threads() == 1 and small_kernels():
+        return BlockedProduct(weight, bias)
+    return PackedProduct(weight, bias)
+
+
+def threads() -> int:
+    """How many threads a product may use."""
+    return torch.get_num_threads()
+
+
+class BlockedProduct:
+    """Blocks of columns, each small enough to be multiplied where it lies.
+
+    A pass over several rows then reads each weight once, in order, and costs little more than
+    one over a single row, which has the same layout and so finds it in the cache.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        outputs, inputs = weight.shape
+        whole = outputs // BLOCK * BLOCK
+        self._whole = whole
+        blocks = weight[:whole].view(-1, BLOCK, inputs).transpose(1, 2).contiguous()
+        self._blocks = blocks.numpy()  # [outputs / BLOCK, inputs, BLOCK]
+        self._rest = weight[whole:].t().contiguous().numpy()  # [inputs, what is left]
+        self._bias = None if bias is None else bias.numpy()
+
+    def into(self, x: Rows, out: Rows) -> None:
+        rows = len(x.array)
+        if self._whole:
+            wide = out.array[:, : self._whole].reshape(rows, -1, BLOCK)
+            np.matmul(x.array, self._blocks, out=wide.transpose(1, 0, 2))
+        if self._rest.size:
+            np.matmul(x.array, self._rest, out=out.array[:, self._whole :])
+        if self._bias is not None:
+            np.add(out.array, self._bias, out=out.array)
+
+
+class PackedProduct:
+    """torch's own product for a single row, oneDNN's with prepacked weights for more."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._turned = weight.t().contiguous()  # [inputs, outputs]
+        self._bias = bias
+        self._packed: Tensor | None = None
+        if min(weight.shape) >= PACKING_WIDTH and torch.backends.mkldnn.is_available():
+            weight = weight.contiguous()
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
+
+    def into(self, x: Rows, out: Rows) -> None:
+        if len(x.array) > 1 and self._packed is not None:
+            operator = torch.ops.mkldnn._linear_pointwise.default
+            out.tensor.copy_(operator(x.tensor, self._packed, self._bias, "none", [], ""))
+            return
+        torch.mm(x.tensor, self._turned, out=out.tensor)
+        if self._bias is not None:
+            torch.add(out.tensor, self._bias, out=out.tensor)
+
+
+@cache
+def small_kernels() -> bool:
+    """Whether NumPy multiplies small blocks in place, in the calling thread.
+
+    Its OpenBLAS is told to start no threads: it would do so for matrices as small as a draft's,
+    and wait for the slowest.
+    """
+    home = Path(np.__file__).parent
+    for folder in (home.parent / "numpy.libs", home / ".dylibs", home / ".libs"):
+        for path in sorted(folder.glob("*openblas*")):
+            library = ctypes.CDLL(str(path))
+            for name in (n for n in NAMES if hasattr(library, n.format("_get_corename"))):
+                corename = getattr(library, name.format("_get_corename"))
+                corename.restype = ctypes.c_char_p
+                if corename().decode().lower() not in SMALL_KERNELS:
+                    return False
+                getattr(library, name.format("_set_num_threads"))(ctypes.c_int(1))
+                return True
+    return False

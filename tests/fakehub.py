@@ -1,0 +1,95 @@
+"""A model hub on this machine: folders behind the addresses that the hub's client asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@contextmanager
+def fake_hub(
+    models: dict[str, Path], gated: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, list[str]]]:
+    """Its address while it lasts, and the files that it gave away.
+
+    models: folders by hub id; `gated` ones list their files but do not give them.
+    """
+    given: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            self.answer(body=False)
+
+        def do_GET(self) -> None:
+            self.answer(body=True)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def answer(self, body: bool) -> None:
+            path = unquote(urlparse(self.path).path).strip("/")
+            if path == "":
+                return self.send(200, b"hub", {}, body)
+            if path.startswith("api/models/"):
+                return self.listing(path.removeprefix("api/models/"), body)
+            name, _, file = path.partition("/resolve/")
+            return self.file(name, file.partition("/")[2], body)
+
+        def listing(self, path: str, body: bool) -> None:
+            name = "/".join(path.split("/")[:2])
+            if name not in models:
+                return self.send(401, b"{}", {"X-Error-Code": "RepoNotFound"}, body)
+            files = [
+                {"rfilename": file.name, "size": file.stat().st_size}
+                for file in sorted(models[name].iterdir())
+            ]
+            if "/tree/" in path:
+                tree = [{"type": "file", "path": f["rfilename"], "size": f["size"],
+                         "oid": COMMIT} for f in files]  # fmt: skip
+                return self.send(200, json.dumps(tree).encode(), {}, body)
+            info = {"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [],
+                    "gated": "manual" if name in gated else False, "siblings": files}  # fmt: skip
+            return self.send(200, json.dumps(info).encode(), {}, body)
+
+        def file(self, name: str, file: str, body: bool) -> None:
+            commit = {"X-Repo-Commit": COMMIT}
+            if name not in models:
+                return self.send(401, b"", {"X-Error-Code": "RepoNotFound"}, body)
+            if name in gated:
+                message = {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated repo"}
+                return self.send(403, b"", message | commit, body)
+            if not (models[name] / file).is_file():
+                return self.send(404, b"", {"X-Error-Code": "EntryNotFound"} | commit, body)
+            content = (models[name] / file).read_bytes()
+            if body:
+                given.append(f"{name}/{file}")
+            etag = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            return self.send(200, content, etag | commit, body)
+
+        def send(self, status: int, content: bytes, headers: dict[str, str], body: bool) -> None:
+            self.send_response(status)
+            for key, value in headers.items():
+                self.send_header(key, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if body:
+                self.wfile.write(content)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", given
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,195 @@
+"""How many tokens a round drafts: each policy's rule, and that no clock has a say in it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import saved
+from toys import emitted_ids, examples, finish, generated, llama, pair_of, relative
+
+from specviz import Pair, Round, Settings, Trace, compute_metrics, race
+from specviz.costs import break_even_of, explain
+from specviz.formulas import best_gamma, predicted_tau
+from specviz.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
+from specviz.recording import read_recording
+from specviz.settings import DRAFTERS, GAMMA_POLICIES
+
+PROMPT = [3, 1, 4, 1, 5, 3, 1]
+MOST = 5
+WAYS = list(itertools.product([d for d in DRAFTERS if d != "none"], GAMMA_POLICIES))
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = llama(12, num_hidden_layers=3, hidden_size=32, initializer_range=0.2)
+    return pair_of(target, relative(target, noise=0.3))
+
+
+def adaptive(policy: str, drafter: str = "model", **changes: Any) -> Settings:
+    values = {"temperature": 1.0, "max_new_tokens": 60, "seed": 4, **changes}
+    return Settings(gamma=MOST, gamma_policy=policy, drafter=drafter, **values)
+
+
+def lengths(rounds: list[Round]) -> list[int]:
+    return [len(r.drafted) for r in rounds]
+
+
+def kept(r: Round) -> int:
+    return sum(token.outcome == "accepted" for token in r.drafted)
+
+
+# The rules
+
+
+def test_the_heuristic_adds_two_and_takes_one():
+    policy = HeuristicGamma(6)
+    seen = []
+    for drafted, accepted in [(6, 3), (5, 0), (4, 0), (3, 3), (5, 5), (6, 6), (0, 0)]:
+        policy.saw(drafted, accepted)
+        seen.append(policy.gamma)
+    assert seen == [5, 4, 3, 5, 6, 6, 6]
+    for _ in range(9):
+        policy.saw(policy.gamma, 0)
+    assert policy.gamma == 1
+
+
+ROUNDS = st.lists(st.tuples(st.integers(0, 32), st.floats(0, 1)), max_size=60)
+
+
+@examples(100)
+@given(st.integers(1, 32), st.floats(0.0, 2.0), ROUNDS)
+def test_no_policy_leaves_its_range(most: int, c: float, rounds: list[tuple[int, float]]):
+    policies = (FixedGamma(most), HeuristicGamma(most), OptimalGamma(most, c, 0.05))
+    for drafted, share in rounds:
+        for policy, least in zip(policies, (most, 1, 0), strict=True):
+            drafted = min(drafted, policy.gamma)
+            policy.saw(drafted, int(share * drafted))
+            assert least <= policy.gamma <= most
+        assert 0.0 <= policies[2].alpha <= 1.0
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.6, 0.9, 0.97])
+@pytest.mark.parametrize("c", [0.02, 0.15, 0.5])
+def test_optimal_settles_at_the_best_gamma_of_the_alpha_it_meets(alpha: float, c: float):
+    dice, policy, estimates = random.Random(1), OptimalGamma(16, c, 0.05), []
+    chosen: list[int] = []
+    for _ in range(600):
+        gamma = policy.gamma
+        accepted = next((i for i in range(gamma) if dice.random() >= alpha), gamma)
+        policy.saw(gamma, accepted)
+        chosen.append(gamma)
+        estimates.append(policy.alpha)
+    if best_gamma(alpha, c, 1.05)[0]:
+        assert sum(estimates) / 600 == pytest.approx(alpha, abs=0.1)
+    assert policy.gamma == best_gamma(policy.alpha, c, 1.05)[0]
+
+    def speed(gamma: int) -> float:
+        return predicted_tau(alpha, gamma) / (gamma * c + 1 + 0.05 * gamma)
+
+    # It cannot know alpha, but loses little by that.
+    reached = sum(predicted_tau(alpha, g) for g in chosen) / sum(g * (c + 0.05) + 1 for g in chosen)
+    assert reached > 0.9 * max(map(speed, range(17)))
+
+
+def test_optimal_gives_up_a_hopeless_draft_and_tries_it_again():
+    policy, chosen = OptimalGamma(5, 0.4, 0.05), []
+    for _ in range(100):
+        chosen.append(policy.gamma)
+        policy.saw(policy.gamma, 0)
+    tries = [place for place, gamma in enumerate(chosen) if gamma]
+    assert chosen.count(0) > 80
+    assert all(later - earlier <= PROBE + 1 for earlier, later in itertools.pairwise(tries))
+    for _ in range(60):
+        policy.saw(policy.gamma, policy.gamma)
+    assert policy.gamma >= 4, "the text has become easy, and that must be found out"
+
+
+def test_optimal_never_drafts_what_costs_more_than_it_can_give_but_still_asks():
+    policy, chosen = OptimalGamma(5, 1.5, 0.05), []
+    for _ in range(60):
+        chosen.append(policy.gamma)
+        policy.saw(policy.gamma, policy.gamma)
+    assert set(chosen) == {0, 1} and chosen.count(1) == 60 // (PROBE + 1)
+
+
+# Runs
+
+
+def test_a_run_follows_the_heuristic(pair: Pair):
+    rounds, _ = finish(pair, PROMPT, adaptive("heuristic"))
+    policy = HeuristicGamma(MOST)
+    for r in rounds[:-MOST]:  # the last ones may lack room
+        assert len(r.drafted) == policy.gamma
+        policy.saw(len(r.drafted), kept(r))
+    assert len(set(lengths(rounds))) > 2
+
+
+@pytest.mark.parametrize(("drafter", "policy"), WAYS)
+def test_greedy_text_is_the_targets_own(pair: Pair, drafter: str, policy: str):
+    settings = adaptive(policy, drafter, temperature=0.0)
+    rounds, _ = finish(pair, PROMPT, settings)
+    assert emitted_ids(rounds) == generated(pair.target, PROMPT, settings.max_new_tokens)
+    assert any(r.drafted for r in rounds)
+
+
+class UnsteadyTime:
+    """A clock that jumps by chance, so that every timing of a run is another."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice, self._seconds = random.Random(seed), 0.0
+
+    def perf_counter(self) -> float:
+        self._seconds += self._dice.expovariate(1.0)
+        return self._seconds
+
+
+@pytest.mark.parametrize(("drafter", "policy"), WAYS)
+def test_a_seeded_run_repeats_whatever_the_clock_says(
+    pair: Pair, drafter: str, policy: str, monkeypatch: pytest.MonkeyPatch
+):
+    runs = []
+    for seed in range(3):
+        monkeypatch.setattr("specviz.engine.time", UnsteadyTime(seed))
+        # Models anew: nothing measured in one run may help the next one.
+        again = pair_of(relative(pair.target, noise=0.0), relative(pair.draft, noise=0.0))
+        rounds, _ = finish(again, PROMPT, adaptive(policy, drafter))
+        runs.append((emitted_ids(rounds), lengths(rounds)))
+    assert runs[0] == runs[1] == runs[2]
+    other, _ = finish(pair, PROMPT, adaptive(policy, drafter, seed=5))
+    assert emitted_ids(other) != runs[0][0]
+
+
+# What reads them
+
+
+@pytest.mark.parametrize(("drafter", "policy"), WAYS)
+def test_figures_and_recordings_of_adaptive_runs_hold(
+    pair: Pair, drafter: str, policy: str, tmp_path: Path
+):
+    trace = Trace.from_events(race(pair, PROMPT, adaptive(policy, drafter)))
+    assert read_recording(saved(trace, tmp_path)) == trace
+    ours, m, why = trace.lane("speculative"), compute_metrics(trace), explain(trace)
+    assert m.drafted == sum(lengths(ours)) == sum(m.counts[o] for o in list(m.counts)[:3])
+    assert m.alpha is not None and why is not None
+    tau = sum(predicted_tau(m.alpha, n) for n in lengths(ours)) / len(ours)
+    assert m.tau_predicted == pytest.approx(tau)
+    assert why.speedup == pytest.approx(m.speedup)
+    first = [r.drafted[0] for r in ours if r.drafted]
+    judged = [t for t in first if t.outcome != "ignored"]
+    share = sum(t.outcome == "accepted" for t in judged) / len(judged)
+    assert m.alpha_by_position[0] == pytest.approx(share)
+    if why.break_even is not None:
+        tokens = sum(predicted_tau(why.break_even, n) for n in lengths(ours)) / len(ours)
+        assert tokens == pytest.approx(max(1.0, why.costs.price), rel=1e-6)
+
+
+def test_rounds_without_drafts_raise_the_alpha_that_would_pay():
+    assert break_even_of({4: 10}, 1.8) == pytest.approx(break_even_of({4: 1}, 1.8))
+    assert break_even_of({4: 5, 0: 5}, 1.8) > break_even_of({2: 10}, 1.8) > 0
+    assert break_even_of({0: 3}, 0.9) is None and break_even_of({4: 1, 0: 9}, 1.5) is None
