@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import KINDS, build
+from families import FAMILIES, RECURRENT, VARIANTS, build
 from laws import chi_square, continuations
 from toys import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
@@ -108,7 +108,7 @@ def test_a_seed_gives_the_text_of_the_plain_form(
     ids=named,
 )
 def test_sampled_sequences_follow_the_target(settings: Settings):
-    pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 400
+    pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 300
     law = continuations(pair.target, prompt, 3, settings)
     runs = (replace(settings, max_new_tokens=6, seed=seed) for seed in range(samples))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
@@ -121,6 +121,25 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(pair: Pair, settings
     rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=200)))
     assert len(emitted_ids(rounds)) == 200
     assert {t.outcome for r in rounds for t in r.drafted} == {"accepted"}
+
+
+def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
+    target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
+    pair = pair_of(target)
+    settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
+    run = _Run(pair, PROMPT, settings, "speculative")
+    run.prefill()
+    shallow = shallow_model(target, run.drafter.layers)
+    with torch.inference_mode():
+        while len(run.ids) < 40:
+            draft = run.drafter.draft(run.ids, 3)
+            wanted = uncached(shallow, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
+            torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
+            judged = run.verifier.judge(run.ids, draft)
+            wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
+            torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
+            run.commit(judged)
+    assert any(key[0] == "draft" for key in run.target._slot.programs)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=named)
@@ -166,6 +185,24 @@ def test_a_draft_that_fell_behind_catches_up(pair: Pair):
         torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("policy", ["fixed", "heuristic", "optimal"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "early-exit"])
+def test_other_drafters_and_policies_draft_for_a_static_target(
+    drafter: str, policy: str, monkeypatch: pytest.MonkeyPatch
+):
+    target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
+    pair = pair_of(target, relative(target, noise=0.35))
+    monkeypatch.setattr(_Run, "prices", lambda run: (0.1, 0.05))  # drafts pay
+    settings = Settings(gamma=6, max_new_tokens=80, drafter=drafter, gamma_policy=policy)
+    rounds = list(speculate(pair, PROMPT, settings))
+    assert emitted_ids(rounds) == generated(target, PROMPT, 80)
+    assert any(r.drafted for r in rounds)
+    sampled = replace(settings, temperature=1.0, top_p=0.9)
+    ours = emitted_ids(speculate(pair, PROMPT, sampled))
+    monkeypatch.setenv("SPECVIZ_FORM", "fastest")
+    assert ours == emitted_ids(speculate(pair, PROMPT, sampled))
+
+
 def test_both_lanes_race_in_the_static_form(pair: Pair):
     header, *_, end = race(pair, PROMPT, Settings(gamma=3, max_new_tokens=30))
     assert header.target["form"] == header.draft["form"] == "static"
@@ -196,35 +233,42 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
 STATIC = {
     "llama", "llama, scaled", "llama, biases", "llama, wide heads", "llama, llama 3 rope",
     "llama, yarn", "gemma", "qwen 2", "qwen 3", "phi 3", "olmo 2", "gpt neox", "gpt 2", "opt",
-    "gpt j", "mixtral",
+    "gpt j", "mixtral", "phi",
 }  # fmt: skip
 REASONS = {
     "llama, dynamic rope": "follow the length",
     "mistral, sliding": "window of 8 tokens slides",
     "gemma 2, sliding": "window of 8 tokens slides",
     "gemma 3, sliding": "window of 8 tokens slides",
+    "gemma 3 with vision": "window of 8 tokens slides",
+    "phi 3, sliding": "window of 8 tokens slides",
     "qwen 2, sliding": "window of 8 tokens slides",
     "bloom": "takes no positions",
     "lfm 2, convolutions": "running state",
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", {**FAMILIES, **VARIANTS})
 def test_families_run_static_or_fall_back_with_a_reason(kind: str):
     target = build(kind)
     pair = pair_of(target, relative(target, noise=0.2))
+    reason = static_reason(target, VOCAB)
     if kind in STATIC:
-        assert static_reason(target, VOCAB) is None
-    elif kind in REASONS:
-        assert REASONS[kind] in (static_reason(target, VOCAB) or "")
-        assert make_engine(target, VOCAB).form != "static"
+        assert reason is None and make_engine(target, VOCAB).form == "static"
+    else:
+        assert REASONS[kind] in reason and make_engine(target, VOCAB).form != "static"
     rounds = list(speculate(pair, PROMPT, Settings(gamma=3, max_new_tokens=30)))
     assert emitted_ids(rounds) == generated(target, PROMPT, 30)
 
 
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_models_with_a_running_state_have_no_static_form(kind: str):
+    assert static_reason(build(kind), VOCAB) is not None
+
+
 def test_windows_as_long_as_the_context_never_slide():
     for kind in ("mistral, sliding", "gemma 3, sliding"):
-        target = build(kind, sliding_window=128)
+        target = build(kind, sliding_window=512)
         assert static_reason(target, VOCAB) is None
         pair = pair_of(target, relative(target, noise=0.2))
         ours = emitted_ids(speculate(pair, PROMPT, Settings(gamma=3, max_new_tokens=60)))
