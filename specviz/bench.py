@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .contest import contest, preset_prompts, score_lines
 from .engine import spare_threads
 from .errors import SpecvizError
 from .measure import Row, Spread, floor_seconds, measured
@@ -40,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--page", action="store_true", help="what the page costs: decode with and without a browser"
     )
+    parser.add_argument(
+        "--drafters", action="store_true", help="every drafter and gamma policy, on four prompts"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     add_settings(parser)
 
@@ -55,6 +59,9 @@ def main(options: argparse.Namespace) -> None:
     decider = scripted(options.acceptance) if options.acceptance is not None else None
     threads = spare_threads()
     pair, prompts = _subject(options)
+    if options.drafters:
+        _compare_drafters(pair, settings, options)
+        return
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each, threads {threads}\n"
@@ -73,6 +80,16 @@ def main(options: argparse.Namespace) -> None:
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
     _close(options, settings, rows, _environment(header), floor_seconds(pair))
+
+
+def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
+    named = preset_prompts()
+    for temperature in options.temperatures:
+        at = replace(settings, temperature=temperature)
+        scores, left_out = contest(pair, named, at, options.repeats)
+        print(f"speed-up at temperature {temperature}, gamma up to {settings.gamma}", end=", ")
+        print(f"{settings.max_new_tokens} tokens, medians of {options.repeats}\n")
+        print(*score_lines(scores, list(named)), *left_out, "", sep="\n", flush=True)
 
 
 def _subject(options: argparse.Namespace) -> tuple[Pair, list[str]]:

@@ -48,7 +48,7 @@ class Prefilled:
     layers: int | None = None
 
 
-LaneEvents: TypeAlias = Generator[Prefilled | Round, None, EndReason]
+LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
 
 
 def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
@@ -76,7 +76,8 @@ def decode(
     lane: Lane,
     decider: Decide | None = None,
 ) -> LaneEvents:
-    """All of one lane: yields `Prefilled`, then rounds; returns why it ended.
+    """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
+    round, it ends there.
 
     `decider` stands in for `sampling.decide` where speed and not text is the question.
     """
@@ -85,7 +86,8 @@ def decode(
     run = _Run(pair, prompt_ids, settings, lane, decider)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
-        yield run.round()
+        if (yield run.round()):
+            return run.end_reason() or "stopped"
     return reason
 
 

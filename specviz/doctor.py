@@ -110,6 +110,7 @@ def examine(
     found: list[Finding] = []
     plans = [plan for name in names if (plan := _read(name, found))]
     loads: list[Load] = []
+    ways = [Way(), Way()]
     try:
         asked = (quantize, draft_quantize)
         ways = [Way(checked_dtype(dtype), checked_quantization(q)) for q in asked]
@@ -125,7 +126,7 @@ def examine(
     memory = _memory([load.need for load in loads], tokens)
     if len(plans) < len(names):
         facts = [known for name in names if (known := known_model(name))]
-        found += table_findings(facts, spaces, tokens) if len(facts) == len(names) else []
+        found += table_findings(facts, ways, spaces, tokens) if len(facts) == len(names) else []
     return Report(
         shown[0],
         shown[1] if len(shown) > 1 else None,

@@ -12,8 +12,8 @@ from huggingface_hub import constants
 from .blueprint import Blueprint
 from .catalogue import ModelFacts, known_model
 from .errors import PairError
-from .loading import Load, target_place
-from .memory import Room
+from .loading import Load, Way, target_place
+from .memory import Room, smaller_precisions
 from .pair import Pair, context_length, logit_width, parameter_count, text_config, tokenizer_size
 from .sizes import shown_bytes, shown_count
 from .sources import Listing, Source, has_token
@@ -203,18 +203,30 @@ def memory_findings(loads: list[Load], spaces: list[Room], tokens: int) -> list[
     return [Finding("good", "memory", f"{said}.")]
 
 
-def table_findings(models: list[ModelFacts], spaces: list[Room], tokens: int) -> list[Finding]:
+def table_findings(
+    models: list[ModelFacts], ways: list[Way], spaces: list[Room], tokens: int
+) -> list[Finding]:
     """Memory by the table of pairs, for models whose files cannot be read yet."""
     cpu, free = spaces[0].device.type == "cpu", sum(room.free for room in spaces)
-    precision = "float32" if cpu else models[0].dtype
-    total = sum(m.bytes(precision, tokens, copies=1 + (m is models[0])) for m in models)
+    usual = "float32" if cpu else models[0].dtype
+    named = [way.quantize or str(way.dtype or usual).removeprefix("torch.") for way in ways]
+
+    def total(precisions: list[str]) -> int:
+        return sum(
+            model.bytes(precision, tokens, copies=1 + (model is models[0]))
+            for model, precision in zip(models, precisions, strict=False)
+        )
+
     said = (
         f"by the table of pairs, weights and caches of {tokens:,} tokens need "
-        f"{shown_bytes(total)} as {precision}, and {shown_bytes(free)} are free"
+        f"{shown_bytes(total(named))} as {' and '.join(dict.fromkeys(named))}, and "
+        f"{shown_bytes(free)} are free"
     )
-    if total > free:
-        return [Finding("stop", "memory", f"{said}: choose a smaller pair.")]
-    return [Finding("good", "memory", f"{said}.")]
+    if total(named) <= free:
+        return [Finding("good", "memory", f"{said}.")]
+    fitting = [way for way in smaller_precisions(cpu) if total([way] * len(models)) <= free]
+    better = f"choose {fitting[0]}, or a smaller pair" if fitting else "choose a smaller pair"
+    return [Finding("stop", "memory", f"{said}: {better}.")]
 
 
 def context_findings(plans: list[Blueprint]) -> list[Finding]:

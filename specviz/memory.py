@@ -76,10 +76,14 @@ def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | No
     return name if name in PRECISIONS else "float32"
 
 
+def smaller_precisions(cpu: bool) -> tuple[str, ...]:
+    """What to try if memory is short, the best first; a processor knows no 8 or 4 bits."""
+    return ("bfloat16",) if cpu else QUANTIZED
+
+
 def smaller_ways(needs: list[Need], free: int, tokens: int, *, cpu: bool) -> str:
     """What would fit into `free` bytes, as the end of a sentence."""
-    names = ("bfloat16",) if cpu else QUANTIZED
-    for name in names:
+    for name in smaller_precisions(cpu):
         total = sum(need.bytes(name, tokens) for need in needs)
         if total <= free:
             how = {"8bit": "8-bit weights", "4bit": "4-bit weights"}.get(name, f"dtype {name}")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .layout import Layer, PackedModel
-from .products import Floats, Rows, new_rows
+from .products import Floats, Rows, new_rows, rows_of
 
 BLOCK = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTHS = 17  # passes of up to so many tokens find their buffers where they left them
@@ -38,7 +38,7 @@ class PackedEngine:
     def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
         m, places = self._model, ids.numpy()
         self._reserve(self.length + len(places))
-        logits = new_rows(keep, m.vocab)
+        logits = _quick_rows(keep, m.vocab)
         kept = len(places) - keep  # tokens before the first whose logits are asked for
         with np.errstate(all="ignore"):  # what is not finite is told by whoever reads the logits
             for begin in range(0, len(places), BLOCK):
@@ -61,7 +61,8 @@ class PackedEngine:
             self._buffers[n] = b
         np.take(m.embedding, ids, 0, out=b.x.array, mode="clip")
         rotation = m.rotation[start:end]  # [n, 1, head_dim / 2]
-        scores = new_rows(m.kv_heads, m.heads // m.kv_heads, n, end)
+        scores = np.empty((m.kv_heads, m.heads // m.kv_heads, n, end), np.float32)
+        as_tensor = torch.from_numpy(scores)
         # Of a shallow pass only the first layers' buffers hold what follows `start`.
         for layer, keys, values in zip(
             m.layers[:layers], self._keys, self._values, strict=layers is None
@@ -71,7 +72,7 @@ class PackedEngine:
             np.multiply(b.turned, rotation, out=b.turned)
             keys[:, :, start:end] = b.k
             values[:, start:end] = b.v
-            self._attend(b, keys[:, None, :, :end], values[:, None, :end], scores)
+            self._attend(b, keys[:, None, :, :end], values[:, None, :end], scores, as_tensor)
             layer.out.into(b.seen, b.added)
             np.add(b.x.array, b.added.array, out=b.x.array)
             self._gated(b, layer)
@@ -93,30 +94,37 @@ class PackedEngine:
         np.sqrt(b.squares, out=b.squares)
         np.divide(x, b.squares[:, 0], out=b.normed.array)
 
-    def _attend(self, b: _Buffers, keys: Floats, values: Floats, scores: Rows) -> None:
-        """q over all places so far into `seen`. keys: [kv_heads, 1, head_dim, places], values:
-        [kv_heads, 1, places, head_dim], scores: [kv_heads, heads / kv_heads, n, places]."""
-        np.matmul(b.q, keys, out=scores.array)
+    def _attend(
+        self, b: _Buffers, keys: Floats, values: Floats, scores: Floats, as_tensor: Tensor
+    ) -> None:
+        """q over all places so far into `seen`.
+
+        keys: [kv_heads, 1, head_dim, places], values: [kv_heads, 1, places, head_dim]; scores,
+        twice: [kv_heads, heads / kv_heads, n, places].
+        """
+        np.matmul(b.q, keys, out=scores)
         if b.future is not None:
-            last = scores.array[..., -len(b.future) :]
+            last = scores[..., -len(b.future) :]
             np.add(last, b.future, out=last)
-        torch.softmax(scores.tensor, -1, out=scores.tensor)
-        np.matmul(scores.array, values, out=b.seen_by_head)
+        torch.softmax(as_tensor, -1, out=as_tensor)
+        np.matmul(scores, values, out=b.seen_by_head)
 
     def _gated(self, b: _Buffers, layer: Layer) -> None:
         """down(silu(gate) * up) of the normed x into `added`."""
         self._norm(b)
         layer.gate_up.into(b.normed, b.gate_up)
-        np.multiply(b.up, b.gate.array, out=b.up)
-        torch.sigmoid(b.gate.tensor, out=b.inner.tensor)
+        np.multiply(b.up, b.gate, out=b.up)
+        torch.sigmoid(b.gate_tensor, out=b.inner.tensor)
         np.multiply(b.inner.array, b.up, out=b.inner.array)
         layer.down.into(b.inner, b.added)
 
     def _head(self, b: _Buffers, count: int, place: int, logits: Rows) -> None:
         """Logits of the last `count` states, to stand at `place` and after."""
         self._norm(b)
-        here = slice(place, place + count)
-        self._model.head.into(b.normed.part(slice(-count, None)), logits.part(here))
+        normed = b.normed if count == len(b.x.array) else b.normed.part(slice(-count, None))
+        if count < len(logits.array):
+            logits = logits.part(slice(place, place + count))
+        self._model.head.into(normed, logits)
 
     def _reserve(self, length: int) -> None:
         if length <= self._capacity:
@@ -125,8 +133,8 @@ class PackedEngine:
         # Nothing but a prompt is fed past the context, and nothing comes after it.
         self._capacity = min(max(2 * self._capacity, length, FIRST_PLACES), max(m.limit, length))
         places = self._capacity + SPARE_PLACES
-        keys = [new_rows(m.kv_heads, m.head_dim, places).array for _ in m.layers]
-        values = [new_rows(m.kv_heads, places, m.head_dim).array for _ in m.layers]
+        keys = [np.empty((m.kv_heads, m.head_dim, places), np.float32) for _ in m.layers]
+        values = [np.empty((m.kv_heads, places, m.head_dim), np.float32) for _ in m.layers]
         for new, old in zip(keys, self._keys, strict=False):
             new[:, :, : self.length] = old[:, :, : self.length]
         for new, old in zip(values, self._values, strict=False):
@@ -153,11 +161,18 @@ class _Buffers:
         by_head = self.seen.array.reshape(n, m.kv_heads, group, m.head_dim)
         self.seen_by_head = by_head.transpose(1, 2, 0, 3)
         self.gate_up = new_rows(n, 2 * m.inner)
-        self.gate = Rows(self.gate_up.tensor[:, : m.inner], self.gate_up.array[:, : m.inner])
+        self.gate = self.gate_up.array[:, : m.inner]
+        self.gate_tensor = self.gate_up.tensor[:, : m.inner]
         self.up = self.gate_up.array[:, m.inner :]
         self.inner = new_rows(n, m.inner)
         # What each token may not see of those fed with it, added to the scores.
         self.future = _future(n) if n > 1 else None
+
+
+def _quick_rows(count: int, width: int) -> Rows:
+    """`new_rows` for what no kernel reads: NumPy's memory is there sooner."""
+    array = np.empty((count, width), np.float32)
+    return rows_of(torch.from_numpy(array), array)
 
 
 def _future(n: int) -> Floats:

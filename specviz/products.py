@@ -29,20 +29,32 @@ PACKED_ROWS = 6  # a hint to the packer: a verify pass of gamma = 5
 
 
 class Rows(NamedTuple):
-    """An fp32 matrix [n, width] as torch and as NumPy see it: one memory."""
+    """A contiguous fp32 matrix [n, width], as torch and as NumPy see its memory.
+
+    blocks: [width / BLOCK, n, BLOCK], the whole blocks of its columns.
+    """
 
     tensor: Tensor
     array: Floats
+    blocks: Floats
 
     def part(self, rows: slice) -> Rows:
         """Some of the rows."""
-        return Rows(self.tensor[rows], self.array[rows])
+        return Rows(self.tensor[rows], self.array[rows], self.blocks[:, rows])
 
 
-def new_rows(*shape: int) -> Rows:
+def rows_of(tensor: Tensor, array: Floats) -> Rows:
+    """Both views of one memory [n, width] as `Rows`."""
+    count, width = array.shape
+    whole = array if width % BLOCK == 0 else array[:, : width // BLOCK * BLOCK]
+    blocks = whole.reshape(count, width // BLOCK, BLOCK).transpose(1, 0, 2)
+    return Rows(tensor, array, blocks)
+
+
+def new_rows(count: int, width: int) -> Rows:
     """Uninitialised rows. torch's memory is aligned, so that kernels round alike each time."""
-    tensor = torch.empty(shape)
-    return Rows(tensor, tensor.numpy())
+    tensor = torch.empty(count, width)
+    return rows_of(tensor, tensor.numpy())
 
 
 class Product(Protocol):
@@ -83,10 +95,7 @@ class BlockedProduct:
         self._bias = None if bias is None else bias.numpy()
 
     def into(self, x: Rows, out: Rows) -> None:
-        rows = len(x.array)
-        if self._whole:
-            wide = out.array[:, : self._whole].reshape(rows, -1, BLOCK)
-            np.matmul(x.array, self._blocks, out=wide.transpose(1, 0, 2))
+        np.matmul(x.array, self._blocks, out=out.blocks)
         if self._rest.size:
             np.matmul(x.array, self._rest, out=out.array[:, self._whole :])
         if self._bias is not None:

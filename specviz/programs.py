@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .capture import Function, Program, capture, write
-from .sampling import Decide, Tape, draw, probabilities, uniforms
+from .sampling import Decide, Tape, draw, fixed_shapes, probabilities, uniforms
 from .settings import Settings
 from .static import PlacedCache, StaticEngine, window_for
 
@@ -188,6 +188,7 @@ def _sampling(settings: Settings) -> tuple[float, int, float]:
 def _draft_run(
     cache: PlacedCache, settings: Settings, shape: Places, layers: int | None
 ) -> Function:
+    @fixed_shapes()
     def drafted(numbers: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         length, feed = numbers[:1], numbers[1:]  # committed tokens; the last two of them
         # The last but one is in the cache already unless all drafts were accepted; writing it
@@ -196,7 +197,7 @@ def _draft_run(
         ids, rows, logits = [], [], []
         for step in range(shape.width):
             row = cache.logits(feed, places, shape.window, 1, layers)  # [1, vocab]
-            q = probabilities(row, settings, branchless=True)
+            q = probabilities(row, settings)
             feed = q.argmax(-1) if settings.greedy else draw(q, draws[step : step + 1])
             places = length + step
             ids.append(feed)
@@ -210,13 +211,14 @@ def _draft_run(
 def _verify_pass(cache: PlacedCache, settings: Settings, decide: Decide, shape: Places) -> Function:
     width, window = shape
 
+    @fixed_shapes()
     def judged(
         numbers: Tensor, drafted: Tensor, q: Tensor, u: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         length, last = numbers[:1], numbers[1:]
         places = length - 1 + torch.arange(width + 1, device=length.device)
         logits = cache.logits(torch.cat([last, drafted]), places, window, keep=width + 1)
-        p = probabilities(logits, settings, branchless=True)
+        p = probabilities(logits, settings)
         decision = decide(p, q, drafted, u[:width], Tape(u[width:]))
         return torch.cat([drafted, decision]), p, logits
 

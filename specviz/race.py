@@ -43,7 +43,8 @@ def race(
     whose clock is behind runs next and rounds come in clock order; sequential, one lane runs
     after the other. Both lanes are warmed up first, and prefill stands apart in the header.
     `decider` stands in for `sampling.decide` where speed and not text is the question.
-    Raises `SpecvizError` subclasses; closing the generator stops both lanes within a round.
+    Raises `SpecvizError` subclasses; closing the generator stops both lanes within a round, and
+    so does sending it True after a round, which gives the `End`.
     """
     settings = settings or Settings()
     if mode not in ("interleaved", "sequential"):
@@ -54,19 +55,23 @@ def race(
 
 def _race(
     pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode, decider: Decide | None
-) -> Iterator[Event]:
+) -> Generator[Event, bool | None, None]:
     for lane in LANES:
         _warm_up(pair, prompt_ids, settings, lane)
     lanes = {lane: decode(pair, prompt_ids, settings, lane, decider) for lane in LANES}
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
-        yield _header(pair, prompt_ids, settings, mode, prefilled)
+        if (yield _header(pair, prompt_ids, settings, mode, prefilled)):
+            yield End(dict.fromkeys(LANES, "stopped"))
+            return
         emitted: dict[str, list[Round]] = {lane: [] for lane in LANES}
         reasons: Reasons = {}
         in_turn = _interleaved if mode == "interleaved" else _one_by_one
         for result in in_turn(lanes, reasons):
             emitted[result.lane].append(result)
-            yield result
+            if (yield result):
+                _stop(result.lane, lanes, reasons)
+                break
         yield _end(emitted, reasons, settings)
     finally:
         for events in lanes.values():
@@ -96,11 +101,22 @@ def _interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[R
     A lane's next round is held back until no other lane can finish one before it; the lane
     whose round was given out is the one behind, and runs next.
     """
-    waiting = {lane: _next_round(lane, events, reasons) for lane, events in lanes.items()}
-    while ready := [held for held in waiting.values() if held is not None]:
-        first = min(ready, key=lambda held: held.clock)
-        yield first
-        waiting[first.lane] = _next_round(first.lane, lanes[first.lane], reasons)
+    waiting: dict[Lane, Round | None] = {}
+    due = list(lanes)
+    try:
+        while True:
+            for lane in due:
+                waiting[lane] = _next_round(lane, lanes[lane], reasons)
+            ready = [held for held in waiting.values() if held is not None]
+            if not ready:
+                return
+            first = min(ready, key=lambda held: held.clock)
+            waiting[first.lane], due = None, [first.lane]
+            yield first
+    except Exception:
+        # A round that one lane has finished is not lost with the other lane.
+        yield from (held for held in waiting.values() if held is not None)
+        raise
 
 
 def _one_by_one(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
@@ -117,6 +133,18 @@ def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | Non
         return None
     assert isinstance(result, Round)
     return result
+
+
+def _stop(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
+    """End both lanes after a round of `last`; those that had ended keep their reasons."""
+    if last not in reasons:
+        try:
+            lanes[last].send(True)
+        except StopIteration as stop:
+            reasons[last] = stop.value
+    for lane in LANES:
+        # What it may have computed beyond the last round was seen by nobody.
+        reasons.setdefault(lane, "stopped")
 
 
 def _header(

@@ -1,19 +1,26 @@
 """Pure functions from logits to probabilities, and the one place where drafts are judged.
 
-Everything here is fp32 or better whatever the models' dtype, on any device.
+Everything here is fp32 or better whatever the models' dtype, on any device. On a processor a
+call costs more than what it computes for one row, so that some take a shorter way there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .settings import Settings
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
+# Below, logits / temperature could overflow to inf - inf, so the maximum is taken off first.
+SAFE = 1e-3
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
 
 
@@ -55,26 +62,56 @@ Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Source], Tensor]
 """What judges a draft run: `decide`, or what stands in for it."""
 
 
-def probabilities(logits: Tensor, settings: Settings, *, branchless: bool = False) -> Tensor:
+_fixed = ContextVar("_fixed", default=False)
+
+
+@contextmanager
+def fixed_shapes() -> Iterator[None]:
+    """Within it nothing here looks at a value, on any device, so that a GPU may replay it.
+
+    Top-p then sorts whole rows, and a processor takes the way that a GPU takes.
+    """
+    before = _fixed.set(True)
+    try:
+        yield
+    finally:
+        _fixed.reset(before)
+
+
+def _here(x: Tensor) -> bool:
+    """Whether reading a number of `x` costs nothing and is allowed."""
+    return x.is_cpu and not _fixed.get()
+
+
+def probabilities(logits: Tensor, settings: Settings) -> Tensor:
     """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
 
     logits: [n, vocab], any float dtype. Returns fp32 [n, vocab], each row summing to 1.
     Greedy rows are one-hot at the argmax; every tie goes to the lowest id.
-    branchless: the host never looks at a value, at the price of a whole sort for top-p.
     """
     logits = logits.float()
     if settings.greedy:
-        best = logits.argmax(-1, keepdim=True)
-        return torch.zeros_like(logits).scatter_(-1, best, 1.0)
-    # The maximum is taken off first, so that a tiny temperature cannot overflow to inf - inf.
-    shifted = logits - logits.amax(-1, keepdim=True)
-    p = torch.softmax(shifted / max(settings.temperature, TINY), -1)
+        return _one_hot(logits)
+    temperature = max(settings.temperature, TINY)
+    if temperature < SAFE:
+        logits = logits - logits.amax(-1, keepdim=True)
+    p = torch.softmax(logits / temperature, -1)
     if 0 < settings.top_k < p.shape[-1] or settings.top_p < 1.0:
-        p = _truncated(p, settings.top_k, settings.top_p, branchless)
+        p = _truncated(p, settings.top_k, settings.top_p)
     return p
 
 
-def _truncated(p: Tensor, top_k: int, top_p: float, branchless: bool) -> Tensor:
+def _one_hot(logits: Tensor) -> Tensor:
+    """1 at the first maximum of each row, [n, vocab]."""
+    rows = torch.zeros_like(logits)
+    if _here(logits):  # NumPy finds a maximum in a quarter of torch's time
+        flat = rows.numpy()
+        flat[np.arange(len(flat)), logits.numpy().argmax(-1)] = 1.0
+        return rows
+    return rows.scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+
+
+def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     """`p` restricted to its likeliest entries and normalised again; [n, vocab] to [n, vocab].
 
     Top-p keeps the fewest entries of what top-k left whose share of its mass reaches `top_p`.
@@ -82,7 +119,7 @@ def _truncated(p: Tensor, top_k: int, top_p: float, branchless: bool) -> Tensor:
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
     # Top-p takes its share of all that top-k leaves, so that is listed whole.
-    short = k == vocab and not branchless
+    short = k == vocab and not _fixed.get()
     values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
     if values.shape[-1] < k and values.sum(-1).min() < top_p:
         values = p.topk(k).values
@@ -105,6 +142,10 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
     cdf = weights.double().cumsum(-1)
+    if _here(cdf) and cdf.numel() == cdf.shape[-1]:
+        sums = cdf.numpy().reshape(-1)
+        place = sums.searchsorted(uniform.item() * sums[-1], side="right")
+        return torch.from_numpy(np.full(weights.shape[:-1], min(place, len(sums) - 1), np.int64))
     # uniform is at most 1 - 2^-53, so the product stays below the total: an id with mass.
     ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * cdf[..., -1:], right=True)
     # NaN weights sort past the end: an id inside the vocabulary keeps the models' tables safe
@@ -127,6 +168,8 @@ def residual(p: Tensor, q: Tensor) -> Tensor:
     """
     left = (p - q).clamp_(min=0.0)
     mass = left.sum()
+    if _here(p):
+        return left.div_(mass) if 0 < mass.item() < math.inf else p
     usable = torch.isfinite(mass) & (mass > 0)
     return torch.where(usable, left / mass, p)
 
@@ -150,6 +193,8 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> 
     A draft whose u is infinite is never kept; a row of zeros in q, reached without a rejection,
     makes the draw the bonus. Both serve a run of drafts padded to a fixed width.
     """
+    if _here(p):
+        return _decide_here(p, q, drafted, u, source)
     gamma = drafted.shape[0]
     place = drafted.unsqueeze(-1)
     p_drafted = p[:gamma].gather(-1, place).squeeze(-1)
@@ -162,6 +207,21 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> 
     row = accepted.unsqueeze(0)
     left = residual(p.index_select(0, row)[0], q_ended.index_select(0, row)[0])
     return torch.stack([accepted, draw(left, uniforms(1, source)[0])])
+
+
+def _decide_here(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
+    """`decide` where reading a number costs nothing."""
+    target, draft = p.numpy(), q.numpy()
+    accepted = 0
+    # Strict: with u = 0 a token that the target rules out (p = 0) must still be refused.
+    for place, (token_id, chance) in enumerate(zip(drafted.tolist(), u.tolist(), strict=True)):
+        if not chance * draft[place, token_id].item() < target[place, token_id].item():
+            break
+        accepted += 1
+    left = p[accepted]
+    if accepted < len(drafted):
+        left = residual(left, q[accepted])
+    return torch.tensor([accepted, int(draw(left, uniforms(1, source)[0]))])
 
 
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from .sameness import Comparison, Continuation, two_sample_chi_square
 from .settings import Settings
-from .trace import LANES, Event, Lane
+from .trace import LANES, End, Event, Lane
+
+if TYPE_CHECKING:
+    from .progress import Progress, Watcher
 
 Take: TypeAlias = Callable[[Any], bool]
 """Receives one result; False asks the task to end soon."""
 
-Load: TypeAlias = Callable[[str], Any]
+Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]
 
 LOADING = "Loading the two models: this happens once."
+READING = "Warming both lanes up and reading the prompt."
 
 
 class Models:
@@ -36,9 +40,41 @@ class Models:
             take(LOADING)
             self._name, self._pair = None, None
             gc.collect()
-            self._pair = self._load(name)
+            self._pair = self._load(name, lambda progress: _say(progress, take))
             self._name = name
         return self._pair
+
+
+WEIGHTS: dict[str, dict[str, str]] = {
+    "usual": {},
+    "bfloat16": {"dtype": "bfloat16"},
+    "8bit": {"quantize": "8bit", "draft_quantize": "8bit"},
+    "4bit": {"quantize": "4bit", "draft_quantize": "4bit"},
+}
+"""In how many bits both models may be loaded, as `load_pair` takes it."""
+
+
+def with_weights(pair: str, weights: str) -> str:
+    """The name of a pair whose weights are loaded so, for the tasks of this module."""
+    return pair if weights == "usual" else f"{pair}@{weights}"
+
+
+def _parted(name: str) -> tuple[str, dict[str, str]]:
+    pair, _, weights = name.rpartition("@")
+    return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
+
+
+def load_named(name: str, watcher: Watcher) -> Any:
+    """A pair as `load_pair` loads it, its progress told to `watcher`."""
+    from .pairs import load_pair  # it brings torch
+
+    pair, options = _parted(name)
+    return load_pair(pair, on_progress=watcher, **options)
+
+
+def _say(progress: Progress, take: Take) -> None:
+    done = "" if progress.fraction is None else f": {progress.fraction:.0%}"
+    take(f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}.")
 
 
 class Task(Protocol):
@@ -75,10 +111,24 @@ class RaceTask:
 
     def run(self, models: Models, take: Take) -> None:
         pair = models.pair(self.pair, take)
+        if not take(READING):
+            return
         with closing(models.race(pair, self.prompt, self.settings)) as events:  # type: ignore[type-var]
             for event in events:
                 if not take(event):
+                    _take_end(events, take)
                     return
+
+
+def _take_end(events: Iterator[Event], take: Take) -> None:
+    """Tell a race to stop and hand out its end, which knows what each lane had come to."""
+    send = getattr(events, "send", None)
+    if send is None:
+        return
+    with suppress(StopIteration):
+        end = send(True)
+        if isinstance(end, End):
+            take(end)
 
 
 class Read(NamedTuple):
@@ -137,3 +187,36 @@ class SampleTask:
         ours, theirs = ([one.ids for one in drawn[lane]] for lane in LANES)
         texts = {one.ids: one.text for draws in drawn.values() for one in draws}
         take(Compared(two_sample_chi_square(ours, theirs), texts))
+
+
+@dataclass(frozen=True, slots=True)
+class ExamineTask:
+    """Ask the doctor about a pair before any weights are fetched; the result is its report."""
+
+    pair: str
+
+    def run(self, models: Models, take: Take) -> None:
+        from .doctor import examine
+
+        pair, options = _parted(self.pair)
+        take(examine(pair, **options).to_dict())  # type: ignore[arg-type]
+
+
+class Machine(NamedTuple):
+    """What models may run on. free: bytes that it can take. cpu: whether that is a processor."""
+
+    free: int
+    cpu: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MachineTask:
+    """Look at the device; the result is a `Machine`."""
+
+    pair: str = ""
+
+    def run(self, models: Models, take: Take) -> None:
+        from .memory import rooms
+
+        spaces = rooms()
+        take(Machine(sum(room.free for room in spaces), spaces[0].device.type == "cpu"))

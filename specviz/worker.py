@@ -1,35 +1,57 @@
 """Where the models live: in this process, or in one that does nothing but decode.
 
 A process of its own has its own interpreter lock, so a page with many visitors cannot slow the
-lanes down, and a crash of the models leaves the page standing.
+lanes down, and a crash of the models leaves the page standing. One that no longer answers is
+replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 from .errors import SpecvizError
-from .tasks import Load, Models, Race, Take, Task
+from .limits import Limits
+from .logs import set_up_logging
+from .mishaps import FAILED, LOST, SILENT, is_fatal, sentence_of
+from .tasks import Load, Models, Race, Take, Task, load_named
+from .trace import End
+
+__all__ = ["FAILED", "LOST", "Asking", "LocalWorker", "ProcessWorker", "Wish", "Worker"]
 
 log = logging.getLogger(__name__)
 
-FAILED = (
-    "Something went wrong that is not your fault. The log has the details; press Run to try again."
-)
-LOST = (
-    "The models' process ended, perhaps for want of memory. It starts again with the next run: "
-    "press Run, with a shorter length or a smaller pair if it happens twice."
-)
 _SERVE = "from specviz.worker import serve; serve()"
 _ROOT = Path(__file__).resolve().parent.parent
+_POLL = 0.1  # seconds without a result after which whoever asked is asked again
+
+Wish: TypeAlias = Literal["go on", "end", "drop"]
+"""What whoever asked wants of a task by now; "drop" does not wait for it to end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A `Take` that can be asked what it wants while there is nothing to hand to it."""
+
+    take: Take
+    wish: Callable[[], Wish]
+
+    def __call__(self, item: Any) -> bool:
+        return self.take(item)
 
 
 class Worker(Protocol):
@@ -38,6 +60,8 @@ class Worker(Protocol):
     def run(self, task: Task, take: Take) -> None:
         """Do it; `take` is called with each result, in this thread.
 
+        Once it has said False it hears nothing more but an `End`. If it is an `Asking`, its wish
+        is heeded between results too, where that is possible.
         Raises `SpecvizError`, with a sentence for whoever asked.
         """
         ...
@@ -60,7 +84,7 @@ class LocalWorker:
             raise
         except Exception as error:
             log.exception("a task failed")
-            raise SpecvizError(FAILED) from error
+            raise SpecvizError(sentence_of(error)) from error
 
     def close(self) -> None:
         pass
@@ -69,16 +93,18 @@ class LocalWorker:
 class ProcessWorker:
     """Works in a process that is started with the first task, and anew after it was lost."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits.from_environment()
+        self._process: _Process | None = None
 
     def start(self) -> None:
         """Begin to start the process, so that the first task finds it there."""
-        self._pipes()
+        self._living()
 
     def run(self, task: Task, take: Take) -> None:
+        wish = take.wish if isinstance(take, Asking) else _always
         try:
-            self._run(task, take)
+            self._run(task, take, wish)
         except (EOFError, OSError) as error:
             log.error("the models' process was lost: %r", error)
             self.close()
@@ -89,100 +115,197 @@ class ProcessWorker:
             self.close()  # what it still has to say belongs to nobody
             raise
 
-    def _run(self, task: Task, take: Take) -> None:
-        commands, replies = self._pipes()
-        _write(commands, task)
-        wanted = True
+    def _run(self, task: Task, take: Take, wish: Callable[[], Wish]) -> None:
+        process = self._living()
+        process.begin(task)
+        heard, stopped = time.monotonic(), False
         while True:
-            kind, value = pickle.load(replies)
+            wanted = wish()
+            if wanted == "drop":
+                log.warning("a task did not end when it was told to: its process is replaced")
+                self.close()
+                return
+            if wanted == "end" and not stopped:
+                process.stop()
+                stopped = True
+            try:
+                kind, value = process.replies.get(timeout=_POLL)
+            except queue.Empty:
+                if time.monotonic() - heard > self._limits.silent_seconds:
+                    log.error("the models' process is silent: it is replaced")
+                    self.close()
+                    raise SpecvizError(SILENT) from None
+                continue
+            heard = time.monotonic()
             if kind == "done":
                 return
-            if kind == "leaving":
+            if kind in ("lost", "leaving"):
                 self.close()
-            if kind in ("error", "leaving"):
+            if kind in ("error", "leaving", "lost"):
                 raise value
-            if wanted and not take(value):
-                wanted = False
-                _write(commands, None)
+            # How a run ended is for everyone, whoever had enough of it.
+            if (not stopped or isinstance(value, End)) and not take(value) and not stopped:
+                process.stop()
+                stopped = True
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.end()
 
-    def _pipes(self) -> tuple[BinaryIO, BinaryIO]:
-        if self._process is None or self._process.poll() is not None:
-            path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": path},
-            )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        return self._process.stdin, self._process.stdout  # type: ignore[return-value]
+    def _living(self) -> _Process:
+        if self._process is None or not self._process.lives():
+            self._process = _Process()
+        return self._process
 
 
-def _write(pipe: BinaryIO, message: Any) -> None:
-    pickle.dump(message, pipe, protocol=pickle.HIGHEST_PROTOCOL)
+def _always() -> Wish:
+    return "go on"
+
+
+class _Process:
+    """One life of the models' process. What it says is read by a thread, for nobody can wait
+    for a pipe and for something else at once.
+
+    replies: pairs of a kind and a value; the last one is "lost" and why.
+    """
+
+    living: ClassVar[weakref.WeakSet[_Process]] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _SERVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._task = 0
+        self.living.add(self)
+        arguments = (self._popen.stdout, self.replies)
+        threading.Thread(target=_read, args=arguments, name="replies", daemon=True).start()
+
+    def lives(self) -> bool:
+        return self._popen.poll() is None
+
+    def begin(self, task: Task) -> None:
+        self._task += 1
+        self._say(task)
+
+    def stop(self) -> None:
+        """Ask for the end of the task that was begun last."""
+        self._say(None)
+
+    def _say(self, message: Task | None) -> None:
+        assert self._popen.stdin is not None
+        _write(self._popen.stdin, (self._task, message))
+
+    def end(self) -> None:
+        self._popen.kill()
+        self._popen.wait()
+        with contextlib.suppress(OSError):  # something unsaid may be left in it
+            assert self._popen.stdin is not None
+            self._popen.stdin.close()
+
+
+def _read(pipe: BinaryIO, replies: queue.SimpleQueue[tuple[str, Any]]) -> None:
+    with pipe:
+        try:
+            while True:
+                replies.put(pickle.load(pipe))
+        except OSError as error:
+            replies.put(("lost", error))
+        except Exception as error:  # whatever half a message reads like
+            replies.put(("lost", EOFError(repr(error))))
+
+
+def _write(pipe: Any, message: Any) -> None:
+    # In one piece: a value that cannot be sent must not leave half of itself in the pipe.
+    pipe.write(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
     pipe.flush()
+
+
+def end_with_children() -> None:
+    """From now on SIGTERM ends this process at once and the models' processes with it, even one
+    that is deep in a pass. To be called in the main thread."""
+
+    def end(number: int, _: Any) -> None:
+        for process in list(_Process.living):
+            process.end()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def serve() -> None:
     """The life of the process: tasks from stdin, replies to stdout, until stdin ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not land among the replies
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    stopping = threading.Event()
-    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    listening = threading.Thread(target=_listen, args=(tasks, stopping), daemon=True)
-    listening.start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the page's, which ends this too
+    set_up_logging()
+    orders = _Orders()
+    threading.Thread(target=orders.listen, daemon=True).start()
 
     # Only now: the page is told nothing until they are here, but may already ask.
     from .engine import spare_threads
-    from .pairs import load_pair
     from .race import race
 
     spare_threads()
-    worker = LocalWorker(load_pair, race)
+    worker = LocalWorker(load_named, race)
 
     def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:
         _write(replies, (kind, value))
 
-    def take(item: Any) -> bool:
-        reply("item", item)
-        return not stopping.is_set()
-
     while True:
-        task = tasks.get()
-        # A stop for the task before may have come late; one for this task cannot be here yet.
-        stopping.clear()
+        number, task = orders.tasks.get()
+
+        def take(item: Any, number: int = number) -> bool:
+            reply("item", item)
+            return orders.stopped < number
+
         try:
             worker.run(task, take)
         except SpecvizError as error:
-            if _poisoned(error):
+            if is_fatal(error):
                 reply("leaving", error)
                 os._exit(1)
             reply("error", error)
         else:
             reply("done")
+            continue
+        _free_memory()
 
 
-def _listen(tasks: queue.SimpleQueue[Task], stopping: threading.Event) -> None:
-    commands = os.fdopen(os.dup(0), "rb")
-    while True:
+class _Orders:
+    """What the process was told. stopped: the number of the last task that need not go on; they
+    are numbered, for a stop may come late, or before its task has begun."""
+
+    def __init__(self) -> None:
+        self.tasks: queue.SimpleQueue[tuple[int, Task]] = queue.SimpleQueue()
+        self.stopped = 0
+
+    def listen(self) -> NoReturn:
+        """Hear orders until there is nobody left to give any; then the process ends."""
         try:
-            task = pickle.load(commands)
-        except EOFError:
+            commands = os.fdopen(os.dup(0), "rb")
+            while True:
+                number, task = pickle.load(commands)
+                if task is None:
+                    self.stopped = number
+                else:
+                    self.tasks.put((number, task))
+        except (EOFError, OSError):
             os._exit(0)  # whoever asked is gone
-        if task is None:
-            stopping.set()
-        else:
-            tasks.put(task)
+        except BaseException:
+            log.exception("a task could not be understood")
+            os._exit(1)
 
 
-def _poisoned(error: BaseException) -> bool:
-    # After an error in a kernel, no later call of the process can use the device.
-    cause = error.__cause__
-    return isinstance(cause, RuntimeError) and "CUDA error" in str(cause)
+def _free_memory() -> None:
+    """After a failure: its traceback held on to what was being computed."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

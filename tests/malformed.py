@@ -182,6 +182,14 @@ SPOILED: dict[str, tuple[Edit, str]] = {
     "past the length": (put(SETTINGS, "max_new_tokens", 3), "more than max_new_tokens, 3"),
     "past gamma": (put(SETTINGS, "gamma", 1), "drafted tokens where 1 may be"),
     "drafts with no drafter": (put(SETTINGS, "drafter", "none"), "drafted tokens where 0 may be"),
+    "more drafts than the rule": (
+        put(SETTINGS, "gamma_policy", "heuristic"),
+        "drafted tokens where 3 may be",
+    ),
+    "looked up, yet drawn": (
+        put(SETTINGS, "drafter", "ngram"),
+        "drafted token 1: q is not 1, yet it was looked up",
+    ),
     "baseline drafts": (
         lambda d: BASELINE(d).update(drafted=BASELINE(d)["emitted"]),
         "of the baseline lane: it has 1 drafted tokens where 0 may be",

@@ -113,3 +113,22 @@ def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:
 def test_a_shape_that_nobody_knows_names_those_that_are_known() -> None:
     with pytest.raises(SpecvizError, match="small"):
         shaped_pair("enormous")
+
+
+def test_named_pairs_are_listed_by_what_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pairs"]) == 0
+    printed = capsys.readouterr().out
+    assert "GB free" in printed and printed.index("\nfits:") < printed.index("  builtin ")
+    assert "opt-6.7b-125m" in printed and "(no safetensors on its page)" in printed
+    assert "gemma-7b-2b" in printed and "(gated)" in printed
+
+
+def test_a_target_without_a_draft_races_with_another_drafter(
+    folders: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = folders.partition("+")[0]
+    arguments = ["run", "the cat the cat", "--pair", f"{target}+none", "--max-new-tokens", "8"]
+    assert main([*arguments, "--drafter", "ngram"]) == 0
+    assert "8/8 tokens identical to the baseline" in capsys.readouterr().out
+    assert main([*arguments, "--drafter", "model"]) == 2
+    assert "no draft model" in capsys.readouterr().err

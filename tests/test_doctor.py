@@ -286,6 +286,7 @@ CORPUS: dict[str, Callable[[Path], Path]] = {
     "own code": spoil(own_code),
     "no such type": with_config(model_type="nobody-knows"),
     "other shapes": with_config(intermediate_size=64),
+    "smaller shapes": with_config(intermediate_size=16),
     "more layers": with_config(num_hidden_layers=2),
     "lacks the head": spoil(without("lm_head.weight")),
     "lacks a norm": spoil(without("model.norm.weight")),
@@ -414,6 +415,11 @@ def test_a_hub_that_is_silent_costs_little_time(monkeypatch: Any):
     # What the table knows is said nevertheless.
     assert "48.0 GB as float32" in said(report, "memory", "good")
     assert "gated" in str(report.findings)
+    names = ("google/gemma-7b-it", "google/gemma-2b-it")
+    less = said(examine(*names, device="cpu", free=25 * 10**9), "memory", "stop")
+    assert "25.0 GB are free: choose bfloat16, or a smaller pair." in less
+    half = examine(*names, device="cpu", free=25 * 10**9, dtype="bfloat16")
+    assert "24.0 GB as bfloat16" in said(half, "memory", "good")
 
 
 def test_what_is_no_name_is_never_asked_for(monkeypatch: Any):

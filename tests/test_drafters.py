@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from toys import (
 )
 
 import specviz.decoding
-from specviz import Settings, race, speculate
+from specviz import Settings, Trace, compute_metrics, race, speculate
+from specviz.contest import contest, preset_prompts, score_lines
 from specviz.decoding import _Run
 from specviz.drafters import exits
 from specviz.drafters.exits import best_exit, measured_exits
@@ -215,6 +217,29 @@ def test_a_target_that_cannot_exit_early_gets_a_sentence(target: Any, says: str)
     with pytest.raises(PairError, match=says) as caught:
         list(speculate(pair_of(target, relative(target, noise=0.1)), [1, 2], SAMPLED))
     assert "the drafter 'model' or 'ngram'" in str(caught.value)
+
+
+# Side by side
+
+
+def test_bench_compares_all_drafters_and_says_which_cannot_run():
+    target = llama(VOCAB)
+    pair = pair_of(target, relative(target, noise=0.1))
+    prompts = {"one": "w1 w2 w1 w2", "two": "w3"}
+    settings = Settings(gamma=3, max_new_tokens=12)
+    scores, left_out = contest(pair, prompts, settings, repeats=1)
+    assert {drafter for drafter, _ in scores} == {"model", "ngram"}
+    assert len(left_out) == 1 and left_out[0].startswith("early-exit: the target has only one")
+    for (drafter, policy), by_prompt in scores.items():
+        own = replace(settings, drafter=drafter, gamma_policy=policy)
+        for name, prompt in prompts.items():
+            m = compute_metrics(Trace.from_events(race(pair, prompt, own)))
+            found = by_prompt[name]
+            assert (found.tau, found.drafted) == (m.tau, m.drafted / m.rounds)
+            assert found.speedup > 0
+    lines = list(score_lines(scores, list(prompts)))
+    assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {5}
+    assert list(preset_prompts()) == ["easy", "hard", "repetitive", "loses"]
 
 
 # Prices

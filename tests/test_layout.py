@@ -22,6 +22,8 @@ LAYERS = [
     ["__main__"],
     ["bench", "train"],
     ["contest", "measure", "pagecost", "shapes"],
+    ["zerogpu"],
+    ["batches"],
     ["worker"],
     ["browser"],
     ["rivals"],
@@ -71,11 +73,15 @@ LAYERS = [
     ["sources"],
     ["catalogue"],
     ["sizes"],
+    ["mishaps"],
+    ["limits"],
     ["options"],
     ["settings"],
     ["formulas"],
     ["errors"],
+    ["logs"],
     ["folders"],
+    ["hosting"],
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import torch
 from families import saved
+from safetensors.torch import load_file, save_file
 from toys import emitted_ids, llama, words
 
 from specviz import Settings, baseline, load_pair, speculate
 from specviz.errors import PairError
-from specviz.loading import Load, Way, release_memory, target_place
+from specviz.loading import Load, Way, load_model, release_memory, target_place
 from specviz.memory import Need, Room, rooms
 from specviz.probe import Caches, LayerCache
 from specviz.progress import Progress, terminal_watcher
+from specviz.sources import find_source
 
 CPU = torch.device("cpu")
 
@@ -194,6 +196,28 @@ def test_running_out_while_loading_is_one_sentence_with_numbers(
     monkeypatch.undo()
     release_memory()
     assert load_pair(names).draft is not None
+
+
+# Before and after the weights
+
+
+def test_two_that_do_not_match_are_refused_before_any_weights_are_read(
+    tmp_path: Path, monkeypatch: Any
+):
+    monkeypatch.setattr("specviz.pairs.load_model", lambda *_: pytest.fail("it was read"))
+    one, two = (saved(tmp_path / str(n), llama(8), words(n)) for n in (8, 7))
+    with pytest.raises(PairError, match="id 7 is 'w7' for the target and None for the draft"):
+        load_pair(f"{one}+{two}")
+
+
+def test_a_model_with_missing_weights_is_not_completed_by_chance(tmp_path: Path):
+    """transformers would draw them at random."""
+    folder = saved(tmp_path / "t", llama(8), words(8))
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.norm.weight"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(PairError, match=r"^t lacks weights, model\.norm\.weight among them"):
+        load_model(find_source(str(folder)), Way(device=CPU))
 
 
 # Progress

@@ -31,7 +31,7 @@ def pair() -> Pair:
 
 
 def engine_of(pair: Any, race: Any = race) -> Engine:
-    engine = Engine(LocalWorker(lambda name: pair, race))
+    engine = Engine(LocalWorker(lambda *_: pair, race))
     engine.start("toy")
     return engine
 
@@ -72,7 +72,7 @@ def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> N
 
 def test_the_first_delta_comes_before_anything_is_loaded() -> None:
     loading = threading.Event()
-    engine = Engine(LocalWorker(lambda name: loading.wait(20), lambda *_: iter(())))
+    engine = Engine(LocalWorker(lambda *_: loading.wait(20), lambda *_: iter(())))
     engine.start("toy")
     stream = deltas(engine, run_of())
     assert json.loads(next(stream))["status"]
@@ -191,7 +191,7 @@ def test_a_failure_is_one_sentence_and_the_next_run_works(
 def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
     answers: list[Any] = [PairError("It is not here."), PairError("It is not here."), pair]
 
-    def load(name: str) -> Any:
+    def load(name: str, watcher: Any) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -29,7 +29,7 @@ from specviz.decoding import _Run
 from specviz.engine import make_engine
 from specviz.errors import SettingsError
 from specviz.programs import VerifyPrograms, width_for, widths
-from specviz.sampling import decide, probabilities, uniforms
+from specviz.sampling import decide, fixed_shapes, probabilities, uniforms
 from specviz.shallow import shallow_model
 from specviz.shapes import scripted
 from specviz.static import StaticEngine, startup_seconds, static_engine, static_reason
@@ -344,6 +344,8 @@ def test_no_program_makes_the_host_wait(settings: Settings, monkeypatch: pytest.
     model = llama(2000, hidden_size=32)
     with pytest.raises(HostRead), NoHostReads():
         probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
+    with fixed_shapes(), NoHostReads():
+        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
     body = Program._body
 
     def guarded(self: Program) -> None:
@@ -542,3 +544,21 @@ def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.Monke
 def test_mini_models_run_as_they_are():
     assert static_reason(mini(VOCAB), VOCAB) == "it takes no positions"
     assert not isinstance(make_engine(mini(VOCAB), VOCAB), StaticEngine)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_sampling_without_a_look_is_the_same(settings: Settings):
+    """Rows with and without enough mass in the short list, and both verdicts."""
+    shared = torch.Generator().manual_seed(1)
+    for spread in (0.1, 3.0):
+        logits = spread * torch.randn(4, 3000, generator=shared)
+        p, wild = probabilities(logits, settings), probabilities(-logits, settings)
+        with fixed_shapes():
+            torch.testing.assert_close(probabilities(logits, settings), p, atol=0, rtol=0)
+        for seed in range(10):
+            q = (p if seed % 2 else wild)[:3]
+            drafted, u = q.argmax(-1), uniforms(3, shared)
+            ours, theirs = (torch.Generator().manual_seed(seed) for _ in range(2))
+            plain = decide(p, q, drafted, u, ours)
+            with fixed_shapes():
+                assert torch.equal(decide(p, q, drafted, u, theirs), plain)

@@ -15,7 +15,8 @@ from odd_tasks import Odd, results
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.folders import ASSETS
-from specviz.tasks import LOADING, Compared, Models, RaceTask, SampleTask
+from specviz.mishaps import BROKEN
+from specviz.tasks import LOADING, Compared, Models, RaceTask, SampleTask, load_named
 from specviz.worker import FAILED, LOST, LocalWorker, ProcessWorker
 
 TESTS = Path(__file__).resolve().parent
@@ -97,7 +98,7 @@ def test_a_failure_is_a_sentence_and_the_process_lives_on(worker: ProcessWorker)
     assert results(worker, "tell_process") == [process]
 
 
-@pytest.mark.parametrize(("what", "sentence"), [("die", LOST), ("break_the_device", FAILED)])
+@pytest.mark.parametrize(("what", "sentence"), [("die", LOST), ("break_the_device", BROKEN)])
 def test_a_lost_process_is_replaced(worker: ProcessWorker, what: str, sentence: str) -> None:
     (process,) = results(worker, "tell_process")
     with pytest.raises(SpecvizError) as loss:
@@ -139,7 +140,7 @@ def test_one_pair_is_in_memory_at_a_time() -> None:
     held: set[str] = set()
 
     class Loaded:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str, watcher: Any) -> None:
             assert not held, "the old pair must be gone before the new one comes"
             self.name = name
             held.add(name)
@@ -155,7 +156,7 @@ def test_one_pair_is_in_memory_at_a_time() -> None:
 
 
 def test_a_local_worker_has_the_same_sentences() -> None:
-    worker = LocalWorker(load_pair, race)
+    worker = LocalWorker(load_named, race)
     assert results(worker, "chatter") == ["heard"]
     with pytest.raises(SpecvizError) as failure:
         results(worker, "fail")

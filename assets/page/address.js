@@ -25,8 +25,8 @@ export function readAddress(search, config) {
   const presets = config.presets.map((preset) => preset.name);
   const settings = {};
   for (const setting of Object.keys(config.defaults)) {
-    const text = take(named(setting), (value) => isSetting(setting, value, config.limits));
-    if (text !== null) settings[setting] = setting === "drafter" ? text : Number(text);
+    const text = take(named(setting), (value) => isSetting(setting, value, config));
+    if (text !== null) settings[setting] = Object.hasOwn(config.choices, setting) ? text : Number(text);
   }
   const asked = {
     preset: take("preset", (name) => presets.includes(name)),
@@ -38,8 +38,8 @@ export function readAddress(search, config) {
   return { ...asked, settings, wrong };
 }
 
-function isSetting(setting, text, limits) {
-  if (setting === "drafter") return ["model", "none"].includes(text);
+function isSetting(setting, text, { choices, limits }) {
+  if (Object.hasOwn(choices, setting)) return choices[setting].includes(text);
   if (!/^\d{1,16}(\.\d{1,16})?$/.test(text)) return false;
   const value = Number(text), [least, most] = limits[setting];
   return value >= least && value <= most && (Number.isInteger(value) || !WHOLE.includes(setting));

@@ -63,7 +63,7 @@ export function mount({ element, props, watch, server, config }) {
       header(trace) { showLive(trace); },
       rounds(rounds) { notice(""); timeline.add(rounds); speak(rounds); },
       status(text) { notice(text); },
-      over(error) { finish(error); },
+      over(error, fallBack) { finish(error, fallBack); },
       lost() { finish(LOST); },
     },
   });
@@ -271,7 +271,7 @@ export function mount({ element, props, watch, server, config }) {
 
   function summariseAll() {
     const value = (name) => page.values[1 + Object.keys(config.defaults).indexOf(name)];
-    summarise(value("gamma"), value("temperature"), value("max_new_tokens"));
+    summarise(value("gamma"), value("gamma_policy"), value("temperature"), value("max_new_tokens"));
   }
 
   if (asked.theme) shell.setTheme(asked.theme);

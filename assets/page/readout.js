@@ -1,7 +1,7 @@
 // Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
 
 import { measure } from "./metrics.js";
-import { comparison, detail, fixed, provenance, sameness, verdict, written } from "./words.js";
+import { comparison, detail, fixed, guesser, provenance, sameness, verdict, written } from "./words.js";
 
 const LANES = ["speculative", "baseline"];
 
@@ -65,6 +65,7 @@ export function createReadout(root) {
     text.textContent = `${kind} · ${provenance(trace.header)}`;
     node.replaceChildren(document.createElement("i"), text);
     node.hidden = false;
+    set("[data-guesser]", guesser(trace.header.settings));
     const { target, draft, versions } = trace.header;
     const models = [target, draft].filter(Boolean).map((model) =>
       `${model.name}: ${(model.parameters / 1e6).toFixed(1)} M parameters`);

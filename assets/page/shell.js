@@ -33,9 +33,9 @@ export function wireShell(themed) {
 }
 
 /** The settings in force, on the button that opens their panel. */
-export function summarise(gamma, temperature, length) {
+export function summarise(gamma, policy, temperature, length) {
   const button = document.querySelector("[data-toggle-panel]");
   const heat = temperature === 0 ? "greedy" : `T ${temperature}`;
-  if (button) button.textContent = `γ ${gamma} · ${heat} · ${length} tokens`;
+  if (button) button.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${heat} · ${length} tokens`;
   document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
 }

@@ -18,7 +18,7 @@ function compact(token) {
 
 /**
  * `ask(run, seq)` promises the deltas from `seq` on. `on` holds the callbacks `begun(run)`,
- * `header(trace)`, `rounds(list)`, `status(text)`, `over(error)` and `lost()`.
+ * `header(trace)`, `rounds(list)`, `status(text)`, `over(error, fallBack)` and `lost()`.
  */
 export function createStore({ ask, on }) {
   let run = null, next = 0, over = true, asking = false, heard = 0;
@@ -67,7 +67,7 @@ export function createStore({ ask, on }) {
     if (delta.end) live.end = delta.end;
     if (delta.over) {
       over = true;
-      on.over(delta.error ?? null);
+      on.over(delta.error ?? null, Boolean(delta.fall_back));
     }
   }
 

@@ -100,3 +100,15 @@ export function provenance(header) {
     ` · ${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}`;
   return `${header.device}${processor}${threads} · ${header.dtype}${torch ? ` · torch ${torch}` : ""}${date}`;
 }
+
+const GUESSERS = {
+  model: "a small model guesses ahead",
+  ngram: "guesses are copied from the text so far",
+  "early-exit": "the target’s own first layers guess ahead",
+};
+
+/** Who guesses in the lane with drafts, and who judges. */
+export function guesser({ drafter, gamma }) {
+  const who = gamma ? GUESSERS[drafter] : null;
+  return who ? `${who}, one pass of the target judges` : "no guesses: it does what the other lane does";
+}

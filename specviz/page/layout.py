@@ -12,8 +12,12 @@ import gradio as gr
 from ..errors import SettingsError, SpecvizError
 from ..folders import BUILTIN
 from ..settings import Settings
-from ..worker import Worker
+from ..worker import ProcessWorker, Worker
+from .answers import Page, answering
+from .api import add_api
+from .choices import OTHER, chosen_pair, pair_choices
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
+from .doctor import Doctor, refusal_html, report_views
 from .look import PAGE, RECORDINGS, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
@@ -25,8 +29,14 @@ from .takeaway import taker
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 
 
-def build_page(worker: Worker, *, pair: str = BUILTIN, recordings: Path = RECORDINGS) -> gr.Blocks:
-    """The whole page. `worker` decodes for it; `pair` is loaded at once.
+def build_page(
+    worker: Worker,
+    *,
+    pair: str = BUILTIN,
+    recordings: Path = RECORDINGS,
+    doctor: Worker | None = None,
+) -> gr.Blocks:
+    """The whole page. `worker` decodes for it, `doctor` examines pairs; `pair` is loaded at once.
 
     A preset's recording is the file of its name in `recordings`, such as easy.json.gz.
     """
@@ -35,7 +45,7 @@ def build_page(worker: Worker, *, pair: str = BUILTIN, recordings: Path = RECORD
     engine.start(pair)
     presets = load_presets(PRESETS)
     tools = (PAGE / "tools.html").read_text("utf-8")
-    with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False) as page:
+    with Page(title="specviz", fill_width=True, analytics_enabled=False) as page:
         with gr.Row(elem_id="topbar"):
             _static("brand", (PAGE / "brand.html").read_text("utf-8"))
             prompt, run, stop = _prompt(presets)
@@ -43,9 +53,12 @@ def build_page(worker: Worker, *, pair: str = BUILTIN, recordings: Path = RECORD
             _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
-                controls = make_controls(pair)
+                controls, report = make_controls(pair)
             player = make_player(_functions(engine, pair), presets, recordings)
-        _wire(engine, prompt, run, stop, controls, player)
+        _wire(engine, pair, prompt, run, stop, controls, player)
+        examiner = Doctor(doctor or ProcessWorker())
+        _wire_doctor(page, engine, examiner, pair, controls, report)
+        add_api(engine, examiner, pair, checked_settings)
         _wire_greedy(greedy, controls)
         _wire_address(page, prompt, controls)
         for button, preset in zip(buttons, presets, strict=True):
@@ -60,7 +73,7 @@ def _static(name: str, html: str) -> None:
 def _functions(engine: Engine, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """What the player may ask of the server."""
     sampling = sampling_functions(engine, pair, checked_settings)
-    return [_missed_of(engine), opener(), taker(), *sampling]
+    return [answering(one) for one in (_missed_of(engine), opener(), taker(), *sampling)]
 
 
 def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str]]:
@@ -97,6 +110,7 @@ def _quick_buttons(presets: Sequence[Preset]) -> tuple[list[gr.Button], gr.Butto
 
 def _wire(
     engine: Engine,
+    own: str,
     prompt: gr.Textbox,
     run: gr.Button,
     stop: gr.Button,
@@ -104,28 +118,19 @@ def _wire(
     player: gr.HTML,
 ) -> None:
     def start(
+        request: gr.Request,
         prompt: str,
         pair: str,
-        drafter: str,
-        gamma: float,
-        temperature: float,
-        top_k: float,
-        top_p: float,
-        length: float,
-        seed: float,
-        request: gr.Request,
+        target: str,
+        draft: str,
+        weights: str,
+        *values: Any,
     ) -> Iterator[str]:
         """Race both lanes on a prompt; yields deltas for the player."""
-        values = {
-            "gamma": gamma,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "max_new_tokens": length,
-            "seed": seed,
-            "drafter": drafter,
-        }
-        yield from _started(engine, str(request.session_hash), pair, prompt, values)
+        asked = dict(zip(DEFAULTS, values, strict=True))
+        session = str(request.session_hash)
+        naming = (pair, target, draft, weights)
+        yield from _started(engine, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -145,17 +150,55 @@ def _wire(
     stop.click(halt, queue=False, show_progress="hidden", api_visibility="private")
 
 
+def _wire_doctor(
+    page: gr.Blocks, engine: Engine, doctor: Doctor, own: str, controls: Controls, report: gr.HTML
+) -> None:
+    """The pairs that fit this machine come first; whichever is chosen is examined at once."""
+
+    def list_pairs() -> Any:
+        return gr.update(choices=pair_choices(own, engine.machine))
+
+    def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
+        if pair == own or (pair == OTHER and not target):
+            yield ""
+            return
+        try:
+            name = chosen_pair(pair, target, draft, weights, own=own)
+        except SpecvizError as error:
+            yield refusal_html(str(error))
+            return
+        yield from report_views(doctor, name)
+
+    page.load(list_pairs, None, controls.pair, show_progress="hidden", api_visibility="private")
+    gr.on(
+        [
+            controls.pair.input,
+            controls.target.submit,
+            controls.draft.submit,
+            controls.weights.input,
+        ],
+        examine,
+        controls.naming(),
+        report,
+        show_progress="hidden",
+        concurrency_id="doctor",
+        concurrency_limit=VISITORS,
+        trigger_mode="always_last",
+        api_visibility="private",
+    )
+
+
 def _started(
-    engine: Engine, session: str, pair: str, prompt: str, values: dict[str, Any]
+    engine: Engine, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
 ) -> Iterator[str]:
     try:
-        settings = checked_settings(values)
+        settings, name = checked_settings(values), pair()
     except SpecvizError as error:
-        refused = Run(session, pair, prompt, Settings())
+        refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
         yield refused.say(over=True)
         return
-    yield from deltas(engine, Run(session, pair, prompt, settings))
+    yield from deltas(engine, Run(session, name, prompt, settings))
 
 
 def checked_settings(values: dict[str, Any]) -> Settings:

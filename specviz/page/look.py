@@ -10,10 +10,19 @@ import gradio as gr
 from ..charts import PALETTE
 from ..folders import ASSETS
 from ..standalone import PAGE, PLOTLY, css_variables
+from .operator import guarded_options
 
 RECORDINGS = ASSETS / "recordings"
 DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
-SHEETS = ("page.css", "player.css", "parts.css", "menus.css", "panels.css", "stage.css")
+SHEETS = (
+    "page.css",
+    "doctor.css",
+    "player.css",
+    "parts.css",
+    "menus.css",
+    "panels.css",
+    "stage.css",
+)
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
 
@@ -26,6 +35,7 @@ def launch_options() -> dict[str, Any]:
         "ssr_mode": False,
         "run_history": False,
         "favicon_path": str(PAGE / "favicon.svg"),
+        **guarded_options(),
     }
 
 

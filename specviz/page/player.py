@@ -11,7 +11,7 @@ import gradio as gr
 
 from ..charts import CHARTS, chart_specs
 from ..recording import MOST_PACKED
-from .controls import DEFAULTS, LIMITS
+from .controls import CHOICES, DEFAULTS, LIMITS
 from .look import PAGE, PLOTLY, static_url
 from .presets import Preset
 from .recordings import find_recordings
@@ -49,6 +49,7 @@ def make_player(
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": DEFAULTS,
         "limits": LIMITS,
+        "choices": {name: [value for _, value in rows] for name, rows in CHOICES.items()},
         "mostPacked": MOST_PACKED,
     }
     return gr.HTML(

@@ -1,121 +1,81 @@
-"""Runs of visitors: one engine thread decodes them in turn, each handler drains its own."""
+"""The line of visitors' jobs: one engine thread does them in turn, each handler drains its own."""
 
 from __future__ import annotations
 
 import logging
+import statistics
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
-from ..errors import SpecvizError
-from ..settings import Settings
-from ..tasks import LoadTask, RaceTask, Task
-from ..trace import LANES, End
-from ..worker import FAILED, Worker
-from .wire import Note, encode_delta
+from ..errors import NoGpuError, SpecvizError
+from ..limits import Limits
+from ..tasks import READING, LoadTask, Machine, MachineTask
+from ..worker import FAILED, Asking, Wish, Worker
+from .jobs import Job, Run
 
 log = logging.getLogger(__name__)
 
 TICK = 0.1  # seconds between deltas; each costs the browser a frame, and a core may be short
 HEARTBEAT = 0.5  # seconds after which an empty delta goes out, so that a closed tab is noticed
-WARMING = "Warming both lanes up and reading the prompt."
 KEPT_RUNS = 16  # finished runs whose deltas can still be asked for
-
-
-class Job:
-    """Something that a visitor wants from the models, which do one thing at a time."""
-
-    def __init__(self, session: str, task: Task) -> None:
-        self.id = uuid4().hex  # not to be guessed: whoever knows it may ask for what it made
-        self.session = session
-        self.task = task
-        self.stopping = threading.Event()
-        self.over = False
-        self.error: str | None = None
-
-    def take(self, item: Any) -> bool:
-        """Receive one result, in the engine's thread; never waits. False to have no more."""
-        return not self.stopping.is_set()
-
-    def finish(self) -> None:
-        """Called once the task has ended, in the engine's thread."""
-
-
-class Run(Job):
-    """One visitor's run: the engine's thread adds notes, the visitor's handler takes them."""
-
-    def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
-        super().__init__(session, RaceTask(pair, prompt, settings))
-        self.prompt, self.settings = prompt, settings
-        self.racing = False
-        self.told = False
-        self.deltas: list[str] = []
-        self._ended = False
-        # The length limit of the page bounds it: a round per token, two lanes.
-        self._notes: deque[Note] = deque()
-
-    def take(self, item: Any) -> bool:
-        self._notes.append(item)
-        self.racing = self.racing or not isinstance(item, str)
-        self._ended = isinstance(item, End)
-        return super().take(item)
-
-    def finish(self) -> None:
-        if self.racing and not self._ended and not self.error:
-            self._notes.append(End({lane: "stopped" for lane in LANES}))
-
-    def next_delta(self) -> str | None:
-        """All notes since the last call as one delta; None if there is nothing new."""
-        # `over` is read first: notes added before it was set are then surely in the queue. A run
-        # that was stopped while it waited is over for its visitor before its turn comes.
-        over = self.over or (self.stopping.is_set() and not self.racing)
-        notes = [self._notes.popleft() for _ in range(len(self._notes))]
-        if not (notes or over):
-            return None
-        self.told = over
-        return self.say(*notes, over=over)
-
-    def say(self, *notes: Note, over: bool = False) -> str:
-        """A delta of these notes, with the next number."""
-        error = self.error if over else None
-        delta = encode_delta(self.id, len(self.deltas), notes, error=error, over=over)
-        self.deltas.append(delta)
-        return delta
+MOST_KEPT = 32 * 2**20  # characters of these deltas
+REMEMBERED = 9  # past jobs whose durations tell how long the next will take
 
 
 class Engine:
     """The line of waiting jobs. One thread hands them to the worker in turn, so no two runs
     share the device and each has it to itself."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits.from_environment()
+        self.machine: Machine | None = None  # what models run on, once the worker has looked
         self._worker = worker
         self._line: deque[Job] = deque()
-        self._wake = threading.Condition()
+        self._doing: Job | None = None
+        self._since = 0.0  # when that was begun, by the monotonic clock
+        self._took: dict[type, deque[float]] = {}  # seconds of past jobs, by kind
+        self._wake = threading.Condition(threading.RLock())
         self._kept: OrderedDict[str, Job] = OrderedDict()
-        self._said = WARMING  # of what is under way and nobody's job
+        self._said = READING  # of what is under way and nobody's job
+        self._thread: threading.Thread | None = None
 
     def start(self, pair: str) -> None:
         """Start the thread; it has `pair` loaded before the first run asks for it."""
-        threading.Thread(target=self._work, args=(pair,), name="engine", daemon=True).start()
+        self._start_thread(pair)
 
-    def submit(self, run: Job) -> None:
-        """Put a run at the end of the line. A visitor's earlier run stops."""
-        self.stop(run.session)
+    def submit(self, job: Job) -> None:
+        """Put a job at the end of the line. A visitor's earlier one stops.
+
+        Raises `SpecvizError` if the line is full.
+        """
+        self.stop(job.session)
         with self._wake:
-            self._kept[run.id] = run
-            self._line.append(run)
+            self.tend()
+            waiting = len(self._line)
+            # Whoever meets an idle engine never waits, so has no need of a place.
+            if waiting >= self.limits.waiting and (waiting or self._doing):
+                raise SpecvizError(self._full(waiting))
+            self._kept[job.id] = job
+            self._line.append(job)
             self._forget_old()
             self._wake.notify()
 
     def stop(self, session: str) -> None:
         """Stop whatever this visitor has running or waiting."""
         with self._wake:
-            for run in self._kept.values():
-                if run.session == session:
-                    run.stopping.set()
+            for job in [one for one in self._kept.values() if one.session == session]:
+                self.leave(job)
+
+    def leave(self, job: Job) -> None:
+        """Nobody wants this job any more: it ends soon, and at once if it is still waiting."""
+        job.stopping.set()
+        with self._wake:
+            if job in self._line:
+                self._line.remove(job)
+                job.close()
 
     def missed(self, run_id: str, seq: int) -> list[str]:
         """The deltas of a run from number `seq` on; none of a run that is forgotten."""
@@ -126,60 +86,160 @@ class Engine:
         """A job by its id, unless it is forgotten."""
         return self._kept.get(job_id)
 
-    def waiting(self, run: Job) -> str:
-        """Why a run has not started, in one sentence."""
+    def waiting(self, job: Job) -> str:
+        """Why a job has not started, in one sentence."""
         with self._wake:
-            ahead = self._line.index(run) if run in self._line else 0
-        if ahead:
-            others = "1 other run is" if ahead == 1 else f"{ahead} other runs are"
-            return (
-                f"{others} ahead of yours: each has the machine to itself, yours is next in line."
-            )
-        return self._said
+            self.tend()
+            if job not in self._line:
+                return self._said
+            place = self._line.index(job)
+            ahead = place + (self._doing is not None)
+            if not ahead:
+                return self._said
+            wait = self._wait(place)
+        runs = "1 other run is" if ahead == 1 else f"{ahead} other runs are"
+        return f"{runs} ahead of yours{_about(wait)}."
+
+    def tend(self) -> None:
+        """Drop jobs whose visitors are gone, and replace the thread if it has died."""
+        with self._wake:
+            for job in [one for one in self._line if one.stopping.is_set() or one.abandoned()]:
+                self.leave(job)
+            if self._thread is not None and not self._thread.is_alive():
+                log.error("the engine's thread died: it is replaced")
+                victim, self._doing = self._doing, None
+                if victim is not None and not victim.over:
+                    victim.error = victim.error or FAILED
+                    victim.close()
+                self._start_thread(None)
+
+    def _wait(self, place: int) -> float | None:
+        """Seconds until the job at this place of the line begins; None if nobody knows."""
+        expected = [self._expected(job) for job in list(self._line)[:place]]
+        if self._doing is not None:
+            whole = self._expected(self._doing)
+            gone = time.monotonic() - self._since
+            expected.append(None if whole is None else max(0.0, whole - gone))
+        known = [seconds for seconds in expected if seconds is not None]
+        return sum(known) if len(known) == len(expected) else None
+
+    def _expected(self, job: Job) -> float | None:
+        """Seconds that a job takes, to judge by those of its kind."""
+        took = self._took.get(type(job))
+        return min(statistics.median(took), self.limits.seconds) if took else None
+
+    def _full(self, waiting: int) -> str:
+        wait = _about(self._wait(waiting))
+        return (
+            f"{waiting} runs are waiting already{wait}, and the line holds no more: play a "
+            "recording meanwhile, and press Run again in a minute."
+        )
 
     def _forget_old(self) -> None:
-        over = [key for key, run in self._kept.items() if run.over]
-        for key in over[: max(0, len(self._kept) - KEPT_RUNS)]:
-            del self._kept[key]
+        over = [job for job in self._kept.values() if job.over]
+        for job in over[: max(0, len(self._kept) - KEPT_RUNS)]:
+            del self._kept[job.id]
+        runs = [job for job in reversed(self._kept.values()) if isinstance(job, Run)]
+        size = 0
+        for run in runs:
+            size += run.size
+            if size > MOST_KEPT and run.over:
+                run.forget_deltas()
 
-    def _work(self, pair: str) -> None:
-        try:
-            self._worker.run(LoadTask(pair), self._hear)
-        except SpecvizError:
-            log.warning("the pair %r could not be loaded ahead of a run", pair, exc_info=True)
-        self._said = WARMING
+    def _start_thread(self, pair: str | None) -> None:
+        self._thread = threading.Thread(target=self._work, args=(pair,), name="engine", daemon=True)
+        self._thread.start()
+
+    def _work(self, pair: str | None) -> None:
+        if pair is not None:
+            self._prepare(pair)
+        self._said = READING
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: bool(self._line))
-                job = self._line[0]
+                job = self._doing = self._line.popleft()
+                self._since = time.monotonic()
             self._do(job)
             with self._wake:
-                self._line.popleft()
+                if job.begun is not None:
+                    took = self._took.setdefault(type(job), deque(maxlen=REMEMBERED))
+                    took.append(time.monotonic() - self._since)
+                self._doing = None
+
+    def _prepare(self, pair: str) -> None:
+        try:
+            self._worker.run(MachineTask(), self._see)
+            self._worker.run(LoadTask(pair), self._hear)
+        except SpecvizError:
+            log.warning("the pair %r could not be loaded ahead of a run", pair, exc_info=True)
+        except Exception:
+            log.exception("the pair %r could not be loaded ahead of a run", pair)
+
+    def _see(self, machine: Any) -> bool:
+        self.machine = machine
+        return True
 
     def _hear(self, sentence: Any) -> bool:
         self._said = str(sentence)
         return True
 
     def _do(self, job: Job) -> None:
+        asking = Asking(job.take, lambda: self._wish(job))
         try:
             if not job.stopping.is_set():
-                self._worker.run(job.task, job.take)
+                job.inside(lambda: self._worker.run(job.task, asking))
         except SpecvizError as error:
             log.info("a task was refused: %s", error)
-            job.error = str(error)
-        except Exception:
+            job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
+        except BaseException:  # whatever it was, the next in line must not wait for ever
             log.exception("a task failed")
             job.error = FAILED
         finally:
-            job.finish()
-            job.over = True
+            job.close()
+
+    def _wish(self, job: Job) -> Wish:
+        """What is wanted of the job under way by now."""
+        now = time.monotonic()
+        if job.abandoned():
+            job.stopping.set()
+        elif job.begun is not None and now - job.begun > self.limits.seconds:
+            job.cut(_cut_short(self.limits.seconds))
+        if not job.stopping.is_set():
+            return "go on"
+        job.stopped_at = job.stopped_at or now
+        # A pair that is being loaded may be what the next in line wants.
+        useful = job.begun is None and not self._another_pair_wanted(job.task.pair)
+        late = now - job.stopped_at > self.limits.stop_seconds
+        return "drop" if late and not useful else "end"
+
+    def _another_pair_wanted(self, pair: str) -> bool:
+        with self._wake:
+            return any(job.task.pair != pair for job in self._line)
+
+
+def _about(seconds: float | None) -> str:
+    """A wait in words that follow what is waited for."""
+    if seconds is None:
+        return ""
+    return (
+        f", about {max(1, round(seconds))} s" if seconds < 90 else f", about {seconds / 60:.0f} min"
+    )
+
+
+def _cut_short(seconds: float) -> str:
+    return f"A run may take {seconds:g} s here, so this one ended with what it had."
 
 
 def deltas(engine: Engine, run: Run) -> Iterator[str]:
     """The deltas of a run, at most one per tick, until it is over. Closing it stops the run."""
     said = "Getting ready."
     yield run.say(said)
-    engine.submit(run)
+    try:
+        engine.submit(run)
+    except SpecvizError as refusal:
+        run.error, run.fall_back = str(refusal), True
+        yield run.say(over=True)
+        return
     heard = time.monotonic()
     try:
         while not run.told:
@@ -188,10 +248,11 @@ def deltas(engine: Engine, run: Run) -> Iterator[str]:
             if delta is None:
                 sentence = said if run.racing else engine.waiting(run)
                 if sentence != said or time.monotonic() - heard > HEARTBEAT:
+                    engine.tend()
                     delta = run.say(*([] if run.racing else [sentence]))
                     said = sentence
             if delta is not None:
                 heard = time.monotonic()
                 yield delta
     finally:
-        run.stopping.set()
+        engine.leave(run)

@@ -13,7 +13,8 @@ from ..sameness import Cell
 from ..settings import RANGES, Settings
 from ..tasks import Compared, Drawn, Read, SampleTask
 from ..worker import FAILED
-from .runs import Engine, Job, Run
+from .jobs import Job, Run
+from .runs import Engine
 
 MOST_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
@@ -58,9 +59,14 @@ class Experiment(Job):
             self.done = item.draws
         elif isinstance(item, Compared):
             self.compared = item
-        if time.monotonic() - self.heard > PATIENCE:
-            self.stopping.set()
         return super().take(item)
+
+    def abandoned(self) -> bool:
+        return time.monotonic() - self.heard > PATIENCE
+
+    def finish(self) -> None:
+        if self.remark and self.compared is None and not self.error:
+            self.error = self.remark
 
     def state(self, waiting: str) -> dict[str, Any]:
         """How far it is, and the verdict once it is over."""
@@ -123,11 +129,11 @@ def sampling_functions(
     def begin_sampling(asked: dict[str, Any]) -> dict[str, Any]:
         try:
             experiment = Experiment(_asked(engine, pair, checked, asked))
+            engine.submit(experiment)
         except SpecvizError as error:
             return {"over": True, "error": str(error)}
         except (KeyError, TypeError, ValueError):
             return {"over": True, "error": FAILED}
-        engine.submit(experiment)
         return experiment.state(engine.waiting(experiment))
 
     def ask_sampling(asked: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +145,7 @@ def sampling_functions(
     def end_sampling(asked: dict[str, Any]) -> None:
         experiment = engine.job(str(asked["id"]))
         if isinstance(experiment, Experiment):
-            experiment.stopping.set()
+            engine.leave(experiment)
 
     return [begin_sampling, ask_sampling, end_sampling]
 

@@ -1,6 +1,8 @@
 """What travels to the browser: small numbered JSON deltas of one run.
 
-A delta is `{"run", "seq", "over"}` and any of `header`, `rounds`, `end`, `status`, `error`.
+A delta is `{"run", "seq", "over"}` and any of `header`, `rounds`, `end`, `status`, `error`; with an
+error, `fall_back` if a recording should take the run's place; `remark` says why a run that has
+no error ended early.
 Numbers count up from 0 without a gap, so the player can drop what it has and ask for what it
 missed. A round's accepted tokens are sent once, in `drafted`; `kept` says how many of them
 `emitted` begins with.
@@ -20,7 +22,14 @@ Note: TypeAlias = "Event | str"
 
 
 def encode_delta(
-    run: str, seq: int, notes: Sequence[Note], *, error: str | None = None, over: bool = False
+    run: str,
+    seq: int,
+    notes: Sequence[Note],
+    *,
+    error: str | None = None,
+    remark: str | None = None,
+    over: bool = False,
+    fall_back: bool = False,
 ) -> str:
     """One delta as a string that is safe inside HTML."""
     delta: dict[str, Any] = {"run": run, "seq": seq, "over": over}
@@ -36,6 +45,10 @@ def encode_delta(
             delta["status"] = note
     if error:
         delta["error"] = error
+        if fall_back:
+            delta["fall_back"] = True
+    elif remark:
+        delta["remark"] = remark
     # orjson reads dataclasses in C: encoding must not hold up the thread that decodes.
     return orjson.dumps(delta).decode().replace("<", "\\u003c")
 

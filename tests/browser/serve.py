@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 TESTS = Path(__file__).resolve().parent.parent
@@ -37,7 +38,7 @@ def lossy(engine: Engine, run: Run) -> Iterator[str]:
             yield text
 
 
-def small_pair(name: str) -> Pair:
+def small_pair(name: str, _: Any = None) -> Pair:
     """A target of a few milliseconds per pass and a draft that agrees with it now and then."""
     tokenizer = byte_level(300)
     target = llama(300, **SHAPE)

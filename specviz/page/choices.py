@@ -1,0 +1,78 @@
+"""Which pairs a visitor may choose, and how the page names them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ..catalogue import FITS, FITS_SMALLER, NamedPair, named_pairs, pairs_by_fit
+from ..errors import PairError
+from ..folders import BUILTIN
+from ..sizes import shown_bytes
+from ..tasks import WEIGHTS, Machine, with_weights
+
+OTHER = "other"
+NO_DRAFT = "none"
+
+
+def others_allowed() -> bool:
+    """Whether visitors may name any model of the hub and any folder: the operator decides."""
+    return os.environ.get("SPECVIZ_ANY_MODEL", "") not in ("", "0")
+
+
+def offered_pairs() -> Sequence[NamedPair]:
+    """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
+    wanted = [name.strip() for name in os.environ.get("SPECVIZ_PAIRS", "").split(",")]
+    wanted = [name for name in wanted if name]
+    return [pair for pair in named_pairs() if not wanted or pair.name in (*wanted, BUILTIN)]
+
+
+def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
+    """What the page lists, as (label, value): what fits this machine first."""
+    offered = offered_pairs()
+    choices = [] if any(one.name == pair for one in offered) else [(pair, pair)]
+    if machine is None:
+        choices += [(_title(one), one.name) for one in offered]
+    else:
+        for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
+            listed = [one for one in members if one in offered]
+            choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
+    return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
+
+
+def chosen_pair(
+    choice: object, target: object, draft: object, weights: object = "usual", *, own: str
+) -> str:
+    """The name of the pair that a visitor chose, as tasks take it.
+
+    weights: one of `tasks.WEIGHTS`. own: the pair that the page was started with. Raises
+    `PairError` for one that is not offered: whoever calls the page's endpoint by hand meets the
+    same limits.
+    """
+    name = str(choice)
+    if str(weights) not in WEIGHTS:
+        raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
+    if name == own or any(one.name == name for one in offered_pairs()):
+        return with_weights(name, str(weights))
+    if name != OTHER or not others_allowed():
+        raise PairError("This pair is not offered here: choose one of the list.")
+    target, draft = str(target or "").strip(), str(draft or "").strip()
+    if not target:
+        raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
+    return with_weights(f"{target}+{draft or NO_DRAFT}", str(weights))
+
+
+def _title(pair: NamedPair) -> str:
+    if pair.name == BUILTIN:
+        return "Built-in pair"
+    target, draft = (model.name.rpartition("/")[2] for model in (pair.target, pair.draft))
+    return f"{target} + {draft}"
+
+
+def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
+    if pair.name == BUILTIN:
+        return _title(pair)
+    size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+    smaller = "16 bits" if cpu else "8 or 4 bits"
+    words = {FITS: f"fits, {size}", FITS_SMALLER: f"{size}: fits with {smaller}"}
+    return f"{_title(pair)} · {words.get(fit, f'{size}: too large here')}"

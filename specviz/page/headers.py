@@ -1,0 +1,50 @@
+"""What every answer tells the browser: whose scripts may run, and who may frame the page."""
+
+from __future__ import annotations
+
+import os
+import re
+
+HUB = "https://huggingface.co"
+_SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
+
+
+def security_headers(nonce: str) -> dict[str, str]:
+    """Headers by name. nonce: the mark of the inline scripts that may run.
+
+    Gradio compiles templates and listeners in the browser, so scripts may evaluate text
+    ('unsafe-eval'); its components and Plotly set styles inline. Scripts in attributes or added
+    elements run nowhere.
+    """
+    return {
+        "content-security-policy": "; ".join(
+            f"{name} {value}" for name, value in _policy(nonce).items()
+        ),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "same-origin",
+        "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+    }
+
+
+def _policy(nonce: str) -> dict[str, str]:
+    # On a Space, Gradio asks the hub for the bar at the top, and the hub shows the page in a frame.
+    hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
+    return {
+        "default-src": "'self'",
+        "script-src": f"'self' 'nonce-{nonce}' 'unsafe-eval' blob:",
+        "script-src-attr": "'none'",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": f"'self' data: blob:{hub}",
+        "font-src": "'self' data:",
+        "connect-src": f"'self' blob: data:{hub}",
+        "worker-src": "'self' blob:",
+        "object-src": "'none'",
+        "base-uri": "'self'",
+        "form-action": "'self'",
+        "frame-ancestors": f"'self' {HUB} https://*.hf.space",
+    }
+
+
+def with_nonce(page: bytes, nonce: str) -> bytes:
+    """The page with its mark on its own inline scripts. No visitor's text stands in it."""
+    return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)
