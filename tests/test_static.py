@@ -28,7 +28,7 @@ from specviz.capture import HostRead, NoHostReads, Program
 from specviz.decoding import _Run
 from specviz.engine import make_engine
 from specviz.errors import SettingsError
-from specviz.programs import VerifyPrograms, width_for, widths
+from specviz.programs import DraftPrograms, VerifyPrograms, width_for, widths
 from specviz.sampling import decide, fixed_shapes, probabilities, uniforms
 from specviz.shallow import shallow_model
 from specviz.shapes import scripted
@@ -47,6 +47,10 @@ SETTINGS = [
 
 def named(s: Settings) -> str:
     return f"{s.temperature}-{s.top_k}-{s.top_p}"
+
+
+# Else a broken static form would fall back, and its tests pass.
+pytestmark = pytest.mark.filterwarnings("error:the static form")
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +81,11 @@ def forms(pair: Pair) -> set[str]:
 # The text
 
 
-@pytest.mark.parametrize("gamma", [1, 3, 5, 7])
+@pytest.mark.parametrize("gamma", [1, 5, 7])
 def test_greedy_text_is_that_of_generate_across_windows(pair: Pair, gamma: int):
     assert forms(pair) == {"static"}
-    settings = Settings(gamma=gamma, max_new_tokens=300)
-    wanted = generated(pair.target, PROMPT, 300)
+    settings = Settings(gamma=gamma, max_new_tokens=220)
+    wanted = generated(pair.target, PROMPT, 220)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == wanted
     assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
@@ -108,14 +112,14 @@ def test_a_seed_gives_the_text_of_the_plain_form(
     ids=named,
 )
 def test_sampled_sequences_follow_the_target(settings: Settings):
-    pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 300
+    pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 200
     law = continuations(pair.target, prompt, 3, settings)
     runs = (replace(settings, max_new_tokens=6, seed=seed) for seed in range(samples))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
     assert chi_square(found, law) > 1e-4
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[-1]], ids=named)
 def test_a_target_that_drafts_for_itself_is_always_accepted(pair: Pair, settings: Settings):
     twins = pair_of(pair.target, pair.target)
     rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=200)))
@@ -135,6 +139,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
             draft = run.drafter.draft(run.ids, 3)
             wanted = uncached(shallow, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
             torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
+            assert run.target.length == len(run.ids) - 1
             judged = run.verifier.judge(run.ids, draft)
             wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
             torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
@@ -142,9 +147,9 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
     assert any(key[0] == "draft" for key in run.target._slot.programs)
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=named)
-def test_every_round_sees_what_an_uncached_pass_sees(pair: Pair, settings: Settings):
+def check_every_round(pair: Pair, settings: Settings) -> None:
     run = _Run(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=40), "speculative")
+    assert run.target.form == run.drafter.form == "static"
     run.prefill()
     with torch.inference_mode():
         while run.end_reason() is None:
@@ -159,6 +164,20 @@ def test_every_round_sees_what_an_uncached_pass_sees(pair: Pair, settings: Setti
                 wanted = uncached(pair.draft, before + judged.ids[:-1])[len(before) - 1 :]
                 torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
             run.commit(judged)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_every_round_sees_what_an_uncached_pass_sees(pair: Pair, settings: Settings):
+    check_every_round(pair, settings)
+
+
+def test_programs_that_are_made_within_a_run_do_no_harm(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    """The runs before a capture write to the cache as well."""
+    for kind in (DraftPrograms, VerifyPrograms):
+        monkeypatch.setattr(kind, "prepare", lambda *_: None)
+    check_every_round(pair, SETTINGS[1])
 
 
 def test_a_prompt_of_one_token_and_the_last_place_of_a_context():
@@ -193,9 +212,9 @@ def test_other_drafters_and_policies_draft_for_a_static_target(
     target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
     pair = pair_of(target, relative(target, noise=0.35))
     monkeypatch.setattr(_Run, "prices", lambda run: (0.1, 0.05))  # drafts pay
-    settings = Settings(gamma=6, max_new_tokens=80, drafter=drafter, gamma_policy=policy)
+    settings = Settings(gamma=6, max_new_tokens=50, drafter=drafter, gamma_policy=policy)
     rounds = list(speculate(pair, PROMPT, settings))
-    assert emitted_ids(rounds) == generated(target, PROMPT, 80)
+    assert emitted_ids(rounds) == generated(target, PROMPT, 50)
     assert any(r.drafted for r in rounds)
     sampled = replace(settings, temperature=1.0, top_p=0.9)
     ours = emitted_ids(speculate(pair, PROMPT, sampled))
@@ -228,6 +247,15 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3)
     torch.testing.assert_close(got, uncached(pair.target, ids[:53])[50:], atol=1e-4, rtol=1e-4)
+
+
+def test_longer_buffers_need_new_programs(pair: Pair):
+    """Those of the old ones would go on writing to memory that is no longer theirs."""
+    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
+    run.prefill()
+    assert run.target._slot.programs
+    run.target.reserve(run.target.cache.capacity + 1)
+    assert not run.target._slot.programs
 
 
 STATIC = {
@@ -407,11 +435,8 @@ def test_widths_hold_every_count():
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=named)
-@pytest.mark.parametrize("count", [0, 3, 5, 6])
-def test_a_padded_width_gives_the_verdict_of_an_exact_one(
-    pair: Pair, settings: Settings, count: int
-):
-    """gamma 8 has programs for 4 and 8, so these counts leave a part unused."""
+def test_a_padded_width_gives_the_verdict_of_an_exact_one(pair: Pair, settings: Settings):
+    """gamma 8 has programs for 4 and 8: other counts leave a part of them as it was."""
     settings = replace(settings, gamma=8)
     ids = [*PROMPT, 9, 2, 6]
     engine = static_engine(pair.target, VOCAB)
@@ -419,25 +444,31 @@ def test_a_padded_width_gives_the_verdict_of_an_exact_one(
     engine.forward(torch.tensor(ids[:-1]), keep=1)
     ours, plain = (torch.Generator().manual_seed(5) for _ in range(2))
     programs = VerifyPrograms(engine, settings, ours, decide)
-    for seed in range(20):
-        rows = torch.randn(count, VOCAB, generator=torch.Generator().manual_seed(seed))
-        q = probabilities(rows, replace(settings, top_k=0, top_p=1.0))
-        drafted = q.argmax(-1)
+    likely = generated(pair.target, ids, 8)
+    whole = uncached(pair.target, ids + likely)[7:]
+    found = set()
+    for seed, count in enumerate([8, 4, 3, 5, 6, 0, 7, 2] * 6):
+        # The target's own drafts are all kept, a stranger's mostly not.
+        strange = torch.randn(count, VOCAB, generator=torch.Generator().manual_seed(seed))
+        q = probabilities(strange if seed % 3 == 0 else whole[:count], settings)
+        drafted = q.argmax(-1) if seed % 3 == 0 else torch.tensor(likely[:count], dtype=torch.long)
         result, p, logits, u = programs.run(ids, (drafted, q) if count else None)
         wanted = probabilities(uncached(pair.target, ids + drafted.tolist())[7:], settings)
         draws = uniforms(count, plain)
         decision = decide(wanted, q, drafted, draws, plain)
         assert result.tolist() == [*drafted.tolist(), *decision.tolist()]
         assert torch.equal(u, draws) and len(p) == len(logits) == count + 1
+        found.add(int(decision[0]) - count)
         engine.rollback(len(ids) - 1)
+    assert 0 in found and min(found) < 0, "bonus and correction"
 
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
-    settings = Settings(gamma=4, temperature=1.0, max_new_tokens=400, ignore_eos=True)
+    settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
     events = race(pair, PROMPT, settings, decider=scripted(0.7))
     found = [t.outcome for e in events if hasattr(e, "drafted") for t in e.drafted]
     accepted, rejected = found.count("accepted"), found.count("rejected")
-    assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.07)
+    assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
 
 
 # Between runs
