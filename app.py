@@ -6,25 +6,35 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 # Idle worker threads must not spin on cores that the other lane or the browser needs.
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-import logging
+from specviz.hosting import on_zerogpu
+from specviz.logs import set_up_logging
+from specviz.worker import ProcessWorker, Worker, end_with_children
 
-from specviz.worker import ProcessWorker
+set_up_logging()
 
-logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-logging.getLogger("httpx").setLevel(logging.WARNING)
 
-# The models' process takes as long to start as the page does: first of all, so that both do at
-# the same time.
-worker = ProcessWorker()
-worker.start()
+def start_worker() -> Worker:
+    """Whoever holds the models, started first of all: it takes as long as the page does."""
+    if on_zerogpu():
+        from specviz.zerogpu import place_pairs
+
+        return place_pairs()
+    worker = ProcessWorker()
+    worker.start()
+    return worker
+
+
+worker = start_worker()
 
 from specviz.page import build_page, launch_options  # noqa: E402
 
-demo = build_page(worker)
+# On ZeroGPU only this process knows what the GPU will be like.
+demo = build_page(worker, doctor=worker if on_zerogpu() else None)
 
 
 def main() -> None:
     """Serve the page where GRADIO_SERVER_NAME and GRADIO_SERVER_PORT say."""
+    end_with_children()
     demo.launch(**launch_options())
 
 

@@ -24,6 +24,7 @@ from .pair import Pair
 from .pairs import ASSETS, load_pair
 from .settings import Settings
 from .shapes import SHAPES, scripted, shaped_pair
+from .static import startup_seconds
 from .trace import Header
 
 
@@ -79,7 +80,8 @@ def main(options: argparse.Namespace) -> None:
         )
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
-    _close(options, settings, rows, _environment(header), floor_seconds(pair))
+    environment = {**_environment(header), **_startup(pair)}
+    _close(options, settings, rows, environment, floor_seconds(pair))
 
 
 def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
@@ -154,6 +156,13 @@ def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
         alone = cost["alone"][name]
         unit = "s, header to end" if name == "seconds" else f"{name}, tokens/s"
         yield f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f}"
+
+
+def _startup(pair: Pair) -> dict[str, float]:
+    """What capturing and compiling took, if anything was."""
+    models = [model for model in (pair.target, pair.draft) if model is not None]
+    seconds = sum(map(startup_seconds, models))
+    return {"startup_seconds": round(seconds, 2)} if seconds else {}
 
 
 def _environment(header: Header) -> dict[str, Any]:

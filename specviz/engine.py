@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from .errors import ModelError
+from .hosting import on_zerogpu
 from .packed import PackedEngine, packed_model
 from .pair import text_config
 from .shallow import shallow_model
@@ -125,6 +126,9 @@ def make_engine(model: Any, vocab: int) -> Engine:
 
     The static form runs only where SPECVIZ_FORM asks for it.
     """
+    # A process on ZeroGPU makes one run or a few: too short a life to prepare another form.
+    if on_zerogpu():
+        return EagerEngine(model, vocab)
     if static_wanted() and (static := static_engine(model, vocab)) is not None:
         return static
     packed = packed_model(model, vocab)

@@ -25,3 +25,7 @@ class ModelError(SpecvizError, RuntimeError):
 
 class TraceError(SpecvizError, ValueError):
     """A trace or a recording is not what its schema promises."""
+
+
+class NoGpuError(SpecvizError, RuntimeError):
+    """A GPU that is shared with others could not be had, or was taken away."""

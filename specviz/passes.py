@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from .layout import Layer, PackedModel
-from .products import Floats, Rows, new_rows, rows_of
+from .products import BLOCK, Floats, Rows, new_rows, rows_of
 
-BLOCK = 64  # tokens of a long prompt that are fed at a time
+FED = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTHS = 17  # passes of up to so many tokens find their buffers where they left them
 FIRST_PLACES = 128  # of a cache; it doubles when they are used up
-# Keys whose rows were a power of two apart would all fall into the same few lines of the cache.
-SPARE_PLACES = 16
 
 
 class PackedEngine:
@@ -30,8 +28,9 @@ class PackedEngine:
         self.length = 0
         self._model = model
         self._capacity = 0
-        self._keys: list[Floats] = []  # a layer each: [kv_heads, head_dim, capacity + spare]
-        self._values: list[Floats] = []  # [kv_heads, capacity + spare, head_dim]
+        # A layer each. Keys lie in blocks of places, as weights do: q has few rows, too.
+        self._keys: list[Floats] = []  # [kv_heads, capacity / BLOCK, head_dim, BLOCK]
+        self._values: list[Floats] = []  # [kv_heads, capacity, head_dim]
         self._buffers: dict[int, _Buffers] = {}
 
     @torch.inference_mode()
@@ -41,8 +40,8 @@ class PackedEngine:
         logits = _quick_rows(keep, m.vocab)
         kept = len(places) - keep  # tokens before the first whose logits are asked for
         with np.errstate(all="ignore"):  # what is not finite is told by whoever reads the logits
-            for begin in range(0, len(places), BLOCK):
-                block = places[begin : begin + BLOCK]
+            for begin in range(0, len(places), FED):
+                block = places[begin : begin + FED]
                 b = self._pass(block, layers)
                 wanted = begin + len(block) - max(kept, begin)
                 if wanted > 0:
@@ -61,8 +60,7 @@ class PackedEngine:
             self._buffers[n] = b
         np.take(m.embedding, ids, 0, out=b.x.array, mode="clip")
         rotation = m.rotation[start:end]  # [n, 1, head_dim / 2]
-        scores = np.empty((m.kv_heads, m.heads // m.kv_heads, n, end), np.float32)
-        as_tensor = torch.from_numpy(scores)
+        scores = _Scores(m, start, end)
         # Of a shallow pass only the first layers' buffers hold what follows `start`.
         for layer, keys, values in zip(
             m.layers[:layers], self._keys, self._values, strict=layers is None
@@ -70,9 +68,10 @@ class PackedEngine:
             self._norm(b)
             layer.qkv.into(b.normed, b.qkv)
             np.multiply(b.turned, rotation, out=b.turned)
-            keys[:, :, start:end] = b.k
+            for block, there, here in scores.blocks:
+                keys[:, block, :, there] = b.k[:, :, here]
             values[:, start:end] = b.v
-            self._attend(b, keys[:, None, :, :end], values[:, None, :end], scores, as_tensor)
+            self._attend(b, keys, values, scores)
             layer.out.into(b.seen, b.added)
             np.add(b.x.array, b.added.array, out=b.x.array)
             self._gated(b, layer)
@@ -94,20 +93,15 @@ class PackedEngine:
         np.sqrt(b.squares, out=b.squares)
         np.divide(x, b.squares[:, 0], out=b.normed.array)
 
-    def _attend(
-        self, b: _Buffers, keys: Floats, values: Floats, scores: Floats, as_tensor: Tensor
-    ) -> None:
-        """q over all places so far into `seen`.
-
-        keys: [kv_heads, 1, head_dim, places], values: [kv_heads, 1, places, head_dim]; scores,
-        twice: [kv_heads, heads / kv_heads, n, places].
-        """
-        np.matmul(b.q, keys, out=scores)
+    def _attend(self, b: _Buffers, keys: Floats, values: Floats, scores: _Scores) -> None:
+        """q over all places so far into `seen`."""
+        np.matmul(b.q[:, :, None], keys[:, None, : scores.count], out=scores.by_block)
         if b.future is not None:
-            last = scores[..., -len(b.future) :]
-            np.add(last, b.future, out=last)
-        torch.softmax(as_tensor, -1, out=as_tensor)
-        np.matmul(scores, values, out=b.seen_by_head)
+            np.add(scores.new, b.future, out=scores.new)
+        if scores.beyond.size:
+            scores.beyond.fill(-np.inf)
+        torch.softmax(scores.tensor, -1, out=scores.tensor)
+        np.matmul(scores.known, values[:, None, : scores.end], out=b.seen_by_head)
 
     def _gated(self, b: _Buffers, layer: Layer) -> None:
         """down(silu(gate) * up) of the normed x into `added`."""
@@ -131,14 +125,14 @@ class PackedEngine:
             return
         m = self._model
         # Nothing but a prompt is fed past the context, and nothing comes after it.
-        self._capacity = min(max(2 * self._capacity, length, FIRST_PLACES), max(m.limit, length))
-        places = self._capacity + SPARE_PLACES
-        keys = [np.empty((m.kv_heads, m.head_dim, places), np.float32) for _ in m.layers]
-        values = [np.empty((m.kv_heads, places, m.head_dim), np.float32) for _ in m.layers]
-        for new, old in zip(keys, self._keys, strict=False):
-            new[:, :, : self.length] = old[:, :, : self.length]
-        for new, old in zip(values, self._values, strict=False):
-            new[:, : self.length] = old[:, : self.length]
+        places = min(max(2 * self._capacity, length, FIRST_PLACES), max(m.limit, length))
+        blocks = -(-places // BLOCK)
+        self._capacity = blocks * BLOCK
+        by_block, by_place = (blocks, m.head_dim, BLOCK), (self._capacity, m.head_dim)
+        keys = [np.empty((m.kv_heads, *by_block), np.float32) for _ in m.layers]
+        values = [np.empty((m.kv_heads, *by_place), np.float32) for _ in m.layers]
+        for new, old in zip(keys + values, self._keys + self._values, strict=False):
+            new[:, : old.shape[1]] = old
         self._keys, self._values = keys, values
 
 
@@ -167,6 +161,29 @@ class _Buffers:
         self.inner = new_rows(n, m.inner)
         # What each token may not see of those fed with it, added to the scores.
         self.future = _future(n) if n > 1 else None
+
+
+class _Scores:
+    """The weights of all places for the tokens fed from `start` to `end`, one layer after another.
+
+    Whole blocks of places are computed; those that lie beyond `end` count for nothing.
+    """
+
+    def __init__(self, m: PackedModel, start: int, end: int) -> None:
+        self.end, self.count = end, -(-end // BLOCK)
+        shape = (m.kv_heads, m.heads // m.kv_heads, end - start)
+        whole = np.empty((*shape, self.count * BLOCK), np.float32)
+        self.tensor = torch.from_numpy(whole)
+        by_block = whole.reshape(*shape, self.count, BLOCK)
+        self.by_block = by_block.transpose(0, 1, 3, 2, 4)  # [kv_heads, group, blocks, n, BLOCK]
+        self.known, self.beyond = whole[..., :end], whole[..., end:]
+        self.new = whole[..., start:end]
+        # Where the new keys go: a block, places in it, and which of the tokens they are.
+        self.blocks = [
+            (first // BLOCK, slice(low - first, high - first), slice(low - start, high - start))
+            for first in range(start - start % BLOCK, end, BLOCK)
+            for low, high in [(max(first, start), min(first + BLOCK, end))]
+        ]
 
 
 def _quick_rows(count: int, width: int) -> Rows:

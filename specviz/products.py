@@ -68,7 +68,7 @@ class Product(Protocol):
 def product(weight: Tensor, bias: Tensor | None) -> Product:
     """The product with fp32 `weight` [outputs, inputs] and `bias` [outputs], if any, in the
     layout that suits this processor and as many threads as torch now has."""
-    if threads() == 1 and small_kernels():
+    if small_kernels() and threads() == 1:
         return BlockedProduct(weight, bias)
     return PackedProduct(weight, bias)
 
@@ -125,10 +125,10 @@ class PackedProduct:
 
 @cache
 def small_kernels() -> bool:
-    """Whether NumPy multiplies small blocks in place, in the calling thread.
+    """Whether NumPy multiplies small blocks where they lie.
 
-    Its OpenBLAS is told to start no threads: it would do so for matrices as small as a draft's,
-    and wait for the slowest.
+    Whatever the answer, its OpenBLAS is told to start no threads: it would do so for matrices as
+    small as a draft's, and wait for the slowest.
     """
     home = Path(np.__file__).parent
     for folder in (home.parent / "numpy.libs", home / ".dylibs", home / ".libs"):
@@ -137,8 +137,6 @@ def small_kernels() -> bool:
             for name in (n for n in NAMES if hasattr(library, n.format("_get_corename"))):
                 corename = getattr(library, name.format("_get_corename"))
                 corename.restype = ctypes.c_char_p
-                if corename().decode().lower() not in SMALL_KERNELS:
-                    return False
                 getattr(library, name.format("_set_num_threads"))(ctypes.c_int(1))
-                return True
+                return corename().decode().lower() in SMALL_KERNELS
     return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import html
 import json
 import re
@@ -28,6 +29,7 @@ IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
@@ -61,10 +63,12 @@ mount({ element: document.body, props: { value: null }, watch() {}, server: {}, 
 
 def standalone_html(trace: Trace) -> str:
     """The page of a run: opens from disk, without a network, and plays as on the live page."""
+    modules = _json({"imports": _modules()})
     return _PAGE.format(
+        policy=_policy(modules, _START),
         title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
         style=css_variables() + "\n".join(_read(name) for name in SHEETS),
-        modules=_json({"imports": _modules()}),
+        modules=modules,
         brand=_read("brand.html").replace('href="."', ""),
         tools=_tools(),
         player=_read("player.html"),
@@ -72,6 +76,16 @@ def standalone_html(trace: Trace) -> str:
         trace=_json(trace.to_dict()),
         plotly=_packed_plotly(),
         start=_START,
+    )
+
+
+def _policy(*scripts: str) -> str:
+    """Only these scripts run, the modules and Plotly; nothing is asked of any host."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
+    ours = " ".join(f"'sha256-{one.decode()}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {ours} data: blob:; style-src 'unsafe-inline'; "
+        "img-src data: blob:; connect-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

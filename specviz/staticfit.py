@@ -20,14 +20,11 @@ PROBE = 1 << 20  # a length for models that name no limit
 
 
 def static_wanted() -> bool:
-    """Whether SPECVIZ_FORM asks for the static form. Raises `SettingsError` if it is misspelt.
-
-    On ZeroGPU the device is taken away after each call, and all that was captured with it.
-    """
+    """Whether SPECVIZ_FORM asks for the static form. Raises `SettingsError` if it is misspelt."""
     form = os.environ.get("SPECVIZ_FORM") or "fastest"
     if form not in FORMS:
         raise SettingsError(f"SPECVIZ_FORM is {form!r}: use one of {', '.join(FORMS)}.")
-    return form == "static" and not os.environ.get("SPACES_ZERO_GPU")
+    return form == "static"
 
 
 def compile_wanted() -> bool:

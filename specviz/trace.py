@@ -11,8 +11,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -109,10 +111,7 @@ class Trace:
         data = self.to_dict()
         raw = orjson.dumps({**data, "digest": digest_of(data)})
         packed = gzip.compress(raw, mtime=0) if str(path).endswith(".gz") else raw
-        try:
-            Path(path).write_bytes(packed)
-        except OSError as error:
-            raise TraceError(f"{Path(path).name} cannot be written: {error.strerror}.") from error
+        write_whole(Path(path), packed)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -126,6 +125,27 @@ class Trace:
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise TraceError(f"{Path(path).name} cannot be read as a trace: {error}.") from error
         return cls.from_dict(data)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or, on a full disk, as it was before.
+
+    Raises `TraceError`.
+    """
+    # Beside it, for only within one file system does it replace the old one in one step. What
+    # is no plain file, such as /dev/stdout, cannot be replaced.
+    plain = path.is_file() or not path.exists()
+    whole = path.resolve() if plain else path
+    beside = whole.with_name(f".{whole.name}.{os.getpid()}.part") if plain else path
+    try:
+        beside.write_bytes(content)
+        if plain:
+            beside.replace(whole)
+    except OSError as error:
+        if plain:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+        raise TraceError(f"{path.name} cannot be written: {error.strerror}.") from error
 
 
 def digest_of(data: dict[str, Any]) -> str:

@@ -31,7 +31,17 @@ from .mishaps import FAILED, LOST, SILENT, is_fatal, sentence_of
 from .tasks import Load, Models, Race, Take, Task, load_named
 from .trace import End
 
-__all__ = ["FAILED", "LOST", "Asking", "LocalWorker", "ProcessWorker", "Wish", "Worker"]
+# Whoever asks a worker finds its sentences here too.
+__all__ = [
+    "FAILED",
+    "LOST",
+    "Asking",
+    "LocalWorker",
+    "ProcessWorker",
+    "Wish",
+    "Worker",
+    "end_with_children",
+]
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from specviz.tasks import Models, Take
+from specviz import Settings
+from specviz.tasks import LOADING, Models, RaceTask, Take
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,22 @@ class Odd:
         while take(count):
             count += 1
 
+    def hand_out_what_cannot_travel(self, take: Take) -> None:
+        take(lambda: None)
+
+    def hang(self, take: Take) -> None:
+        take("from here on nothing comes")
+        time.sleep(3600)
+
+    def load_for_ever(self, take: Take) -> None:
+        take(LOADING)
+        time.sleep(3600)
+
+    def load_slowly(self, take: Take) -> None:
+        take(LOADING)
+        time.sleep(3)
+        take(os.getpid())
+
 
 def results(worker: Any, what: str) -> list[Any]:
     """All that a task handed out."""
@@ -53,3 +72,55 @@ def results(worker: Any, what: str) -> list[Any]:
 
     worker.run(Odd(what), take)
     return taken
+
+
+@dataclass(frozen=True)
+class FaultyRace:
+    """A race of two tiny models in which a pass of the target, after so many rounds, goes wrong."""
+
+    fault: str
+    after: int
+    settings: Settings
+    pair: str = "tiny"
+    prompt: str = "w1 w2"
+
+    def run(self, models: Models, take: Take) -> None:
+        from toys import mini, pair_of
+
+        from specviz import race
+        from specviz.trace import Round
+
+        target, rounds = mini(5, spread=2.0), [0]
+
+        def counted(item: Any) -> bool:
+            rounds[0] += isinstance(item, Round)
+            return take(item)
+
+        def hurt(module: Any, arguments: Any, output: Any) -> Any:
+            return self._hurt(output) if rounds[0] >= self.after else output
+
+        target.register_forward_hook(hurt)
+        pair = pair_of(target, mini(5, seed=1, spread=2.0))
+        own = Models(lambda *_: pair, race)
+        RaceTask(self.pair, self.prompt, self.settings).run(own, counted)
+
+    def _hurt(self, output: Any) -> Any:
+        import torch
+
+        if self.fault == "memory of the device":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        if self.fault == "memory of the machine":
+            raise MemoryError
+        if self.fault == "allocator":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ...")
+        if self.fault == "device":
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        if self.fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "hang":
+            time.sleep(3600)
+        if self.fault == "slow":
+            time.sleep(0.02)
+        if self.fault == "nan":
+            output.logits = output.logits * float("nan")
+        return output

@@ -22,6 +22,7 @@ LAYERS = [
     ["__main__"],
     ["bench", "train"],
     ["contest", "measure", "pagecost", "shapes"],
+    ["floors", "passtime"],
     ["zerogpu"],
     ["batches"],
     ["worker"],

@@ -23,7 +23,9 @@ const SPEAK_EVERY = 2500; // ms between spoken sentences
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const DEAD_AFTER = 4000; // ms without an answer to a plain question
 const CROWDED = "The server is busy: your run is in line.";
-const LOST = "The connection to the server was lost. Reload the page to go on.";
+const RETRY_EVERY = 2000; // ms between questions whether the server is back
+const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
+const BACK = "The server is back, without your run: press Run to start it again.";
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
 
 /** Bring the component in `element` to life; `watch` and `server` are Gradio's. */
@@ -63,8 +65,8 @@ export function mount({ element, props, watch, server, config }) {
       header(trace) { showLive(trace); },
       rounds(rounds) { notice(""); timeline.add(rounds); speak(rounds); },
       status(text) { notice(text); },
-      over(error, fallBack) { finish(error, fallBack); },
-      lost() { finish(LOST); },
+      over(error, fallBack, remark) { finish(error, fallBack, remark); },
+      lost() { reconnect(); },
     },
   });
 
@@ -119,17 +121,37 @@ export function mount({ element, props, watch, server, config }) {
     readout.badge(trace, origin);
   }
 
-  async function finish(error) {
+  async function finish(error, fallBack = false, remark = "") {
     busy = false;
     timeline.finish();
     const preset = chosenPreset();
-    if (error && stage.isOn() && preset && shelf.has(preset.name)) {
+    // Where no machine can be had, another recording is better than none.
+    const recorded = fallBack ? shelf.first(preset?.name)
+      : stage.isOn() && shelf.has(preset?.name) ? preset.name : null;
+    if (error && recorded) {
       console.info("specviz: live failed:", error);
-      if (await showNamed(preset.name, "RECORDED (live failed)")) return;
+      if (await showNamed(recorded, "RECORDED (live failed)")) {
+        if (fallBack) notice(error, true);
+        return;
+      }
     }
     failed = Boolean(error);
-    notice(error ?? "", failed);
+    notice(error ?? remark, failed);
     requestDraw();
+  }
+
+  /** Say that the server is gone, and when it is back. */
+  async function reconnect() {
+    const before = store.run;
+    await finish(LOST);
+    while (!(await isServerThere())) await pause(RETRY_EVERY);
+    if (store.run === before && !busy) notice(BACK);
+  }
+
+  async function isServerThere() {
+    const question = server.missed({ run: "", seq: 0 });
+    const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
+    return Array.isArray(answer);
   }
 
   function requestDraw() {
@@ -197,9 +219,7 @@ export function mount({ element, props, watch, server, config }) {
     await pause(CROWDED_AFTER);
     if (store.run !== before) return;
     notice(CROWDED);
-    const question = server.missed({ run: "", seq: 0 });
-    const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
-    if (!Array.isArray(answer) && store.run === before) finish(LOST);
+    if (!(await isServerThere()) && store.run === before) reconnect();
   }
 
   const actions = {

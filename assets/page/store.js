@@ -17,7 +17,7 @@ function compact(token) {
 }
 
 /**
- * `ask(run, seq)` promises the deltas from `seq` on. `on` holds the callbacks `begun(run)`,
+ * `ask(run, seq)` promises the deltas from `seq` on, or null if the run is not known. `on` holds the callbacks `begun(run)`,
  * `header(trace)`, `rounds(list)`, `status(text)`, `over(error, fallBack)` and `lost()`.
  */
 export function createStore({ ask, on }) {
@@ -67,7 +67,7 @@ export function createStore({ ask, on }) {
     if (delta.end) live.end = delta.end;
     if (delta.over) {
       over = true;
-      on.over(delta.error ?? null, Boolean(delta.fall_back));
+      on.over(delta.error ?? null, Boolean(delta.fall_back), delta.remark ?? "");
     }
   }
 
@@ -77,7 +77,10 @@ export function createStore({ ask, on }) {
     const id = run;
     try {
       const texts = await ask(id, next);
-      if (id === run) texts.forEach(receiveMissed);
+      if (id === run && !over) {
+        if (texts) texts.forEach(receiveMissed);
+        else lose(); // the server does not know the run: it has begun anew
+      }
       drain();
     } catch (error) {
       console.warn("specviz: the server did not answer", error);

@@ -52,9 +52,10 @@ OPEN = re.compile(
     r"|/(assets|static)/[\w./-]+"
     r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|theme\.css|startup-events"
     r"|queue/status|queue/data|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?\w{1,64}/\w{1,64}"
+    r"|/gradio_api/call/(v2/)?(generate|race|doctor)/\w{1,64}"
 )
-"""What may be read, beside files."""
+"""What may be read, beside files. Gradio would start any event that is asked for by its name,
+those of the page too."""
 
 
 class Post(NamedTuple):
@@ -68,8 +69,8 @@ class Post(NamedTuple):
 POSTS = (
     Post(re.compile(r"/login/?"), FORM, None),
     Post(re.compile(r"/gradio_api/component_server/?"), LARGE, check_question),
-    Post(re.compile(r"/gradio_api/call/v2/\w{1,64}/?"), SMALL, check_named_values),
-    Post(re.compile(r"/gradio_api/(queue/join|call/\w{1,64}/?)"), SMALL, check_event),
+    Post(re.compile(r"/gradio_api/call/v2/(generate|race|doctor)/?"), SMALL, check_named_values),
+    Post(re.compile(r"/gradio_api/(queue/join|call/(generate|race|doctor)/?)"), SMALL, check_event),
     Post(re.compile(r"/gradio_api/(cancel|reset/?)"), SMALL, check_object),
 )
 TOOLS = re.compile(r"/gradio_api/mcp(/.*)?")

@@ -31,13 +31,13 @@ def _policy(nonce: str) -> dict[str, str]:
     hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
     return {
         "default-src": "'self'",
-        "script-src": f"'self' 'nonce-{nonce}' 'unsafe-eval' blob:",
+        "script-src": f"'self' 'nonce-{nonce}' 'unsafe-eval'",
         "script-src-attr": "'none'",
         "style-src": "'self' 'unsafe-inline'",
         "img-src": f"'self' data: blob:{hub}",
         "font-src": "'self' data:",
-        "connect-src": f"'self' blob: data:{hub}",
-        "worker-src": "'self' blob:",
+        "connect-src": f"'self' data:{hub}",  # Plotly's pictures are data: addresses
+        "worker-src": "'none'",
         "object-src": "'none'",
         "base-uri": "'self'",
         "form-action": "'self'",

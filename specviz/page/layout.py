@@ -18,7 +18,7 @@ from .api import add_api
 from .choices import OTHER, chosen_pair, pair_choices
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
 from .doctor import Doctor, refusal_html, report_views
-from .look import PAGE, RECORDINGS, serve_static_files
+from .look import PAGE, RECORDINGS, keep_no_statistics, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .recordings import opener
@@ -40,6 +40,7 @@ def build_page(
 
     A preset's recording is the file of its name in `recordings`, such as easy.json.gz.
     """
+    keep_no_statistics()
     serve_static_files(recordings)
     engine = Engine(worker)
     engine.start(pair)
@@ -76,10 +77,12 @@ def _functions(engine: Engine, pair: str) -> list[Callable[[dict[str, Any]], Any
     return [answering(one) for one in (_missed_of(engine), opener(), taker(), *sampling)]
 
 
-def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str]]:
+def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str] | None]:
     # A function and not a method, for Gradio marks it; one argument, for Gradio passes one.
-    def missed(asked: dict[str, Any]) -> list[str]:
-        return engine.missed(str(asked["run"]), int(asked["seq"]))
+    def missed(asked: dict[str, Any]) -> list[str] | None:
+        run = str(asked["run"])
+        known = not run or engine.job(run) is not None
+        return engine.missed(run, int(asked["seq"])) if known else None
 
     return missed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ SHEETS = (
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
+THREADS = 64  # more than the visitors whose runs may wait or race, so that all else has some left
+SESSIONS = 200  # visitors whose components Gradio remembers: 85 kB each, and no run among them
+
 
 def launch_options() -> dict[str, Any]:
     """What `launch()` needs to show the page as designed."""
@@ -34,9 +38,18 @@ def launch_options() -> dict[str, Any]:
         "footer_links": [],
         "ssr_mode": False,
         "run_history": False,
+        "max_threads": THREADS,
+        "state_session_capacity": SESSIONS,
         "favicon_path": str(PAGE / "favicon.svg"),
         **guarded_options(),
     }
+
+
+def keep_no_statistics() -> None:
+    """Have Gradio forget past events: it otherwise goes through thousands after each one. To be
+    called before the page is built."""
+    os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
+    os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
 
 
 def static_url(path: Path) -> str:

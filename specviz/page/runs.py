@@ -184,7 +184,10 @@ class Engine:
         return True
 
     def _do(self, job: Job) -> None:
-        asking = Asking(job.take, lambda: self._wish(job))
+        def take(item: Any) -> bool:
+            return job.take(item) and self._wish(job) == "go on"
+
+        asking = Asking(take, lambda: self._wish(job))
         try:
             if not job.stopping.is_set():
                 job.inside(lambda: self._worker.run(job.task, asking))
