@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,20 @@ import torch
 from .contest import contest, preset_prompts, score_lines
 from .engine import spare_threads
 from .errors import SpecvizError
-from .measure import Row, Spread, floor_seconds, measured
+from .floors import Floor, floors
+from .measure import Row, Spread, measured
 from .options import add_settings, settings_from
 from .pagecost import page_cost
 from .pair import Pair
 from .pairs import ASSETS, load_pair
+from .passtime import context_costs
 from .settings import Settings
 from .shapes import SHAPES, scripted, shaped_pair
 from .static import startup_seconds
+from .terminal import LABELS, number
 from .trace import Header
+
+CONTEXTS = (100, 1000)  # tokens before the rounds that --context compares
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafters", action="store_true", help="every drafter and gamma policy, on four prompts"
     )
+    parser.add_argument(
+        "--context", action="store_true", help="only what a round costs early and late in a context"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     add_settings(parser)
 
@@ -62,6 +70,9 @@ def main(options: argparse.Namespace) -> None:
     pair, prompts = _subject(options)
     if options.drafters:
         _compare_drafters(pair, settings, options)
+        return
+    if options.context:
+        print(*_context_lines(pair, settings, options.repeats), sep="\n")
         return
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
@@ -81,7 +92,7 @@ def main(options: argparse.Namespace) -> None:
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
     environment = {**_environment(header), **_startup(pair)}
-    _close(options, settings, rows, environment, floor_seconds(pair))
+    _close(options, settings, rows, environment, _floors(pair, rows))
 
 
 def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
@@ -107,24 +118,51 @@ def _close(
     settings: Settings,
     rows: list[Row],
     environment: dict[str, Any],
-    floor: tuple[float, float],
+    least: dict[str, Floor],
 ) -> None:
-    """Print the floor and where it was measured; write all figures to the file asked for."""
-    seconds, bandwidth = floor
-    print(
-        f"floor of a one-token target pass: {seconds * 1e3:.2f} ms, all weights read once at "
-        f"{bandwidth / 1e9:.1f} GB/s; measured {_milliseconds(rows[0].pass_seconds.get(1))}"
-    )
+    """Print the floors and where it was measured; write all figures to the file asked for."""
+    measured_seconds = {
+        "target": rows[0].pass_seconds.get(1),
+        "draft": rows[0].draft_step_seconds,
+    }
+    for role, floor in least.items():
+        print(_floor_line(role, floor, measured_seconds[role]))
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     if options.json:
         result = {
             "settings": asdict(settings),
             "environment": environment,
             "scripted_acceptance": options.acceptance,
-            "floor": {"target_pass_seconds": seconds, "bytes_per_second": bandwidth},
+            "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
             "rows": [asdict(row) for row in rows],
         }
         options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _floors(pair: Pair, rows: Sequence[Row]) -> dict[str, Floor]:
+    """The floors of passes in the middle of what was measured."""
+    return floors(pair, rows[0].context)
+
+
+def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
+    what = {"target": "a one-token target pass", "draft": "a draft step"}[role]
+    gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
+    return (
+        f"floor of {what}: {_milliseconds(floor.seconds)}, {floor.bytes / 1e6:.1f} MB of weights "
+        f"and of {floor.cached} cached tokens read once at {floor.bytes_per_second / 1e9:.1f} GB/s "
+        f"(what a buffer of that size gives when read again and again); "
+        f"measured {_milliseconds(seconds)}{gap}"
+    )
+
+
+def _context_lines(pair: Pair, settings: Settings, repeats: int) -> Iterator[str]:
+    yield f"median round, gamma {settings.gamma}, temperature {settings.temperature}"
+    for lane, by_length in context_costs(pair, settings, CONTEXTS, repeats).items():
+        (early, few), (late, many) = by_length.items()
+        yield (
+            f"  {LABELS[lane]:20} {_milliseconds(few)} after {early} tokens, "
+            f"{_milliseconds(many)} after {late}: {many / few:.2f} times"
+        )
 
 
 def _lines(row: Row) -> Iterator[str]:
@@ -133,17 +171,20 @@ def _lines(row: Row) -> Iterator[str]:
         yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
     figures = {
         "speed-up": _spread(row.speedup),
-        "alpha": _number(row.alpha, 3),
-        "beta": _number(row.beta, 3),
-        "efficiency": _number(row.efficiency, 3),
-        "tau": _number(row.tau, 2),
-        "c": _number(row.c, 3),
+        "alpha": number(row.alpha, 3),
+        "beta": number(row.beta, 3),
+        "efficiency": number(row.efficiency, 3),
+        "tau": number(row.tau, 2),
+        "c": number(row.c, 3),
         "draft step": _milliseconds(row.draft_step_seconds),
         "target pass": ", ".join(
             f"{width}: {_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
         ),
-        "overhead per round": _milliseconds(row.overhead_seconds),
+        "keeping count": _milliseconds(row.overhead_seconds),
     }
+    if row.outside is not None:
+        share = f"{row.outside.share:.1%} of a round"
+        figures["outside of passes"] = f"{_milliseconds(row.outside.seconds)}, {share}"
     if row.identical is not None:
         figures["same text"] = f"{row.identical}/{row.prompts} prompts"
     for name, value in figures.items():
@@ -187,12 +228,8 @@ def _spread(value: Spread) -> str:
     return f"{value.median:.2f} ({value.low:.2f} - {value.high:.2f})"
 
 
-def _number(value: float | None, places: int) -> str:
-    return "-" if value is None else f"{value:.{places}f}"
-
-
 def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
+    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"
 
 
 def _number_prompts(count: int) -> list[str]:

@@ -29,14 +29,15 @@ _pools: dict[torch.device, Any] = {}
 
 
 class Program:
-    """A captured function. Call it after writing `inputs`; it leaves its results in `outputs`.
+    """A captured function. Write `inputs`, then `forward` leaves its results in `outputs`.
 
-    Both stay where they are for good, and one call's outputs are valid until the next.
-    graphed: whether calls replay a CUDA graph. seconds: what making it took.
+    Both stay where they are for good, and one pass's outputs are valid until the next.
+    graphed: whether passes replay a CUDA graph. seconds: what making it took.
     """
 
     def __init__(self, function: Function, inputs: Sequence[Tensor]) -> None:
         self.inputs = tuple(inputs)
+        self.device = self.inputs[0].device
         self.outputs: tuple[Tensor, ...] = ()
         self.seconds = 0.0
         self._function = function
@@ -47,7 +48,7 @@ class Program:
         return self._graph is not None
 
     @torch.inference_mode()
-    def __call__(self) -> tuple[Tensor, ...]:
+    def forward(self) -> tuple[Tensor, ...]:
         if self._graph is not None:
             self._graph.replay()
         else:
@@ -73,12 +74,12 @@ def capture(function: Function, inputs: Sequence[Tensor]) -> Program:
     """
     start = time.perf_counter()
     program = Program(function, inputs)
-    device = inputs[0].device
+    device = program.device
     if device.type == "cuda":
         with _one_at_a_time:
             _graph_into(program, device)
     else:
-        program()
+        program.forward()
     program.seconds = time.perf_counter() - start
     return program
 
@@ -89,14 +90,14 @@ def _graph_into(program: Program, device: torch.device) -> None:
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         for _ in range(WARM_UPS):
-            program()
+            program.forward()
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(device)
         try:
             # Other threads may go on with their own work meanwhile.
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
-                program()
+                program.forward()
             finally:
                 graph.capture_end()
         except RuntimeError as error:

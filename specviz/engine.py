@@ -17,7 +17,7 @@ from transformers import DynamicCache
 
 from .errors import ModelError
 from .hosting import on_zerogpu
-from .packed import PackedEngine, packed_model
+from .packed import PackedEngine, in_plain_form, packed_model
 from .pair import text_config
 from .shallow import shallow_model
 from .static import static_engine
@@ -127,7 +127,7 @@ def make_engine(model: Any, vocab: int) -> Engine:
     The static form runs only where SPECVIZ_FORM asks for it.
     """
     # A process on ZeroGPU makes one run or a few: too short a life to prepare another form.
-    if on_zerogpu():
+    if on_zerogpu() or in_plain_form():
         return EagerEngine(model, vocab)
     if static_wanted() and (static := static_engine(model, vocab)) is not None:
         return static

@@ -1,4 +1,4 @@
-"""What a benchmark measures: four ways to decode the same prompts, taken in turn."""
+"""What a benchmark measures: ways to decode the same prompts, taken in turn."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
-import torch
-
-from .decoding import Decide
-from .engine import now
+from .decoding import Decide, Prefilled, decode
+from .engine import EagerEngine, make_engine
 from .metrics import Metrics, compute_metrics
+from .packed import plain_form
 from .pair import Pair
+from .passtime import Outside, outside_passes
 from .race import race
 from .rivals import generate_seconds
 from .settings import Settings
-from .trace import Header, Round, Trace
+from .trace import Header, Lane, Round, Trace
 
 BASELINE, SPECULATIVE = "target alone", "draft + target"
 GENERATE, ASSISTED = "generate()", "generate(assistant)"
+PLAIN = "draft + target, plain"  # this project's loop on the modules that generate() runs
+
+
+Run: TypeAlias = tuple[Trace, Metrics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +41,17 @@ class Spread:
 class Row:
     """The figures of one temperature over all prompts and repeats.
 
-    tokens_per_second: by arm, prefill included for every arm. speedup: the lanes' own, prefill
-    not included; a prompt's figure is the median of its repeats, the spread is over prompts.
-    alpha, beta, efficiency, tau: over the rounds of all prompts. Seconds are medians;
-    pass_seconds is by the number of tokens in a target pass. identical: prompts on which both
-    lanes wrote the same, None when sampling.
+    context: tokens in the cache halfway through a median run. tokens_per_second: by arm, prefill
+    included for every arm. speedup: the lanes' own, prefill not included; a prompt's figure is
+    the median of its repeats, the spread is over prompts. alpha, beta, efficiency, tau: over the
+    rounds of all prompts. Seconds are medians; pass_seconds is by the number of tokens in a
+    target pass. outside: what of a round is no pass of a model, None if nothing was drafted.
+    identical: prompts on which both lanes wrote the same, None when sampling.
     """
 
     temperature: float
     prompts: int
+    context: int
     tokens_per_second: dict[str, Spread]
     speedup: Spread
     alpha: float | None
@@ -54,6 +62,7 @@ class Row:
     draft_step_seconds: float | None
     pass_seconds: dict[int, float]
     overhead_seconds: float
+    outside: Outside | None
     identical: int | None
 
 
@@ -69,51 +78,76 @@ def measured(
     """Decode every prompt in every way, `repeats` times; the ways take turns on each prompt, so
     that the machine's drift hits all alike. Each way is warmed up first. `decider` scripts the
     lanes' verdicts; transformers' own cannot be scripted."""
-    ways = {GENERATE: False, ASSISTED: pair.draft is not None} if rivals else {}
+    ways = _rivals(pair, settings) if rivals else {}
     rates: dict[str, list[float]] = defaultdict(list)
-    traces: list[list[Trace]] = [[] for _ in prompts]
+    runs: list[list[Run]] = [[] for _ in prompts]
     for again in range(repeats + 1):
         for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
-            rival_rates = {
-                name: _generate_rate(pair, prompt, settings, assisted=assisted)
-                for name, assisted in ways.items()
-            }
+            rival_rates = {name: rate(prompt) for name, rate in ways.items()}
             trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
             if again == 0:
                 continue
-            traces[index].append(trace)
-            for name, rate in {**_lane_rates(trace), **rival_rates}.items():
-                rates[name].append(rate)
-    return _row(settings, traces, {name: spread(r) for name, r in rates.items()})
+            run = trace, compute_metrics(trace)
+            runs[index].append(run)
+            for name, value in {**_lane_rates(*run), **rival_rates}.items():
+                rates[name].append(value)
+    outside = outside_passes(pair, prompts, settings, decider)
+    return _row(settings, runs, {name: spread(r) for name, r in rates.items()}, outside)
 
 
-def _generate_rate(pair: Pair, prompt: str, settings: Settings, *, assisted: bool) -> float:
-    seconds, ids = generate_seconds(pair, pair.encode(prompt), settings, assisted=assisted)
-    return len(ids) / seconds
+def _rivals(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
+    """What the lanes are compared with: functions from a prompt to tokens per second."""
+
+    def generated(prompt: str, assisted: bool) -> float:
+        ids = pair.encode(prompt, chat=settings.chat)
+        seconds, emitted = generate_seconds(pair, ids, settings, assisted=assisted)
+        return len(emitted) / seconds
+
+    ways: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
+    if pair.draft is not None and settings.gamma:
+        ways[ASSISTED] = partial(generated, assisted=True)
+        if make_engine(pair.target, pair.vocab).form != EagerEngine.form:
+            ways[PLAIN] = partial(_plain_rate, pair, settings)
+    return ways
 
 
-def _lane_rates(trace: Trace) -> dict[str, float]:
-    m, prefill = compute_metrics(trace), trace.header.prefill_seconds
+def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
+    """Tokens per second of the speculative lane on the models as they are, prefill included."""
+    ids = pair.encode(prompt, chat=settings.chat)
+    with plain_form():
+        first, *rounds = decode(pair, ids, settings, "speculative")
+    assert isinstance(first, Prefilled)
+    decoded = [r for r in rounds if isinstance(r, Round)]
+    seconds = sum(first.seconds.values()) + decoded[-1].clock
+    return sum(len(r.emitted) for r in decoded) / seconds
+
+
+def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
+    prefill = trace.header.prefill_seconds
+    lanes: dict[str, Lane] = {BASELINE: "baseline", SPECULATIVE: "speculative"}
     return {
-        BASELINE: m.tokens["baseline"]
-        / (m.seconds["baseline"] + sum(prefill["baseline"].values())),
-        SPECULATIVE: m.tokens["speculative"]
-        / (m.seconds["speculative"] + sum(prefill["speculative"].values())),
+        name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
+        for name, lane in lanes.items()
     }
 
 
 def _row(
-    settings: Settings, traces: Sequence[Sequence[Trace]], rates: dict[str, Spread]
+    settings: Settings,
+    runs: Sequence[Sequence[Run]],
+    rates: dict[str, Spread],
+    outside: Outside | None,
 ) -> tuple[Row, Header]:
-    by_prompt = [[compute_metrics(t) for t in again] for again in traces]
-    header = traces[0][0].header
-    rounds = [r for again in traces for r in again[0].rounds]
+    by_prompt = [[metrics for _, metrics in again] for again in runs]
+    firsts = [again[0][0] for again in runs]
+    header = firsts[0].header
+    rounds = [r for trace in firsts for r in trace.rounds]
     pooled = compute_metrics(Trace(header, rounds))
     drafting = [r for r in rounds if r.drafted]
-    ends = [again[0].end for again in traces]
+    ends = [trace.end for trace in firsts]
     row = Row(
         temperature=settings.temperature,
-        prompts=len(traces),
+        prompts=len(runs),
+        context=statistics.median_low(_middle(trace) for trace in firsts),
         tokens_per_second=rates,
         speedup=spread(_prompt_medians(by_prompt, lambda m: m.speedup)),
         alpha=pooled.alpha,
@@ -124,6 +158,7 @@ def _row(
         draft_step_seconds=_median(r.draft_seconds / len(r.drafted) for r in drafting),
         pass_seconds=_pass_seconds(rounds),
         overhead_seconds=_median(r.overhead_seconds for r in drafting or rounds) or 0.0,
+        outside=outside,
         identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
     )
     return row, header
@@ -151,31 +186,12 @@ def _median(values: Iterable[float]) -> float | None:
     return statistics.median(known) if known else None
 
 
+def _middle(trace: Trace) -> int:
+    return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
+
+
 def _pass_seconds(rounds: Sequence[Round]) -> dict[int, float]:
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
     return {width: statistics.median(by_width[width]) for width in sorted(by_width)}
-
-
-@torch.inference_mode()
-def floor_seconds(pair: Pair) -> tuple[float, float]:
-    """The least seconds of a one-token target pass, and bytes per second that it rests on.
-
-    A pass reads every weight once. The bandwidth is that of summing a buffer as large as the
-    weights, again and again: what fits in a cache is read from there, as weights are.
-    """
-    model = pair.target
-    table, head = model.get_input_embeddings().weight, model.get_output_embeddings()
-    # An embedding table that is not also the head gives up a single row.
-    skipped = {table.data_ptr()} - {head.weight.data_ptr()}
-    weights = {p.data_ptr(): p for p in model.parameters() if p.data_ptr() not in skipped}
-    size = sum(p.numel() * p.element_size() for p in weights.values())
-    buffer = torch.ones(max(1, size // 4), device=pair.device)
-    seconds = []
-    for _ in range(12):
-        start = now(pair.device)
-        buffer.sum()
-        seconds.append(now(pair.device) - start)
-    fastest = min(seconds[2:])
-    return fastest, size / fastest

@@ -8,6 +8,9 @@ decided which models may run so, and checked that they then give their own logit
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -24,15 +27,33 @@ STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 Stamp: TypeAlias = tuple[object, ...]
 
+_plain: ContextVar[bool] = ContextVar("plain", default=False)
 _packed: WeakKeyDictionary[Any, tuple[Stamp, PackedModel | None]] = WeakKeyDictionary()
 
 
+@contextmanager
+def plain_form() -> Iterator[None]:
+    """Within, every model runs as it is: what comparisons on equal modules need."""
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
+
+
+def in_plain_form() -> bool:
+    """Whether this is within `plain_form`."""
+    return _plain.get()
+
+
 def packed_model(model: Any, vocab: int) -> PackedModel | None:
-    """`model` in this module's layout, or None if it is of another kind.
+    """`model` in this module's layout, or None if it is of another kind or in `plain_form`.
 
     The layout is made once per model and checked against the model's own logits; where they
     differ, a warning says so and the model runs as it is.
     """
+    if _plain.get():
+        return None
     # Weights that were replaced or changed in place since must be laid out anew, and other
     # threads want another layout.
     stamp = (vocab, threads(), *((p.data_ptr(), p._version) for p in model.parameters()))

@@ -91,7 +91,7 @@ class DraftPrograms:
         numbers, draws = program.inputs
         write(numbers, [length, ids[max(0, length - 2)], ids[-1]])
         draws[:count].copy_(uniforms(count, self._generator))
-        drafted, q, logits = program()
+        drafted, q, logits = program.forward()
         engine.length = length + count - 1  # the last drafted token was not fed
         return drafted[:count], q[:count], logits[:count]
 
@@ -157,7 +157,7 @@ class VerifyPrograms:
             # What only fills the width is never kept, and behind it stands a bonus.
             rows[count:].zero_()
             u[count:width].fill_(float("inf"))
-        result, p, logits = program()
+        result, p, logits = program.forward()
         engine.length = length + count
         if count < width:
             result = torch.cat([result[:count], result[width:]])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,9 @@ import torch
 from .engine import now
 from .pair import Pair
 from .settings import Settings
+
+# transformers' own defaults, at which it does not warn that greedy decoding ignores the model's.
+NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 
 def generate_seconds(
@@ -23,14 +27,15 @@ def generate_seconds(
     """
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
-    if assisted:
-        options["assistant_model"] = _constant_assistant(pair.draft, settings.gamma)
-    torch.manual_seed(settings.seed)
     config = _generation_config(pair.target, settings)
-    start = now(pair.device)
-    with torch.inference_mode():
-        output = pair.target.generate(ids, generation_config=config, **options)
-    seconds = now(pair.device) - start
+    torch.manual_seed(settings.seed)
+    with _constant_drafts(pair.draft if assisted else None, settings.gamma) as assistant:
+        if assistant is not None:
+            options["assistant_model"] = assistant
+        start = now(pair.device)
+        with torch.inference_mode():
+            output = pair.target.generate(ids, generation_config=config, **options)
+        seconds = now(pair.device) - start
     return seconds, output[0, ids.shape[1] :].tolist()
 
 
@@ -42,15 +47,28 @@ def _generation_config(model: Any, settings: Settings) -> Any:
         eos_token_id=None,
         pad_token_id=0,
     )
-    if not settings.greedy:
+    if settings.greedy:
+        config.update(**NEUTRAL)
+    else:
         config.update(temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p)
     return config
 
 
-def _constant_assistant(draft: Any, gamma: int) -> Any:
-    config = draft.generation_config
-    config.num_assistant_tokens = gamma
-    config.num_assistant_tokens_schedule = "constant"
-    config.assistant_confidence_threshold = 0.0
-    config.eos_token_id = None
-    return draft
+@contextmanager
+def _constant_drafts(draft: Any, gamma: int) -> Iterator[Any]:
+    """`draft`, if any, set to draft `gamma` tokens per round; its own settings come back after."""
+    if draft is None:
+        yield None
+        return
+    own = draft.generation_config
+    draft.generation_config = copy.deepcopy(own)
+    draft.generation_config.update(
+        num_assistant_tokens=gamma,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
+        eos_token_id=None,
+    )
+    try:
+        yield draft
+    finally:
+        draft.generation_config = own

@@ -62,20 +62,20 @@ def figures(trace: Trace) -> Iterator[str]:
     """The metrics of a trace, a line each."""
     m, head = compute_metrics(trace), trace.header
     for lane in LANES:
-        rate = _number(m.tokens_per_second[lane], 1)
+        rate = number(m.tokens_per_second[lane], 1)
         label = LABELS[lane]
         yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
     rows = {
-        "speed-up": (_number(m.speedup, 2), _verdict(m)),
-        "  end to end": (_number(m.speedup_end_to_end, 2), "with the prefill of the prompt"),
-        "alpha": (_number(m.alpha, 3), "of judged drafts were accepted"),
-        "efficiency": (_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (_number(m.beta, 3), "mean overlap of the two distributions"),
+        "speed-up": (number(m.speedup, 2), _verdict(m)),
+        "  end to end": (number(m.speedup_end_to_end, 2), "with the prefill of the prompt"),
+        "alpha": (number(m.alpha, 3), "of judged drafts were accepted"),
+        "efficiency": (number(m.efficiency, 3), "of all drafts were accepted"),
+        "beta": (number(m.beta, 3), "mean overlap of the two distributions"),
         "tau": (
-            _number(m.tau, 2),
-            f"tokens per target pass; {_number(m.tau_predicted, 2)} predicted",
+            number(m.tau, 2),
+            f"tokens per target pass; {number(m.tau_predicted, 2)} predicted",
         ),
-        "c": (_number(m.c, 3), "a draft step, in target steps"),
+        "c": (number(m.c, 3), "a draft step, in target steps"),
     }
     for name, (value, meaning) in rows.items():
         yield f"{name:15} {value}  {meaning}"
@@ -89,7 +89,7 @@ def _comparison(end: End) -> str:
     where = end.divergence
     if where is None:
         return f"{end.compared}/{end.compared} tokens identical to the baseline"
-    margin = _number(where.margin, 4)
+    margin = number(where.margin, 4)
     return (
         f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"
     )
@@ -101,5 +101,6 @@ def _verdict(m: Metrics) -> str:
     return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"
 
 
-def _number(value: float | None, places: int) -> str:
+def number(value: float | None, places: int) -> str:
+    """A figure with so many decimals, or a dash for none."""
     return "–" if value is None else f"{value:.{places}f}"

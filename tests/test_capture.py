@@ -70,7 +70,7 @@ def test_a_program_reads_and_writes_in_place():
     twice, more = program.outputs
     for values in ([1, 2, 3], [4, 5, 6]):
         write(x, values)
-        assert program() == (twice, more) or program.outputs[0] is twice
+        assert program.forward() == (twice, more) or program.outputs[0] is twice
         assert twice.tolist() == [2 * v for v in values]
         assert more.tolist() == [v + 1 for v in values]
     assert not program.graphed and program.seconds > 0
@@ -129,7 +129,7 @@ def test_a_capture_follows_three_runs_on_a_side_stream(monkeypatch: pytest.Monke
     options = {"pool": "pool", "capture_error_mode": "thread_local"}
     before = ["wait", "run", "run", "run", "synchronize"]
     assert graphs.calls == [*before, options, "run", "end", "wait"]
-    program()
+    program.forward()
     assert program.graphed and graphs.calls[-1] == "replay"
 
 
@@ -137,7 +137,7 @@ def test_a_capture_that_fails_leaves_a_program_that_runs(monkeypatch: pytest.Mon
     with pytest.warns(UserWarning, match="could not be captured"):
         program, _ = graphed(monkeypatch, broken=True)
     assert not program.graphed
-    assert program()[0].tolist() == [2.0, 2.0]
+    assert program.forward()[0].tolist() == [2.0, 2.0]
 
 
 class Layer(torch.nn.Module):

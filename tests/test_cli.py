@@ -12,7 +12,7 @@ from toys import byte_level, llama, relative
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main
 from specviz.errors import SettingsError, SpecvizError
-from specviz.measure import ASSISTED, BASELINE, GENERATE, SPECULATIVE
+from specviz.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
 from specviz.rivals import generate_seconds
 from specviz.shapes import scripted, shaped_pair
 
@@ -81,7 +81,7 @@ def test_bench_measures_all_four_ways_on_the_same_prompts(
     arguments += ["--repeats", "1", "--temperatures", "0", "--max-new-tokens", "12"]
     assert main([*arguments, "--json", str(figures)]) == 0
     (row,) = json.loads(figures.read_text())["rows"]
-    assert set(row["tokens_per_second"]) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED}
+    assert set(row["tokens_per_second"]) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert row["prompts"] == row["identical"] == 2
     assert "floor of a one-token target pass" in capsys.readouterr().out
 

@@ -23,8 +23,8 @@ from specviz import Pair, Settings, baseline, race, speculate
 from specviz.capture import capture, write
 from specviz.decoding import _Run
 from specviz.engine import make_engine
-from specviz.measure import ASSISTED, BASELINE, SPECULATIVE, floor_seconds, measured
-from specviz.prices import weight_bytes
+from specviz.floors import floors
+from specviz.measure import ASSISTED, BASELINE, SPECULATIVE, measured
 from specviz.shapes import scripted, shaped_pair
 from specviz.static import startup_seconds, static_reason
 
@@ -78,7 +78,7 @@ def test_a_replay_does_what_the_function_does():
     assert program.graphed
     for values in ([1, 2, 3, 4], [5, 6, 7, 8]):
         write(x, values)
-        twice, summed = program()
+        twice, summed = program.forward()
         assert twice.tolist() == [2 * v for v in values]
         assert summed.tolist() == torch.tensor(values).cumsum(0).tolist()
 
@@ -86,7 +86,7 @@ def test_a_replay_does_what_the_function_does():
 def test_a_function_that_reads_values_is_not_captured():
     with pytest.warns(UserWarning, match="could not be captured"):
         program = capture(lambda t: (t + t.sum().item(),), [torch.ones(2, device=DEVICE)])
-    assert not program.graphed and program()[0].tolist() == [3.0, 3.0]
+    assert not program.graphed and program.forward()[0].tolist() == [3.0, 3.0]
     after = capture(lambda t: (t + 1,), [torch.ones(2, device=DEVICE)])
     assert after.graphed, "the next capture is none the worse for it"
 
@@ -204,10 +204,10 @@ def test_speed_targets(compiled: str, monkeypatch: pytest.MonkeyPatch):
     settings = Settings(gamma=5, max_new_tokens=128, ignore_eos=True)
     row, header = measured(pair, prompts, settings, 3, rivals=True, decider=scripted(0.7))
     assert header.target["form"].startswith(GRAPHS)
-    floor, bandwidth = floor_seconds(pair)
-    alone = row.pass_seconds[1]
-    step = row.draft_step_seconds
-    round_floor = floor + 5 * weight_bytes(pair.draft) / bandwidth
+    least = floors(pair, row.context)
+    floor, bandwidth = least["target"].seconds, least["target"].bytes_per_second
+    round_floor = floor + 5 * least["draft"].seconds
+    alone, step = row.pass_seconds[1], row.draft_step_seconds
     a_round = 5 * step + row.pass_seconds[6] + row.overhead_seconds
     rates = {name: rate.median for name, rate in row.tokens_per_second.items()}
     start_up = statistics.fsum(map(startup_seconds, (pair.target, pair.draft)))

@@ -28,6 +28,7 @@ from specviz.capture import HostRead, NoHostReads, Program
 from specviz.decoding import _Run
 from specviz.engine import make_engine
 from specviz.errors import SettingsError
+from specviz.packed import plain_form
 from specviz.programs import DraftPrograms, VerifyPrograms, width_for, widths
 from specviz.sampling import decide, fixed_shapes, probabilities, uniforms
 from specviz.shallow import shallow_model
@@ -356,6 +357,8 @@ def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     assert make_engine(model, VOCAB).form != "static"
     monkeypatch.delenv("SPACES_ZERO_GPU")
+    with plain_form():
+        assert make_engine(model, VOCAB).form == "eager"
     monkeypatch.setenv("SPECVIZ_FORM", "statik")
     with pytest.raises(SettingsError, match="statik"):
         make_engine(model, VOCAB)
@@ -417,7 +420,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
     assert len(seen) == 2
     for program in slot.programs.values():
         before = [t.data_ptr() for t in (*program.inputs, *program.outputs)]
-        program()
+        program.forward()
         assert before == [t.data_ptr() for t in (*program.inputs, *program.outputs)]
 
 

@@ -22,9 +22,9 @@ from specviz.worker import LocalWorker  # noqa: E402
 
 # A few milliseconds per pass: slow enough to be stopped by hand.
 SHAPE = {
-    "hidden_size": 320,
-    "intermediate_size": 640,
-    "num_hidden_layers": 8,
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 12,
     "max_position_embeddings": 2048,
 }
 LOSSY = "lose some of it"

@@ -112,6 +112,7 @@ def test_every_value_is_read_or_refused(visit: Visit) -> None:
         "gamma=0x3": [None, ["gamma"]], "gamma=3&gamma=99": [3, []],
         "gamma=%00": [None, ["gamma"]], "__proto__=1&constructor=2": [None, []],
         "recording=toString": [None, ["recording"]], "preset=__proto__": [None, ["preset"]],
+        "gamma=4&drafter=ngram": [4, []], "drafter=n-gram": [None, ["drafter"]],
         f"prompt={'x' * 8001}": [None, ["prompt"]],
     }  # fmt: skip
     read = visitor.page.evaluate(
@@ -120,7 +121,8 @@ def test_every_value_is_read_or_refused(visit: Visit) -> None:
             .map((one) => one.name).find((name) => name.endsWith("/address.js"));
           const { readAddress } = await import(url);
           const config = { presets: [{ name: "easy" }], recordings: {},
-            defaults: { gamma: 5 }, limits: { gamma: [1, 16] } };
+            defaults: { gamma: 5, drafter: "model" }, limits: { gamma: [1, 16] },
+            choices: { drafter: ["model", "ngram"] } };
           return queries.map((query) => {
             const { settings, wrong } = readAddress(`?${query}`, config);
             return [settings.gamma ?? null, wrong];

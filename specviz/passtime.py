@@ -1,0 +1,125 @@
+"""How much of a round is passes of the models, and what a round costs late in a context."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .capture import Program
+from .decoding import Decide, decode
+from .engine import EagerEngine, Engine, now
+from .pair import Pair, context_length
+from .passes import PackedEngine
+from .settings import Settings
+from .trace import LANES, Lane, Round
+
+# A program is a pass with its sampling, which nobody can take apart.
+FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine, Program)
+# Few in each visit to a place in the context, so that 1,000 tokens leave room in one of 1,024.
+ROUNDS = 3
+WARM = 1  # rounds before them
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What of a speculative round is no pass of a model: sampling, judging, keeping count.
+
+    seconds, share: medians over the rounds that drafted, of the time and its part of the round.
+    """
+
+    seconds: float
+    share: float
+
+
+@contextmanager
+def timed_passes() -> Iterator[Callable[[], float]]:
+    """Within, every engine's passes are timed; gives a function to the seconds so far."""
+    spent = 0.0
+    plain = {form: form.forward for form in FORMS}
+
+    def timed(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def run(engine: Engine, *args: Any, **options: Any) -> Any:
+            nonlocal spent
+            start = now(engine.device)
+            result = forward(engine, *args, **options)
+            spent += now(engine.device) - start
+            return result
+
+        return run
+
+    for form, forward in plain.items():
+        form.forward = timed(forward)
+    try:
+        yield lambda: spent
+    finally:
+        for form, forward in plain.items():
+            form.forward = forward
+
+
+def outside_passes(
+    pair: Pair, prompts: Sequence[str], settings: Settings, decider: Decide | None = None
+) -> Outside | None:
+    """Decode each prompt with drafts, once to warm up and once to measure; None if no round
+    drafted."""
+    seconds, shares = [], []
+    with timed_passes() as spent:
+        for again in range(2):
+            for prompt in prompts:
+                for event, passes in _with_passes(pair, prompt, settings, decider, spent):
+                    whole = event.draft_seconds + event.verify_seconds + event.overhead_seconds
+                    if again and event.drafted:
+                        seconds.append(whole - passes)
+                        shares.append(1 - passes / whole)
+    return Outside(statistics.median(seconds), statistics.median(shares)) if seconds else None
+
+
+def _with_passes(
+    pair: Pair,
+    prompt: str,
+    settings: Settings,
+    decider: Decide | None,
+    spent: Callable[[], float],
+) -> Iterator[tuple[Round, float]]:
+    ids, before = pair.encode(prompt, chat=settings.chat), 0.0
+    for event in decode(pair, ids, settings, "speculative", decider):
+        if isinstance(event, Round):
+            yield event, spent() - before
+        before = spent()
+
+
+def context_costs(
+    pair: Pair, settings: Settings, lengths: Sequence[int], repeats: int
+) -> dict[Lane, dict[int, float]]:
+    """Median seconds of a round with `lengths` tokens before it, by lane; the lengths take turns.
+
+    Only rounds that draft `settings.gamma` tokens count. A length that leaves no room is cut to
+    what the context allows.
+    """
+    room = (WARM + ROUNDS) * (settings.gamma + 1)
+    limit = min(context_length(m) or max(lengths) + room for m in (pair.target, pair.draft) if m)
+    text = [3 + (7 * i) % max(1, pair.vocab - 3) for i in range(max(lengths))]
+    seconds: dict[Lane, dict[int, list[float]]] = {lane: {} for lane in LANES}
+    for _ in range(repeats):
+        for length in (min(n, limit - room) for n in lengths):
+            for lane in LANES:
+                rounds = _some_rounds(pair, text[:length], settings, lane)
+                seconds[lane].setdefault(length, []).extend(rounds)
+    return {
+        lane: {length: statistics.median(values) for length, values in by_length.items()}
+        for lane, by_length in seconds.items()
+    }
+
+
+def _some_rounds(pair: Pair, ids: Sequence[int], settings: Settings, lane: Lane) -> list[float]:
+    long = replace(settings, max_new_tokens=(WARM + ROUNDS) * (settings.gamma + 1))
+    drafts = settings.gamma if lane == "speculative" else 0
+    seconds = []
+    for event in decode(pair, ids, long, lane):
+        if isinstance(event, Round) and event.index >= WARM and len(event.drafted) == drafts:
+            seconds.append(event.draft_seconds + event.verify_seconds + event.overhead_seconds)
+        if len(seconds) == ROUNDS:
+            break
+    return seconds
