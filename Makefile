@@ -2,13 +2,14 @@
 # make test        install what the tests need as well and run them all
 # make check       lint, formatting, types
 # make bench       measure the built-in pair on this machine
+# make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make format      let ruff format and fix what it can
 # make pictures    take the README's pictures of the page
 # make recordings  record the page's presets with the built-in pair
 # make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check bench format pictures recordings clean
+.PHONY: run test check bench soak format pictures recordings clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -37,6 +38,9 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	$(PY) -m specviz bench $(ARGS)
+
+soak: $(VENV)/.installed
+	$(PY) -m scripts.soak $(ARGS)
 
 format: $(VENV)/.installed-dev
 	$(PY) -m ruff check --fix .

@@ -18,18 +18,20 @@ from .contest import contest, preset_prompts, score_lines
 from .engine import spare_threads
 from .errors import SpecvizError
 from .floors import Floor, floors
+from .kernels import kernel_lines
 from .measure import Row, Spread, measured
 from .options import add_settings, settings_from
 from .pagecost import page_cost
 from .pair import Pair
 from .pairs import ASSETS, load_pair
-from .passtime import context_costs
+from .passtime import RoundParts, context_costs
 from .settings import Settings
 from .shapes import SHAPES, scripted, shaped_pair
 from .static import startup_seconds
 from .terminal import LABELS, number
 from .trace import Header
 
+KERNEL_ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 CONTEXTS = (100, 1000)  # tokens before the rounds that --context compares
 
 
@@ -53,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", action="store_true", help="only what a round costs early and late in a context"
     )
+    parser.add_argument(
+        "--kernels", action="store_true", help="only the models' products, by kernel and width"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     add_settings(parser)
 
@@ -70,6 +75,9 @@ def main(options: argparse.Namespace) -> None:
     pair, prompts = _subject(options)
     if options.drafters:
         _compare_drafters(pair, settings, options)
+        return
+    if options.kernels:
+        print(*kernel_lines(pair, KERNEL_ROWS), sep="\n")
         return
     if options.context:
         print(*_context_lines(pair, settings, options.repeats), sep="\n")
@@ -180,23 +188,32 @@ def _lines(row: Row) -> Iterator[str]:
         "target pass": ", ".join(
             f"{width}: {_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
         ),
-        "keeping count": _milliseconds(row.overhead_seconds),
     }
-    if row.outside is not None:
-        share = f"{row.outside.share:.1%} of a round"
-        figures["outside of passes"] = f"{_milliseconds(row.outside.seconds)}, {share}"
+    if row.parts is not None:
+        figures |= _part_figures(row.parts)
     if row.identical is not None:
         figures["same text"] = f"{row.identical}/{row.prompts} prompts"
     for name, value in figures.items():
         yield f"  {name:20} {value}"
 
 
+def _part_figures(parts: RoundParts) -> dict[str, str]:
+    *times, outside = asdict(parts).items()
+    shown = ", ".join(f"{name.replace('_', ' ')} {_milliseconds(value)}" for name, value in times)
+    return {"a round": shown, "overhead per round": f"{outside[1]:.1%}: all that is no pass"}
+
+
 def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
-    yield f"{'':22} {'with the page':>14} {'without':>9} {'ratio':>6}"
+    head = ("with the page", "without", "ratio", "beside a loop", "ratio")
+    yield f"{'':22} {head[0]:>14} {head[1]:>9} {head[2]:>6} {head[3]:>14} {head[4]:>6}"
     for name, watched in cost["page"].items():
-        alone = cost["alone"][name]
+        alone, beside = cost["alone"][name], cost["loop"][name]
         unit = "s, header to end" if name == "seconds" else f"{name}, tokens/s"
-        yield f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f}"
+        yield (
+            f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f} "
+            f"{beside:14.2f} {beside / alone:6.3f}"
+        )
+    yield "The loop does nothing but keep another core awake: what any company costs here."
 
 
 def _startup(pair: Pair) -> dict[str, float]:

@@ -14,7 +14,7 @@ from .engine import EagerEngine, make_engine
 from .metrics import Metrics, compute_metrics
 from .packed import plain_form
 from .pair import Pair
-from .passtime import Outside, outside_passes
+from .passtime import RoundParts, round_parts
 from .race import race
 from .rivals import generate_seconds
 from .settings import Settings
@@ -45,7 +45,8 @@ class Row:
     included for every arm. speedup: the lanes' own, prefill not included; a prompt's figure is
     the median of its repeats, the spread is over prompts. alpha, beta, efficiency, tau: over the
     rounds of all prompts. Seconds are medians; pass_seconds is by the number of tokens in a
-    target pass. outside: what of a round is no pass of a model, None if nothing was drafted.
+    target pass, its judging included. parts: where a round's time goes, None if nothing was
+    drafted.
     identical: prompts on which both lanes wrote the same, None when sampling.
     """
 
@@ -62,7 +63,7 @@ class Row:
     draft_step_seconds: float | None
     pass_seconds: dict[int, float]
     overhead_seconds: float
-    outside: Outside | None
+    parts: RoundParts | None
     identical: int | None
 
 
@@ -91,8 +92,8 @@ def measured(
             runs[index].append(run)
             for name, value in {**_lane_rates(*run), **rival_rates}.items():
                 rates[name].append(value)
-    outside = outside_passes(pair, prompts, settings, decider)
-    return _row(settings, runs, {name: spread(r) for name, r in rates.items()}, outside)
+    parts = round_parts(pair, prompts, settings, decider)
+    return _row(settings, runs, {name: spread(r) for name, r in rates.items()}, parts)
 
 
 def _rivals(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
@@ -135,7 +136,7 @@ def _row(
     settings: Settings,
     runs: Sequence[Sequence[Run]],
     rates: dict[str, Spread],
-    outside: Outside | None,
+    parts: RoundParts | None,
 ) -> tuple[Row, Header]:
     by_prompt = [[metrics for _, metrics in again] for again in runs]
     firsts = [again[0][0] for again in runs]
@@ -158,7 +159,7 @@ def _row(
         draft_step_seconds=_median(r.draft_seconds / len(r.drafted) for r in drafting),
         pass_seconds=_pass_seconds(rounds),
         overhead_seconds=_median(r.overhead_seconds for r in drafting or rounds) or 0.0,
-        outside=outside,
+        parts=parts,
         identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
     )
     return row, header

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .browser import chromium, served_page
@@ -14,6 +18,8 @@ from .settings import Settings
 from .tasks import RaceTask
 from .trace import LANES, Event, Trace
 from .worker import ProcessWorker, Worker
+
+WAYS = ("page", "alone", "loop")
 
 # Milliseconds from a run's header to its end, as the page has them.
 _WATCH = """() => {
@@ -34,16 +40,14 @@ _WATCH = """() => {
 
 
 def page_cost(repeats: int) -> dict[str, dict[str, float]]:
-    """Median tokens per second of each lane's clock, and seconds from header to end, with the
-    page ("page") and without ("alone"), on the page's own first settings; runs take turns, each
-    side in a models' process of its own.
+    """Median tokens per second of each lane's clock, and seconds from header to end, on the
+    page's own first settings: with the page and a browser ("page"), without ("alone"), and
+    without but beside an empty loop that keeps another core awake ("loop"). The last is what any
+    company costs on this machine, whatever it does. Runs take turns.
 
     Raises `SpecvizError` without a browser.
     """
-    figures: dict[str, dict[str, list[float]]] = {
-        "page": defaultdict(list),
-        "alone": defaultdict(list),
-    }
+    figures: dict[str, dict[str, list[float]]] = {way: defaultdict(list) for way in WAYS}
     worker = ProcessWorker()
     with served_page() as url, chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
@@ -53,11 +57,14 @@ def page_cost(repeats: int) -> dict[str, dict[str, float]]:
             watched, seconds = _watched_run(page)
             settings = Settings.from_dict(watched["header"]["settings"])
             task = RaceTask(BUILTIN, watched["header"]["prompt"], settings)
-            alone, seconds_alone = _run_alone(worker, task)
+            alone = _run_alone(worker, task)
+            with _loop():
+                beside = _run_alone(worker, task)
             if again == 0:
                 continue
-            _add(figures["page"], Trace.from_dict(watched), seconds)
-            _add(figures["alone"], alone, seconds_alone)
+            runs = ((Trace.from_dict(watched), seconds), alone, beside)
+            for way, run in zip(WAYS, runs, strict=True):
+                _add(figures[way], *run)
     worker.close()
     return {
         way: {name: statistics.median(values) for name, values in measured.items()}
@@ -86,6 +93,17 @@ def _run_alone(worker: Worker, task: RaceTask) -> tuple[Trace, float]:
 
     worker.run(task, take)
     return Trace.from_events(events), begun[-1] - begun[0]
+
+
+@contextmanager
+def _loop() -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)  # seconds, for it to be there; no lane runs yet
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _add(measured: dict[str, list[float]], trace: Trace, seconds: float) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .layout import Layer, PackedModel
-from .products import BLOCK, Floats, Rows, new_rows, rows_of
+from .products import BLOCK, Floats, Rows, new_rows, padded_rows, rows_of
 
 FED = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTHS = 17  # passes of up to so many tokens find their buffers where they left them
@@ -115,8 +115,9 @@ class PackedEngine:
     def _head(self, b: _Buffers, count: int, place: int, logits: Rows) -> None:
         """Logits of the last `count` states, to stand at `place` and after."""
         self._norm(b)
-        normed = b.normed if count == len(b.x.array) else b.normed.part(slice(-count, None))
-        if count < len(logits.array):
+        normed = b.normed
+        if not len(normed.array) == count == len(logits.array):
+            normed = normed.part(slice(len(normed.array) - count, None))
             logits = logits.part(slice(place, place + count))
         self._model.head.into(normed, logits)
 
@@ -188,8 +189,8 @@ class _Scores:
 
 def _quick_rows(count: int, width: int) -> Rows:
     """`new_rows` for what no kernel reads: NumPy's memory is there sooner."""
-    array = np.empty((count, width), np.float32)
-    return rows_of(torch.from_numpy(array), array)
+    array = np.empty((padded_rows(count), width), np.float32)
+    return rows_of(count, torch.from_numpy(array), array)
 
 
 def _future(n: int) -> Floats:

@@ -24,28 +24,33 @@ WARM = 1  # rounds before them
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """What of a speculative round is no pass of a model: sampling, judging, keeping count.
+class RoundParts:
+    """Where the time of a speculative round goes: medians of seconds over rounds that drafted.
 
-    seconds, share: medians over the rounds that drafted, of the time and its part of the round.
+    draft_passes: all of a round together. sampling: from the draft's logits to its tokens.
+    target_pass. judging: from the target's logits to the verdict. counting: rollback and
+    bookkeeping. outside: the share of the round that is no pass of a model.
     """
 
-    seconds: float
-    share: float
+    draft_passes: float
+    sampling: float
+    target_pass: float
+    judging: float
+    counting: float
+    outside: float
 
 
 @contextmanager
-def timed_passes() -> Iterator[Callable[[], float]]:
-    """Within, every engine's passes are timed; gives a function to the seconds so far."""
-    spent = 0.0
+def timed_passes() -> Iterator[list[float]]:
+    """Within, every engine's passes are timed; gives the list that their seconds go to."""
+    spent: list[float] = []
     plain = {form: form.forward for form in FORMS}
 
     def timed(forward: Callable[..., Any]) -> Callable[..., Any]:
         def run(engine: Engine, *args: Any, **options: Any) -> Any:
-            nonlocal spent
             start = now(engine.device)
             result = forward(engine, *args, **options)
-            spent += now(engine.device) - start
+            spent.append(now(engine.device) - start)
             return result
 
         return run
@@ -53,27 +58,41 @@ def timed_passes() -> Iterator[Callable[[], float]]:
     for form, forward in plain.items():
         form.forward = timed(forward)
     try:
-        yield lambda: spent
+        yield spent
     finally:
         for form, forward in plain.items():
             form.forward = forward
 
 
-def outside_passes(
+def round_parts(
     pair: Pair, prompts: Sequence[str], settings: Settings, decider: Decide | None = None
-) -> Outside | None:
+) -> RoundParts | None:
     """Decode each prompt with drafts, once to warm up and once to measure; None if no round
     drafted."""
-    seconds, shares = [], []
     with timed_passes() as spent:
-        for again in range(2):
-            for prompt in prompts:
-                for event, passes in _with_passes(pair, prompt, settings, decider, spent):
-                    whole = event.draft_seconds + event.verify_seconds + event.overhead_seconds
-                    if again and event.drafted:
-                        seconds.append(whole - passes)
-                        shares.append(1 - passes / whole)
-    return Outside(statistics.median(seconds), statistics.median(shares)) if seconds else None
+        for _ in range(2):
+            parts = [
+                _parts(r, passes)
+                for prompt in prompts
+                for r, passes in _with_passes(pair, prompt, settings, decider, spent)
+                if r.drafted
+            ]
+    if not parts:
+        return None
+    return RoundParts(*(statistics.median(values) for values in zip(*parts, strict=True)))
+
+
+def _parts(r: Round, passes: Sequence[float]) -> tuple[float, ...]:
+    *drafting, judged = passes  # the target's pass is a round's last
+    whole = r.draft_seconds + r.verify_seconds + r.overhead_seconds
+    return (
+        sum(drafting),
+        r.draft_seconds - sum(drafting),
+        judged,
+        r.verify_seconds - judged,
+        r.overhead_seconds,
+        1 - sum(passes) / whole,
+    )
 
 
 def _with_passes(
@@ -81,13 +100,13 @@ def _with_passes(
     prompt: str,
     settings: Settings,
     decider: Decide | None,
-    spent: Callable[[], float],
-) -> Iterator[tuple[Round, float]]:
-    ids, before = pair.encode(prompt, chat=settings.chat), 0.0
+    spent: list[float],
+) -> Iterator[tuple[Round, list[float]]]:
+    ids = pair.encode(prompt, chat=settings.chat)
     for event in decode(pair, ids, settings, "speculative", decider):
         if isinstance(event, Round):
-            yield event, spent() - before
-        before = spent()
+            yield event, spent[:]
+        spent.clear()
 
 
 def context_costs(

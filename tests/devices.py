@@ -19,8 +19,8 @@ GRANTED = {"idle": False, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken":
 class Devices:
     """What the service was asked, as (path, parameters), and what it says to the next askers.
 
-    answers: "quota", "illegal", "pending", "busy", "timeout", "queue", "broken"; when there are
-    none left, a GPU is granted at once.
+    answers: "quota", "illegal", "pending", "busy", "timeout", "queue", "broken", "same", which is
+    the GPU of the last call with its process; when there are none left, a GPU is granted at once.
     """
 
     url: str = ""
@@ -64,8 +64,8 @@ def _handler(devices: Devices) -> type[BaseHTTPRequestHandler]:
 
         def schedule(self, answer: str) -> None:
             quota = {"left": 12, "wait": 12_345}
-            if answer == "grant":
-                self.say(200, GRANTED)
+            if answer in ("grant", "same"):
+                self.say(200, GRANTED | {"idle": answer == "same"})
             elif answer in ("quota", "pending"):
                 result = {"pending": "pending-overquota-exceeded"}.get(answer, "quota-exceeded")
                 self.say(429, quota, {"X-Approve-Result": result})

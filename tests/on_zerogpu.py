@@ -134,8 +134,7 @@ def done(worker: Any, asked: dict[str, Any]) -> dict[str, Any]:
         told["header"] = [
             [item.target["form"], item.dtype] for item in came if type(item).__name__ == "Header"
         ]
-    else:
-        told["said"] = repr(came[-1:])
+    told["said"] = repr(came[-1:])
     return told
 
 

@@ -22,7 +22,7 @@ LAYERS = [
     ["__main__"],
     ["bench", "train"],
     ["contest", "measure", "pagecost", "shapes"],
-    ["floors", "passtime"],
+    ["floors", "kernels", "passtime"],
     ["zerogpu"],
     ["batches"],
     ["worker"],

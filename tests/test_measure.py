@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from toys import generated, llama, pair_of, relative
 
-from specviz import Pair, Settings
+from specviz import Pair, Settings, decoding
+from specviz.drafters import base
 from specviz.engine import EagerEngine, make_engine
 from specviz.floors import cache_bytes, floors
+from specviz.kernels import kernel_seconds
 from specviz.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, measured
 from specviz.packed import plain_form
 from specviz.passes import PackedEngine
-from specviz.passtime import context_costs, outside_passes, timed_passes
+from specviz.passtime import RoundParts, context_costs, round_parts, timed_passes
 from specviz.rivals import generate_seconds
+from specviz.sampling import probabilities
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
 
@@ -30,7 +34,7 @@ def test_both_lanes_compete_with_generate_on_the_same_modules_too(pair: Pair) ->
     row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, rivals=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert header.target["form"] == "packed"
-    assert row.outside is not None and 0 < row.outside.share < 1
+    assert row.parts is not None and 0 < row.parts.outside < 1
     assert row.context == 1 + 6 and row.identical == 2
 
 
@@ -38,7 +42,7 @@ def test_nothing_is_called_assisted_without_an_assistant(pair: Pair) -> None:
     alone, none = pair_of(pair.target), Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
     row, _ = measured(alone, ["w1"], none, 1, rivals=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
-    assert row.outside is None and row.draft_step_seconds is None
+    assert row.parts is None and row.draft_step_seconds is None
 
 
 @pytest.mark.parametrize("assisted", [False, True])
@@ -74,31 +78,31 @@ def test_passes_are_timed_only_within() -> None:
     plain = EagerEngine.forward, PackedEngine.forward
     engine = EagerEngine(llama(8), 8)
     with pytest.raises(KeyboardInterrupt), timed_passes() as spent:
-        assert spent() == 0
         engine.forward(torch.tensor([1]), 1)
-        first = spent()
         engine.forward(torch.tensor([1]), 1)
-        assert 0 < first < spent()
+        assert len(spent) == 2 and min(spent) > 0
         raise KeyboardInterrupt
     assert (EagerEngine.forward, PackedEngine.forward) == plain
 
 
-def test_what_is_outside_of_passes_is_what_they_leave(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a clock that only the target's passes move, nothing is outside of them."""
+def test_the_parts_of_a_round_are_told_apart(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that stands still but for the passes, and for looks at probabilities."""
     seconds = 0.0
-    forward = PackedEngine.forward
 
-    def counted(*args: object, **options: object) -> torch.Tensor:
-        nonlocal seconds
-        seconds += 0.25
-        return forward(*args, **options)  # type: ignore[arg-type]
+    def moving(function: Any, step: float) -> Any:
+        def moved(*args: Any, **options: Any) -> Any:
+            nonlocal seconds
+            seconds += step
+            return function(*args, **options)
 
-    monkeypatch.setattr(PackedEngine, "forward", counted)
+        return moved
+
+    monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
+    for module, step in ((base, 0.125), (decoding, 0.5)):
+        monkeypatch.setattr(module, "probabilities", moving(probabilities, step))
     monkeypatch.setattr("specviz.engine.time.perf_counter", lambda: seconds)
-    outside = outside_passes(pair, ["w1"], SETTINGS)
-    assert outside is not None and outside.seconds == outside.share == 0
+    parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
+    assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))
 
 
 def test_a_round_is_priced_where_the_context_has_room(pair: Pair) -> None:
@@ -107,6 +111,12 @@ def test_a_round_is_priced_where_the_context_has_room(pair: Pair) -> None:
         lane: [10, 512 - 4 * 4] for lane in ("speculative", "baseline")
     }
     assert all(value > 0 for by_length in costs.values() for value in by_length.values())
+
+
+def test_every_kernel_is_timed_at_every_width(pair: Pair) -> None:
+    seconds = kernel_seconds(pair.target, (1, 3))
+    assert len(seconds) == 4
+    assert all(0 < value < 1 for by_width in seconds.values() for value in by_width.values())
 
 
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:

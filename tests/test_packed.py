@@ -63,7 +63,7 @@ def test_passes_of_every_width_give_the_models_own_logits(kind: Any, biases: boo
     close(torch.cat(ours), wanted)
 
 
-@pytest.mark.parametrize("length", [1, 63, 64, 65, 128, 300])
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 67, 128, 300])
 @pytest.mark.parametrize("keep", [1, 3, 70, 300])
 def test_a_long_prompt_is_fed_in_blocks(length: int, keep: int) -> None:
     model, keep = grouped(), min(keep, length)

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 import pytest
 import torch
 from devices import Devices, device_service
+from toys import llama
 
-from specviz import Settings, SpecvizError, load_pair, race
+from specviz import Settings, SpecvizError, engine, load_pair, race
 from specviz.batches import BEAT, Failed, batches
-from specviz.errors import NoGpuError
 from specviz.folders import ASSETS
 from specviz.tasks import Models, RaceTask, SampleTask
 from specviz.zerogpu import (
@@ -174,8 +174,21 @@ class TestLentGpu:
         assert ask("race", most=3)["came"] == ["str", "Header", "Round"]
         assert ask("race")["came"][-1] == "End"
 
+    def test_a_process_with_a_broken_device_is_not_used_again(
+        self, ask: Ask, devices: Devices
+    ) -> None:
+        def process() -> str:
+            devices.answers.append("same")
+            return ask("race", "tell the process")["said"]
+
+        first = process()
+        assert process() == first
+        devices.answers.append("same")
+        ask("race", "break the GPU")
+        assert process() != first
+
     @pytest.mark.parametrize("what", ["lose the GPU", "break the GPU"])
-    def test_a_lost_process_is_not_used_again(self, ask: Ask, what: str) -> None:
+    def test_the_next_visitor_notices_nothing(self, ask: Ask, what: str) -> None:
         told = ask("race", what)
         assert told["error"] and told["error"].endswith(".") and "CUDA" not in told["error"]
         assert told["came"].count("Round") <= 3
@@ -305,5 +318,7 @@ class TestBatches:
         assert task.told[-1] is False and len(task.told) < 10_000
 
 
-def test_no_gpu_is_an_error_of_its_own() -> None:
-    assert issubclass(NoGpuError, SpecvizError)
+def test_engines_are_eager_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    monkeypatch.setattr(engine, "packed_model", lambda *_: pytest.fail("it is not to be asked"))
+    assert engine.make_engine(llama(64), 64).form == "eager"

@@ -7,6 +7,7 @@ const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
 const SHARE = 24; // drawing may take one part in this many of the page's time
 
+const pause = (time) => new Promise((resume) => setTimeout(resume, time)); // ms
 const requestFrame = (then) => (document.hidden ? setTimeout(then, 50) : requestAnimationFrame(then));
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
@@ -69,6 +70,8 @@ export function createCharts(root, config) {
     if (!ready || drawing) return;
     drawing = true;
     while (wanted) {
+      // A live run begins while the page has enough to do: its charts come a little later.
+      if (!wanted.length && root.dataset.source === "live") await pause(INTERVAL);
       const rounds = wanted;
       wanted = null;
       const points = series(rounds), specs = config.charts[theme()];
@@ -80,7 +83,7 @@ export function createCharts(root, config) {
         await new Promise(requestFrame); // one chart a frame, so that none is long
       }
       // A slow machine redraws less often: the charts must not take time from the engine.
-      await new Promise((resume) => setTimeout(resume, Math.min(SLOWEST, Math.max(INTERVAL, SHARE * spent))));
+      await pause(Math.min(SLOWEST, Math.max(INTERVAL, SHARE * spent)));
     }
     drawing = false;
   }

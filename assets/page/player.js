@@ -5,6 +5,7 @@ import { createCard } from "./card.js";
 import { createCharts } from "./charts.js";
 import { createFileMenu } from "./filemenu.js";
 import { keepReachable, listenToKeys } from "./keys.js";
+import { keepOnReload, takeKept } from "./kept.js";
 import { createLane } from "./lane.js";
 import { measure, series } from "./metrics.js";
 import { createPanels } from "./panels.js";
@@ -26,6 +27,7 @@ const CROWDED = "The server is busy: your run is in line.";
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
 const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
 const BACK = "The server is back, without your run: press Run to start it again.";
+const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. Press Run to start it again.";
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
 
 /** Bring the component in `element` to life; `watch` and `server` are Gradio's. */
@@ -41,7 +43,7 @@ export function mount({ element, props, watch, server, config }) {
   const shelf = createShelf(config.recordings);
   const write = createWriter(config);
   const page = { values: controlsFor(asked, config), recording: null, theme: asked.theme, stage: asked.stage };
-  let busy = false, failed = false, drawPending = false, spokenAt = 0, showings = 0;
+  let busy = false, lost = false, failed = false, drawPending = false, spokenAt = 0, showings = 0;
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
@@ -61,7 +63,7 @@ export function mount({ element, props, watch, server, config }) {
   const store = createStore({
     ask: (run, seq) => server.missed({ run, seq }),
     on: {
-      begun() { busy = true; failed = false; notice(""); timeline.pause(); draw(); },
+      begun() { busy = true; failed = lost = false; notice(""); timeline.pause(); draw(); },
       header(trace) { showLive(trace); },
       rounds(rounds) { notice(""); timeline.add(rounds); speak(rounds); },
       status(text) { notice(text); },
@@ -143,9 +145,10 @@ export function mount({ element, props, watch, server, config }) {
   /** Say that the server is gone, and when it is back. */
   async function reconnect() {
     const before = store.run;
+    lost = true;
     await finish(LOST);
     while (!(await isServerThere())) await pause(RETRY_EVERY);
-    if (store.run === before && !busy) notice(BACK);
+    if (store.run === before && !busy) { lost = false; notice(BACK); }
   }
 
   async function isServerThere() {
@@ -294,6 +297,7 @@ export function mount({ element, props, watch, server, config }) {
     summarise(value("gamma"), value("gamma_policy"), value("temperature"), value("max_new_tokens"));
   }
 
+  keepOnReload(() => ((busy || lost) && root.dataset.source === "live" ? store.trace : null));
   if (asked.theme) shell.setTheme(asked.theme);
   if (asked.stage) stage.set(true);
   watch("value", () => store.receive(props.value));
@@ -302,10 +306,18 @@ export function mount({ element, props, watch, server, config }) {
   root.dataset.ready = "true";
   open();
 
+  function showInterrupted(trace) {
+    showRecording(trace, "RECORDED (interrupted)");
+    timeline.seek(Infinity);
+    notice(RELOADED);
+  }
+
   /** A visit begins with a recording, if there is one. */
   async function open() {
     const name = shelf.first(asked.recording, presetFor(asked, config)?.name);
+    const kept = config.trace ? null : takeKept();
     if (config.trace) showRecording(config.trace);
+    else if (kept) showInterrupted(kept);
     else if (name) await showNamed(name);
     if (asked.wrong.length) mention(`${LEFT_OUT}: ${asked.wrong.join(", ")}.`);
   }

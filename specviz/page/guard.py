@@ -97,8 +97,10 @@ class Guard:
         except Refused as refused:
             await answer.refuse(refused.status, str(refused))
         except Exception:
-            log.exception("a request failed")
-            await answer.refuse(500)
+            # Events and questions answer for themselves: a body that fails here made no sense.
+            senseless = scope["method"] == "POST"
+            log.log(logging.INFO if senseless else logging.ERROR, "a request failed", exc_info=True)
+            await answer.refuse(400 if senseless else 500)
 
     async def _admitted(self, scope: Scope, receive: Receive, body: Body) -> Receive:
         """What Gradio may read of a request. Raises `Refused`."""

@@ -1,0 +1,174 @@
+"""The page under a crowd for a minute, then 2,000 short runs: nothing fails, nothing grows.
+
+    make soak                  the whole, about ten minutes
+    make soak ARGS=--short     the same in half a minute, as a test does it
+
+The server is this process and the visitors are another's, so that what is left behind can be
+counted here. Prints a table; ends with 1 if anything failed, grew or stayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTLING = 30.0  # seconds for what visitors left behind to be noticed and dropped
+
+
+@dataclass(frozen=True)
+class Census:
+    """What there is at a quiet moment. server, worker: MiB resident."""
+
+    server: float
+    worker: float
+    threads: int
+    processes: int
+    generators: int
+    streams: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long it takes, in visitors, seconds and runs; flat: the part of its memory by which a
+    process may grow after the warm-up."""
+
+    visitors: int = 50
+    warmup: float = 30.0
+    seconds: float = 60.0
+    warmup_runs: int = 300
+    runs: int = 2000
+    flat: float = 0.05
+
+
+# So short a warm-up leaves Python's allocator and Gradio's caches half filled.
+SHORT = Plan(visitors=12, warmup=6.0, seconds=8.0, warmup_runs=20, runs=40, flat=0.2)
+
+
+def main() -> int:
+    """Serve, visit, count, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--short", action="store_true", help="half a minute in all")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures there")
+    options = parser.parse_args()
+    os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
+    import app  # the page itself, with its worker
+
+    _, url, _ = app.demo.launch(quiet=True, prevent_thread_lock=True, **app.launch_options())
+    figures = soaked(url.rstrip("/"), SHORT if options.short else Plan())
+    if options.json:
+        Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+    _print(figures)
+    app.worker.close()
+    app.demo.close()
+    return 1 if figures["problems"] else 0
+
+
+def soaked(url: str, plan: Plan) -> dict[str, Any]:
+    """Both parts, each between two censuses; and what was wrong."""
+    from specviz.page.look import SESSIONS
+
+    # Gradio remembers the components of that many visitors, which takes memory once.
+    _visits(url, "--visitors", 6, "--questions", SESSIONS + 50)
+    _visits(url, "--visitors", plan.visitors, "--seconds", plan.warmup, "--seed", 1)
+    before = census()
+    crowd = _visits(url, "--visitors", plan.visitors, "--seconds", plan.seconds, "--seed", 2)
+    after = census()
+    _visits(url, "--visitors", 6, "--runs", plan.warmup_runs, "--tokens", 4)
+    first = census()
+    runs = _visits(url, "--visitors", 6, "--runs", plan.runs, "--tokens", 4)
+    last = census()
+    problems = [
+        *_problems("crowd", crowd, before, after, plan.flat),
+        *_problems("runs", runs, first, last, plan.flat),
+    ]
+    return {
+        "crowd": {**crowd, "before": asdict(before), "after": asdict(after)},
+        "runs": {**runs, "before": asdict(first), "after": asdict(last)},
+        "problems": problems,
+    }
+
+
+def _visits(url: str, *arguments: Any) -> dict[str, Any]:
+    command = [sys.executable, "-m", "scripts.crowd", url, *map(str, arguments)]
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return {**json.loads(done.stdout), "seconds": round(time.monotonic() - began, 1)}
+
+
+def census() -> Census:
+    """Counted when all that visitors left is gone, or after `SETTLING` seconds."""
+    deadline = time.monotonic() + SETTLING
+    while (now := _census()).generators + now.streams and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return now
+
+
+def _census() -> Census:
+    import app
+    from specviz.page.jobs import Run
+
+    gc.collect()
+    things = gc.get_objects()
+    generators = [one for one in things if type(one).__name__ == "generator"]
+    ours = [one for one in generators if "specviz" in one.gi_code.co_filename]
+    runs = [one for one in things if isinstance(one, Run) and not one.over]
+    streams = [one for one in app.demo.app.iterators.values() if one is not None]
+    children = _children(os.getpid())
+    return Census(
+        server=_resident(os.getpid()),
+        worker=sum(map(_resident, children)),
+        # Idle threads of the pool for handlers come and go; all others are to stay the same.
+        threads=sum("AnyIO" not in one.name for one in threading.enumerate()),
+        processes=len(children),
+        generators=len(ours),
+        streams=len(streams),
+        runs=len(runs),
+    )
+
+
+def _problems(
+    part: str, figures: dict[str, Any], before: Census, after: Census, flat: float
+) -> list[str]:
+    problems = [f"{part}: {one}" for one in figures["first_errors"]]
+    for field in fields(Census):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        grown = new > old * (1 + flat) if isinstance(old, float) else new > old
+        if grown:
+            problems.append(f"{part}: {field.name} grew from {old:g} to {new:g}")
+    return problems
+
+
+def _children(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for path in listed for child in path.read_text().split()]
+
+
+def _resident(process: int) -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+def _print(figures: dict[str, Any]) -> None:
+    for part in ("crowd", "runs"):
+        one = figures[part]
+        print(f"{part}: {one['seconds']} s, errors {one['errors']}, {one['counts']}")
+        for kind, waits in one["waits"].items():
+            print(f"  first {kind}: p50 {waits['p50']} s, p95 {waits['p95']} s")
+        for name, old in one["before"].items():
+            print(f"  {name}: {old} -> {one['after'][name]}")
+    print(*figures["problems"] or ["nothing failed, nothing grew, nothing stayed"], sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

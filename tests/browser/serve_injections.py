@@ -1,0 +1,38 @@
+"""The page over two models that write nothing but texts that have broken pages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+
+from injections import CORPUS, MARKUP  # noqa: E402
+from sites import NOWHERE  # noqa: E402
+from tokenizers import Tokenizer, models  # noqa: E402
+from toys import llama, relative  # noqa: E402
+from transformers import PreTrainedTokenizerFast  # noqa: E402
+
+from specviz import Pair, race  # noqa: E402
+from specviz.page import build_page, launch_options  # noqa: E402
+from specviz.worker import LocalWorker  # noqa: E402
+
+
+def hostile_pair(*_: object) -> Pair:
+    """A pair whose every token is one of the texts, and whose models bear the names of two."""
+    vocab = {text: place for place, text in enumerate(CORPUS)}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=CORPUS[0]))
+    target = llama(len(vocab))
+    draft = relative(target, noise=0.3)
+    target.config.name_or_path = target.name_or_path = MARKUP[0]
+    draft.config.name_or_path = draft.name_or_path = MARKUP[3]
+    return Pair(
+        target=target, draft=draft, tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    )
+
+
+if __name__ == "__main__":
+    worker = LocalWorker(hostile_pair, race)
+    page = build_page(worker, recordings=NOWHERE, doctor=worker)
+    page.launch(quiet=True, **launch_options())

@@ -1,0 +1,104 @@
+"""What a visitor sees of faults: a server that goes and comes back, a run that takes too long."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from visiting import PATIENCE, Visitor
+
+SERVE = Path(__file__).resolve().parent / "serve.py"
+
+
+class Server:
+    """The page at one address, which can be lost and started again."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **environment: str) -> None:
+        address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(self.port)}
+        self.process = subprocess.Popen(
+            [sys.executable, str(SERVE)], env={**os.environ, **address, **environment}
+        )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(self.url, timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("the page did not start")
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Visitor]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    yield Visitor(context.new_page())
+    context.close()
+
+
+def test_a_server_that_is_started_anew_is_used_again(server: Server, visitor: Visitor) -> None:
+    server.start()
+    page, notice = visitor.page, visitor.page.locator("[data-notice]")
+    page.goto(server.url)
+    page.wait_for_selector("[data-player][data-ready]")
+    visitor.set("number input for Length", 400)
+    visitor.button("Run").click()
+    page.wait_for_function("window.specviz.trace?.rounds.length > 20")
+    server.kill()
+    expect(notice).to_contain_text("connection to the server was lost", timeout=PATIENCE)
+    visitor.state("error")
+    kept = len(visitor.trace()["rounds"])
+    assert kept > 20
+
+    server.start()
+    # Gradio loads the page anew once it has found the server.
+    expect(notice).to_contain_text("loaded anew", timeout=PATIENCE)
+    expect(page.locator("[data-lane=baseline] [data-index]").first).to_be_visible()
+    assert len(visitor.trace()["rounds"]) == kept
+    visitor.set("number input for Length", 8)
+    trace = visitor.run()
+    assert set(trace["end"]["reasons"].values()) == {"length"}
+    expect(notice).to_be_hidden()
+    page.reload()
+    page.wait_for_selector("[data-player][data-ready]")
+    assert page.evaluate("window.specviz.trace") is None  # a finished run is not brought back
+
+
+def test_a_run_that_takes_too_long_says_why_it_ended(server: Server, visitor: Visitor) -> None:
+    server.start(SPECVIZ_MOST_SECONDS="1")
+    visitor.page.goto(server.url)
+    visitor.page.wait_for_selector("[data-player][data-ready]")
+    visitor.set("number input for Length", 512)
+    visitor.button("Run").click()
+    # On a busy machine that may be before the first round.
+    said = "A run may take 1 s here"
+    expect(visitor.page.locator("[data-notice]")).to_contain_text(said, timeout=PATIENCE)
+    expect(visitor.player).not_to_have_attribute("data-state", "error")
+    assert visitor.problems == []
