@@ -1,6 +1,6 @@
 # make run         install what the page needs into .venv and start it
 # make test        install what the tests need as well and run them all
-# make check       lint, formatting, types
+# make check       lint, formatting, types, and what bandit knows to be risky
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make format      let ruff format and fix what it can
@@ -35,6 +35,7 @@ check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) -m bandit -q -c pyproject.toml -r specviz app.py scripts
 
 bench: $(VENV)/.installed
 	$(PY) -m specviz bench $(ARGS)

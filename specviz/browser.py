@@ -82,7 +82,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and server.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=5).close()
+            urllib.request.urlopen(url, timeout=5).close()  # nosec B310
             return
         except OSError:
             time.sleep(0.1)

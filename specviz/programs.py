@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .capture import Function, Program, capture, write
-from .sampling import Decide, Tape, draw, fixed_shapes, probabilities, uniforms
+from .sampling import Decide, Tape, draw, fixed_shapes, likeliest, probabilities, uniforms
 from .settings import Settings
 from .static import PlacedCache, StaticEngine, window_for
 
@@ -198,7 +198,7 @@ def _draft_run(
         for step in range(shape.width):
             row = cache.logits(feed, places, shape.window, 1, layers)  # [1, vocab]
             q = probabilities(row, settings)
-            feed = q.argmax(-1) if settings.greedy else draw(q, draws[step : step + 1])
+            feed = likeliest(q) if settings.greedy else draw(q, draws[step : step + 1])
             places = length + step
             ids.append(feed)
             rows.append(q)

@@ -11,7 +11,7 @@ import contextlib
 import gc
 import logging
 import os
-import pickle
+import pickle  # nosec B403
 import queue
 import signal
 import subprocess
@@ -223,7 +223,7 @@ def _read(pipe: BinaryIO, replies: queue.SimpleQueue[tuple[str, Any]]) -> None:
     with pipe:
         try:
             while True:
-                replies.put(pickle.load(pipe))
+                replies.put(pickle.load(pipe))  # nosec B301
         except OSError as error:
             replies.put(("lost", error))
         except Exception as error:  # whatever half a message reads like
@@ -301,7 +301,7 @@ class _Orders:
         try:
             commands = os.fdopen(os.dup(0), "rb")
             while True:
-                number, task = pickle.load(commands)
+                number, task = pickle.load(commands)  # nosec B301
                 if task is None:
                     self.stopped = number
                 else:

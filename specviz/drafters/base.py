@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..sampling import draw, probabilities, uniforms
+from ..sampling import draw, likeliest, probabilities, uniforms
 from ..settings import Settings
 
 UNLIMITED = 1_000_000  # tokens, more than any run drafts
@@ -80,7 +80,7 @@ def draft_run(
         row = forward(feed)  # [1, vocab]
         q = probabilities(row, settings)
         # A one-hot row has one possible draw, and a draw costs as much as a small layer.
-        feed = q.argmax(-1) if settings.greedy else draw(q, draws[step : step + 1])
+        feed = likeliest(q) if settings.greedy else draw(q, draws[step : step + 1])
         drafted.append(feed)
         rows.append(q)
         logits.append(row)

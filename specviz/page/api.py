@@ -28,7 +28,7 @@ FIELDS = ("header", "rounds", "end", "status")
 Checked = Callable[[dict[str, Any]], Settings]
 
 
-def add_api(engine: Engine, doctor: Doctor, own: str, checked: Checked) -> None:
+def add_api(engine: Engine, examiner: Doctor, own: str, checked: Checked) -> None:
     """Add the endpoints to the current page. own: the pair that it was started with; checked:
     makes settings that the page allows."""
 
@@ -78,17 +78,17 @@ def add_api(engine: Engine, doctor: Doctor, own: str, checked: Checked) -> None:
         "trace" (the run as a recording has it). Until then there are values with a "status"."""
         yield from gathered(started(prompt, pair, settings_of(locals())))
 
-    def examine(pair: str = own) -> dict[str, Any]:
+    def doctor(pair: str = own) -> dict[str, Any]:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
         (good, warning or stop), "summary" and "findings"."""
         try:
-            return doctor.examine(asked_pair(pair, own))
+            return examiner.examine(asked_pair(pair, own))
         except SpecvizError as error:
             raise sentence(str(error)) from None
 
     for endpoint in (generate, race):
         gr.api(endpoint, concurrency_limit=RUNS, concurrency_id="api")
-    gr.api(examine, api_name="doctor", concurrency_limit=EXAMINATIONS)
+    gr.api(doctor, concurrency_limit=EXAMINATIONS)
 
 
 def settings_of(values: dict[str, Any]) -> dict[str, Any]:

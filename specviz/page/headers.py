@@ -7,6 +7,10 @@ import re
 
 HUB = "https://huggingface.co"
 _SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
+# Gradio's manifest is of no use here, and a browser that is told of no icon asks for one at the
+# root of the host, which may be another site's.
+_MANIFEST = re.compile(rb'<link rel="manifest"[^>]*>')
+_ICON = b'<link rel="icon" type="image/svg+xml" href="favicon.ico">'
 
 
 def security_headers(nonce: str) -> dict[str, str]:
@@ -46,5 +50,7 @@ def _policy(nonce: str) -> dict[str, str]:
 
 
 def with_nonce(page: bytes, nonce: str) -> bytes:
-    """The page with its mark on its own inline scripts. No visitor's text stands in it."""
+    """The page with its mark on its own inline scripts, and its icon. No visitor's text stands in
+    it."""
+    page = _MANIFEST.sub(_ICON, page)
     return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)

@@ -20,9 +20,7 @@ NO_TOOLS = (
     "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
     "Install it with 'pip install -r requirements-mcp.txt'."
 )
-TOOLS_OR_PASSWORD = (
-    "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
-)
+NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
 BAD_AUTH = "SPECVIZ_AUTH must be NAME:PASSWORD, neither of them empty."
 
 
@@ -61,7 +59,7 @@ def _tools(password: bool) -> bool:
     if os.environ.get(TOOLS, "") in ("", "0"):
         return False
     if password:
-        log.warning(TOOLS_OR_PASSWORD)
+        log.warning(NOT_BOTH)
         return False
     if importlib.util.find_spec("mcp") is None:
         log.warning(NO_TOOLS)

@@ -1,0 +1,43 @@
+"""The page behind a web server that serves it below a path of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from proxy import served_below
+from visiting import Visit
+
+from specviz.browser import served_page
+
+pytestmark = pytest.mark.browser
+SERVE = Path(__file__).resolve().parent / "serve.py"
+PATH = "/talks/race"
+
+
+@pytest.fixture(scope="module")
+def below() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADIO_ROOT_PATH", PATH)
+        with served_page([str(SERVE)]) as url, served_below(url, PATH) as address:
+            yield address
+
+
+def test_modules_charts_and_runs_work_there(visit: Visit, below: str) -> None:
+    visitor = visit(address=below)
+    visitor.prompt("Once upon a time")
+    trace = visitor.run()
+    assert trace["rounds"] and trace["end"]
+    expect(visitor.page.locator(".js-plotly-plot").first).to_be_visible()
+    asked = visitor.page.evaluate("performance.getEntriesByType('resource').map((e) => e.name)")
+    assert any("plotly" in url for url in asked)
+    assert all(url.startswith((below, "data:", "blob:")) for url in asked)
+
+
+def test_the_address_without_its_last_stroke_leads_there(visit: Visit, below: str) -> None:
+    visitor = visit(address=below + "/?")
+    visitor.page.goto(below)
+    visitor.page.wait_for_selector("[data-player][data-ready]")
+    assert visitor.page.url.split("?")[0] == below + "/"
