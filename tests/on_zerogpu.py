@@ -6,6 +6,7 @@ the weights come back to the processor. All else, the forks, pipes and calls, is
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 
 import torch
 
+PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
@@ -26,6 +28,8 @@ def stand_in_for_cuda() -> Any:
     torch.version.cuda = "12.8"  # type: ignore[assignment]
     torch._C._cuda_init = torch.cuda.synchronize = lambda *_: None  # type: ignore[assignment]
     torch.cuda._is_in_bad_fork = bool  # type: ignore[assignment]
+    # On a Space the container takes the forked processes along; here they must end with the page.
+    os.register_at_fork(after_in_child=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 9))
 
     import spaces
     from spaces.zero import torch as emulated

@@ -22,6 +22,9 @@ from recorded import SAMPLED, recorded, saved
 from sites import Answer, Site, served
 from toys import examples
 
+from specviz.page.bodies import NOT_OURS
+from specviz.worker import FAILED
+
 COUNT = int(os.environ.get("SPECVIZ_MALFORMED", "20"))
 INSIDES = re.compile(rb"Traceback|File \\?\"|/work/|/usr/|/home/|site-packages|\w+Error\b|\.py\b")
 
@@ -264,6 +267,31 @@ def test_files(site: Site, packed: bool, tmp_path_factory: Any) -> None:
         assert answer.json.keys() in ({"trace"}, {"error"})
 
     check()
+
+
+def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
+    """A caller's mistake is called one: "not your fault" would send them looking elsewhere."""
+    number = next(n for n, one in site.page.fns.items() if one.name == "start")
+    for data in ([], ["the cat"], [None] * 40):
+        session = f"short{len(data)}"
+        site.post(
+            "/gradio_api/queue/join", {"fn_index": number, "session_hash": session, "data": data}
+        )
+        said = site.get(f"/gradio_api/queue/data?session_hash={session}").body.decode()
+        assert NOT_OURS in said or "is no text" in said or "not offered" in said
+        assert FAILED not in said
+    for name, asked in (("missed", {"run": "", "seq": "x"}), ("ask_sampling", {})):
+        answer = site.question(name, asked)
+        assert answer.status == 200 and answer.json["error"] == NOT_OURS
+
+
+def test_a_prompt_by_hand_meets_the_limit_of_the_page(site: Site) -> None:
+    number, start = next((n, one) for n, one in site.page.fns.items() if one.name == "start")
+    usual = [block.value for block in start.inputs]
+    body = {"fn_index": number, "session_hash": "long", "data": ["x" * 9000, *usual[1:]]}
+    site.post("/gradio_api/queue/join", body)
+    said = site.get("/gradio_api/queue/data?session_hash=long").body.decode()
+    assert "use up to 8000" in said and "rounds" not in said
 
 
 def test_others_notice_nothing(site: Site) -> None:

@@ -14,7 +14,7 @@ from ..folders import BUILTIN
 from ..settings import Settings
 from ..worker import ProcessWorker, Worker
 from .answers import Page, answering
-from .api import add_api
+from .api import add_api, checked_prompt
 from .choices import OTHER, chosen_pair, pair_choices
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
 from .doctor import Doctor, refusal_html, report_views
@@ -195,7 +195,7 @@ def _started(
     engine: Engine, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
 ) -> Iterator[str]:
     try:
-        settings, name = checked_settings(values), pair()
+        settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
