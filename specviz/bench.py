@@ -27,6 +27,7 @@ from .pairs import ASSETS, load_pair
 from .passtime import RoundParts, context_costs
 from .settings import Settings
 from .shapes import SHAPES, scripted, shaped_pair
+from .static import startup_seconds
 from .terminal import LABELS, number
 from .trace import Header
 
@@ -98,7 +99,8 @@ def main(options: argparse.Namespace) -> None:
         )
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
-    _close(options, settings, rows, _environment(header), _floors(pair, rows))
+    environment = {**_environment(header), **_startup(pair)}
+    _close(options, settings, rows, environment, _floors(pair, rows))
 
 
 def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
@@ -212,6 +214,13 @@ def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
             f"{beside:14.2f} {beside / alone:6.3f}"
         )
     yield "The loop does nothing but keep another core awake: what any company costs here."
+
+
+def _startup(pair: Pair) -> dict[str, float]:
+    """What capturing and compiling took, if anything was."""
+    models = [model for model in (pair.target, pair.draft) if model is not None]
+    seconds = sum(map(startup_seconds, models))
+    return {"startup_seconds": round(seconds, 2)} if seconds else {}
 
 
 def _environment(header: Header) -> dict[str, Any]:

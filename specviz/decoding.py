@@ -13,24 +13,24 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
 
 from .annotate import Annotator, Judged, Texts, texts_of
-from .drafters import Draft, Drafter, make_drafter
-from .engine import Engine, make_engine, now, prefill
+from .drafters import Drafter, make_drafter
+from .engine import Engine, make_engine, now
 from .errors import ModelError
 from .pair import Pair, context_length
 from .policy import Policy, make_policy
 from .prices import pass_price, wider_price
-from .sampling import decide, probabilities, uniforms, verdict
+from .sampling import Decide, decide
 from .settings import Settings
 from .text import TextStream
 from .trace import EndReason, Lane, Round, Token
+from .verifiers import Verifier, make_verifier
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]
 
@@ -47,9 +47,6 @@ class Prefilled:
     forms: dict[str, str]
     layers: int | None = None
 
-
-Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, torch.Generator], Tensor]
-"""What judges a draft run: `sampling.decide`, or what stands in for it."""
 
 LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
 
@@ -106,11 +103,13 @@ class _Run:
         decider: Decide | None = None,
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
-        self.decide = decider or decide
         self.device = pair.device
-        self.generator = torch.Generator(self.device).manual_seed(settings.seed)
+        generator = torch.Generator(self.device).manual_seed(settings.seed)
         self.target: Engine = make_engine(pair.target, pair.vocab)
-        self.drafter: Drafter = make_drafter(pair, settings, self.generator, self.target)
+        self.verifier: Verifier = make_verifier(
+            self.target, pair, settings, generator, decider or decide
+        )
+        self.drafter: Drafter = make_drafter(pair, settings, generator, self.target)
         self.policy: Policy = make_policy(settings, self.prices)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
@@ -125,7 +124,7 @@ class _Run:
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
         read = self.ids[:-1]
-        seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
+        seconds, forms = {"target": self.verifier.prefill(read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
         return Prefilled(seconds, forms, self.drafter.layers)
@@ -161,7 +160,7 @@ class _Run:
         began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
-        judged = self.judge(draft)
+        judged = self.verifier.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
         done = now(self.device)
@@ -179,21 +178,6 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
         )
-
-    def judge(self, draft: Draft | None) -> Judged:
-        """The target pass over the last committed token and the drafts, and its verdict."""
-        feed = torch.tensor(self.ids[-1:], device=self.target.device)
-        if draft is not None:
-            feed = torch.cat([feed, draft.ids.to(feed.device)])
-        logits = self.target.forward(feed, keep=len(feed)).to(self.device)  # [gamma + 1, vocab]
-        p = probabilities(logits, self.settings)
-        ids = draft.ids if draft is not None else feed[:0].to(self.device)
-        q = draft.q if draft is not None else p[:0]
-        u = uniforms(len(ids), self.generator)
-        # Drafted ids and verdict come to the host in one copy.
-        decision = self.decide(p, q, ids, u, self.generator)
-        *drafted, accepted, next_id = torch.cat([ids, decision]).tolist()
-        return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
 
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""

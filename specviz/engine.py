@@ -17,9 +17,11 @@ from transformers import DynamicCache
 
 from .errors import ModelError
 from .hosting import on_zerogpu
-from .packed import PackedEngine, packed_model
+from .packed import PackedEngine, in_plain_form, packed_model
 from .pair import text_config
 from .shallow import shallow_model
+from .static import static_engine
+from .staticfit import static_wanted
 
 
 class Engine(Protocol):
@@ -28,8 +30,10 @@ class Engine(Protocol):
     form: the name of the implementation, for the page. length: cached tokens.
     """
 
-    form: str
     device: torch.device
+
+    @property
+    def form(self) -> str: ...
 
     @property
     def length(self) -> int: ...
@@ -118,9 +122,16 @@ class EagerEngine:
 
 
 def make_engine(model: Any, vocab: int) -> Engine:
-    """The fastest form that can run this model exactly, with an empty cache."""
+    """The fastest form that can run this model exactly, with an empty cache.
+
+    The static form runs only where SPECVIZ_FORM asks for it.
+    """
     # A process on ZeroGPU makes one run or a few: too short a life to prepare another form.
-    packed = None if on_zerogpu() else packed_model(model, vocab)
+    if on_zerogpu() or in_plain_form():
+        return EagerEngine(model, vocab)
+    if static_wanted() and (static := static_engine(model, vocab)) is not None:
+        return static
+    packed = packed_model(model, vocab)
     return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)
 
 

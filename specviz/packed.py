@@ -41,6 +41,11 @@ def plain_form() -> Iterator[None]:
         _plain.reset(token)
 
 
+def in_plain_form() -> bool:
+    """Whether this is within `plain_form`."""
+    return _plain.get()
+
+
 def packed_model(model: Any, vocab: int) -> PackedModel | None:
     """`model` in this module's layout, or None if it is of another kind or in `plain_form`.
 

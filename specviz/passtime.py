@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .capture import Program
 from .decoding import Decide, decode
 from .engine import EagerEngine, Engine, now
 from .pair import Pair, context_length
@@ -15,7 +16,8 @@ from .passes import PackedEngine
 from .settings import Settings
 from .trace import LANES, Lane, Round
 
-FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine)
+# A program is a pass with its sampling, which nobody can take apart.
+FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine, Program)
 # Few in each visit to a place in the context, so that 1,000 tokens leave room in one of 1,024.
 ROUNDS = 3
 WARM = 1  # rounds before them

@@ -7,7 +7,10 @@ call costs more than what it computes for one row, so that some take a shorter w
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -32,6 +35,52 @@ class Verdict(NamedTuple):
     accepted: int
     next_id: int
     outcome: Literal["corrected", "bonus"]
+
+
+class Tape:
+    """Uniform draws made beforehand, given out in order, where no generator may run.
+
+    draws: fp64 [n] in [0, 1).
+    """
+
+    def __init__(self, draws: Tensor) -> None:
+        self._draws = draws
+        self._given = 0
+
+    def take(self, count: int) -> Tensor:
+        """The next `count` draws."""
+        self._given += count
+        if self._given > len(self._draws):
+            raise IndexError("more draws were asked for than were made")
+        return self._draws[self._given - count : self._given]
+
+
+Source: TypeAlias = torch.Generator | Tape
+"""Where uniform draws come from."""
+
+Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Source], Tensor]
+"""What judges a draft run: `decide`, or what stands in for it."""
+
+
+_fixed = ContextVar("_fixed", default=False)
+
+
+@contextmanager
+def fixed_shapes() -> Iterator[None]:
+    """Within it nothing here looks at a value, on any device, so that a GPU may replay it.
+
+    Top-p then sorts whole rows, and a processor takes the way that a GPU takes.
+    """
+    before = _fixed.set(True)
+    try:
+        yield
+    finally:
+        _fixed.reset(before)
+
+
+def _here(x: Tensor) -> bool:
+    """Whether reading a number of `x` costs nothing and is allowed."""
+    return x.is_cpu and not _fixed.get()
 
 
 def probabilities(logits: Tensor, settings: Settings) -> Tensor:
@@ -59,7 +108,7 @@ def _one_hot(logits: Tensor) -> Tensor:
 
 def likeliest(rows: Tensor) -> Tensor:
     """The id of the first maximum of each row; [n, vocab] to int64 [n]."""
-    if rows.is_cpu:  # NumPy finds a maximum in a quarter of torch's time
+    if _here(rows):  # NumPy finds a maximum in a quarter of torch's time
         return torch.from_numpy(rows.numpy().argmax(-1))
     return rows.argmax(-1)
 
@@ -71,9 +120,10 @@ def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     """
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
-    values = p.topk(min(k, SHORT_LIST)).values  # [n, listed], descending
     # Top-p takes its share of all that top-k leaves, so that is listed whole.
-    if values.shape[-1] < k and (k < vocab or values.sum(-1).min() < top_p):
+    short = k == vocab and not _fixed.get()
+    values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
+    if values.shape[-1] < k and values.sum(-1).min() < top_p:
         values = p.topk(k).values
     mass = values.double().cumsum(-1)  # [n, listed]
     whole = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
@@ -94,7 +144,7 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
     cdf = weights.double().cumsum(-1)
-    if cdf.is_cpu and cdf.numel() == cdf.shape[-1]:
+    if _here(cdf) and cdf.numel() == cdf.shape[-1]:
         sums = cdf.numpy().reshape(-1)
         place = sums.searchsorted(uniform.item() * sums[-1], side="right")
         return torch.from_numpy(np.full(weights.shape[:-1], min(place, len(sums) - 1), np.int64))
@@ -105,8 +155,11 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
 
 
-def uniforms(count: int, generator: torch.Generator) -> Tensor:
-    """`count` fp64 draws in [0, 1), on the generator's device."""
+def uniforms(count: int, source: Source) -> Tensor:
+    """`count` fp64 draws in [0, 1), on the source's device."""
+    if isinstance(source, Tape):
+        return source.take(count)
+    generator = source
     return torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
 
 
@@ -117,7 +170,7 @@ def residual(p: Tensor, q: Tensor) -> Tensor:
     """
     left = (p - q).clamp_(min=0.0)
     mass = left.sum()
-    if p.is_cpu:
+    if _here(p):
         return left.div_(mass) if 0 < mass.item() < math.inf else p
     usable = torch.isfinite(mass) & (mass > 0)
     return torch.where(usable, left / mass, p)
@@ -136,10 +189,14 @@ def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Ge
     return verdict(len(drafted), *decide(p, q, drafted, u, generator).tolist())
 
 
-def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Tensor:
-    """`verify` without leaving the device: int64 [2], how many are accepted and the next id."""
-    if p.is_cpu:
-        return _decide_here(p, q, drafted, u, generator)
+def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
+    """`verify` without leaving the device: int64 [2], how many are accepted and the next id.
+
+    A draft whose u is infinite is never kept; a row of zeros in q, reached without a rejection,
+    makes the draw the bonus. Both serve a run of drafts padded to a fixed width.
+    """
+    if _here(p):
+        return _decide_here(p, q, drafted, u, source)
     gamma = drafted.shape[0]
     place = drafted.unsqueeze(-1)
     p_drafted = p[:gamma].gather(-1, place).squeeze(-1)
@@ -151,12 +208,10 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Ge
     q_ended = torch.cat([q, torch.zeros_like(p[:1])])
     row = accepted.unsqueeze(0)
     left = residual(p.index_select(0, row)[0], q_ended.index_select(0, row)[0])
-    return torch.stack([accepted, draw(left, uniforms(1, generator)[0])])
+    return torch.stack([accepted, draw(left, uniforms(1, source)[0])])
 
 
-def _decide_here(
-    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator
-) -> Tensor:
+def _decide_here(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
     """`decide` where reading a number costs nothing."""
     target, draft = p.numpy(), q.numpy()
     accepted = 0
@@ -168,7 +223,7 @@ def _decide_here(
     left = p[accepted]
     if accepted < len(drafted):
         left = residual(left, q[accepted])
-    return torch.tensor([accepted, int(draw(left, uniforms(1, generator)[0]))])
+    return torch.tensor([accepted, int(draw(left, uniforms(1, source)[0]))])
 
 
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:

@@ -19,11 +19,10 @@ from transformers import (
     Qwen2Config,
 )
 
-from .decoding import Decide
 from .errors import SettingsError, SpecvizError
 from .pair import Pair
 from .pairs import best_device
-from .sampling import decide
+from .sampling import Decide, Source, decide
 
 # name: (target, draft), each (width, inner width, layers, heads, key and value heads, tied head)
 Size = tuple[int, int, int, int, int, bool]
@@ -76,10 +75,8 @@ def scripted(acceptance: float) -> Decide:
     if not 0.0 <= acceptance <= 1.0:
         raise SettingsError(f"acceptance is {acceptance}: use 0 to 1.")
 
-    def decided(
-        p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        _, next_id = decide(p, q, drafted, u, generator)
+    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
+        _, next_id = decide(p, q, drafted, u, source)
         accepted = (u < acceptance).long().cumprod(0).sum()
         return torch.stack([accepted, next_id])
 

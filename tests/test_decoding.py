@@ -28,9 +28,11 @@ SAMPLED = [
 ]
 
 
-@pytest.fixture(params=["fastest", "eager"])
+@pytest.fixture(params=["fastest", "static", "eager"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both the form that the engine picks for a Llama, and transformers' own forward."""
+    """The form that the engine picks for a Llama, that of a GPU, and transformers' own forward."""
+    if request.param == "static":
+        monkeypatch.setenv("SPECVIZ_FORM", "static")
     if request.param == "eager":
         replace_engines(monkeypatch, EagerEngine)
     return str(request.param)

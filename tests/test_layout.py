@@ -45,10 +45,15 @@ LAYERS = [
     ["continuations"],
     ["race"],
     ["decoding"],
+    ["verifiers"],
     ["annotate"],
     ["drafters"],
     ["prices"],
+    ["programs"],
     ["engine"],
+    ["static"],
+    ["staticfit"],
+    ["capture"],
     ["packed"],
     ["passes"],
     ["layout"],
@@ -81,9 +86,9 @@ LAYERS = [
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
-# Only these know the caches of transformers: the engine rolls them back, the probe asks whether
-# it could, training writes text.
-CACHE_MODULES = {"engine", "probe", "training"}
+# Only these know the caches of transformers: two engines roll them back, the probe asks whether
+# that can be, training writes text.
+CACHE_MODULES = {"engine", "static", "staticfit", "probe", "training"}
 
 
 def python_files() -> list[Path]:

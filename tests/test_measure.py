@@ -9,7 +9,7 @@ import pytest
 import torch
 from toys import generated, llama, pair_of, relative
 
-from specviz import Pair, Settings, decoding
+from specviz import Pair, Settings, verifiers
 from specviz.drafters import base
 from specviz.engine import EagerEngine, make_engine
 from specviz.floors import cache_bytes, floors
@@ -98,7 +98,7 @@ def test_the_parts_of_a_round_are_told_apart(pair: Pair, monkeypatch: pytest.Mon
         return moved
 
     monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
-    for module, step in ((base, 0.125), (decoding, 0.5)):
+    for module, step in ((base, 0.125), (verifiers, 0.5)):
         monkeypatch.setattr(module, "probabilities", moving(probabilities, step))
     monkeypatch.setattr("specviz.engine.time.perf_counter", lambda: seconds)
     parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))

@@ -7,11 +7,13 @@ import torch
 from ..engine import Engine
 from ..pair import Pair
 from ..settings import Settings
+from ..static import StaticEngine
 from .base import Draft, Drafter
 from .exits import ExitDrafter
 from .model import ModelDrafter
 from .ngram import NgramDrafter
 from .nothing import NoDrafter
+from .programmed import ProgramDrafter
 
 __all__ = ["Draft", "Drafter", "make_drafter"]
 
@@ -28,6 +30,12 @@ def make_drafter(
         return NoDrafter()
     if settings.drafter == "ngram":
         return NgramDrafter(pair.vocab, pair.device)
+    drafter: ExitDrafter | ModelDrafter
     if settings.drafter == "early-exit":
-        return ExitDrafter(pair, settings, generator, target)
-    return ModelDrafter(pair, settings, generator)
+        drafter, engine = ExitDrafter(pair, settings, generator, target), target
+    else:
+        drafter = ModelDrafter(pair, settings, generator)
+        engine = drafter.engine
+    if isinstance(engine, StaticEngine):
+        return ProgramDrafter(drafter, engine, pair, settings, generator)
+    return drafter

@@ -33,8 +33,10 @@ class Drafter(Protocol):
     layers: how many of the target's layers it drafts with, if it drafts with them.
     """
 
-    form: str | None
     layers: int | None
+
+    @property
+    def form(self) -> str | None: ...
 
     def prefill(self, ids: Sequence[int]) -> float:
         """Read the prompt but for its last token; returns synchronised seconds."""
