@@ -31,9 +31,14 @@ _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLA
 _DEVICE = ("CUDA error", "HIP error", "CUBLAS_STATUS", "CUDNN_STATUS", "device-side assert")
 
 
+def wants_memory(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is a want of memory."""
+    return any(map(_wants_memory, _causes(error)))
+
+
 def sentence_of(error: BaseException) -> str:
     """What a visitor is told about an error that nobody foresaw."""
-    if any(map(_wants_memory, _causes(error))):
+    if wants_memory(error):
         return NO_MEMORY
     return BROKEN if is_fatal(error) else FAILED
 

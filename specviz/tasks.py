@@ -8,8 +8,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from .catalogue import named_pair
 from .sameness import Comparison, Continuation, two_sample_chi_square
 from .settings import Settings
+from .sizes import TYPICAL_CONTEXT, shown_bytes
 from .trace import LANES, End, Event, Lane
 
 if TYPE_CHECKING:
@@ -70,6 +72,18 @@ def load_named(name: str, watcher: Watcher) -> Any:
 
     pair, options = _parted(name)
     return load_pair(pair, on_progress=watcher, **options)
+
+
+def memory_in_numbers(name: str) -> str:
+    """What a pair takes by the doctor's count, as a sentence; empty if that is not known."""
+    pair, options = _parted(name)
+    if named_pair(pair) is None and "+" not in pair:
+        return ""
+    from .doctor import examine
+
+    memory = examine(pair, **options).memory  # type: ignore[arg-type]
+    sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
+    return sizes and f"Weights and caches of {TYPICAL_CONTEXT:,} tokens take {sizes}."
 
 
 def _say(progress: Progress, take: Take) -> None:

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
-from .errors import SpecvizError
+from .errors import PairError, SpecvizError
 from .limits import Limits
 from .logs import set_up_logging
-from .mishaps import FAILED, LOST, SILENT, is_fatal, sentence_of
-from .tasks import Load, Models, Race, Take, Task, load_named
+from .mishaps import FAILED, LOST, SILENT, is_fatal, sentence_of, wants_memory
+from .tasks import Load, Models, Race, Take, Task, load_named, memory_in_numbers
 from .trace import End
 
 # Whoever asks a worker finds its sentences here too.
@@ -90,14 +90,27 @@ class LocalWorker:
     def run(self, task: Task, take: Take) -> None:
         try:
             task.run(self._models, take)
-        except SpecvizError:
-            raise
+        except SpecvizError as error:
+            if not wants_memory(error) or isinstance(error, PairError):
+                raise
+            raise SpecvizError(_with_numbers(str(error), task.pair)) from error
         except Exception as error:
             log.exception("a task failed")
-            raise SpecvizError(sentence_of(error)) from error
+            said = sentence_of(error)
+            if wants_memory(error):
+                said = _with_numbers(said, task.pair)
+            raise SpecvizError(said) from error
 
     def close(self) -> None:
         pass
+
+
+def _with_numbers(sentence: str, pair: str) -> str:
+    try:
+        return f"{sentence} {memory_in_numbers(pair)}".rstrip()
+    except Exception:
+        log.exception("the doctor had no numbers")
+        return sentence
 
 
 class ProcessWorker:

@@ -87,7 +87,10 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
         "Llama",
         llama(2048, 8192, 24, 32, 32, 49152, 8192, **TIED),
     ),
-    "HuggingFaceTB/SmolLM2-135M-Instruct": ("Llama", llama(576, 1536, 30, 9, 3, 49152, 8192, **TIED)),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": (
+        "Llama",
+        llama(576, 1536, 30, 9, 3, 49152, 8192, **TIED),
+    ),
     "EleutherAI/pythia-2.8b": (
         "GPTNeoX",
         llama(2560, 10240, 32, 32, 32, 50304, 2048, **UNTIED),

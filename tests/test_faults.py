@@ -20,11 +20,12 @@ from toys import mini, pair_of
 
 from specviz import Settings, SpecvizError, Trace, race
 from specviz.decoding import _Run
+from specviz.errors import ModelError
 from specviz.limits import Limits
 from specviz.mishaps import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.page.jobs import Run
 from specviz.page.runs import Engine, deltas
-from specviz.tasks import LOADING, Models, RaceTask
+from specviz.tasks import LOADING, Models, RaceTask, load_named
 from specviz.trace import End, Event, Round
 from specviz.worker import Asking, LocalWorker, ProcessWorker
 
@@ -398,3 +399,14 @@ def test_a_link_to_a_recording_stays_a_link(tmp_path: Path) -> None:
     trace.save(tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink()
     assert Trace.load(tmp_path / "real.json") == trace
+
+
+def test_a_want_of_memory_is_told_with_numbers() -> None:
+    class Starved:
+        pair = "builtin"
+
+        def run(self, models: Any, take: Any) -> None:
+            raise ModelError("the device ran out of memory: use less.") from MemoryError()
+
+    with pytest.raises(SpecvizError, match=r"use less\. Weights and caches .* MB as float32,"):
+        LocalWorker(load_named, race).run(Starved(), lambda _: True)

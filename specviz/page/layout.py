@@ -150,7 +150,8 @@ def _wire(
         trigger_mode="multiple",
         api_visibility="private",
     )
-    stop.click(halt, queue=False, show_progress="hidden", api_visibility="private")
+    # With no limit it never waits for a place in the queue.
+    stop.click(halt, concurrency_limit=None, show_progress="hidden", api_visibility="private")
 
 
 def _wire_doctor(
