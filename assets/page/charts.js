@@ -7,7 +7,6 @@ const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
 const SHARE = 24; // drawing may take one part in this many of the page's time
 
-const pause = (time) => new Promise((resume) => setTimeout(resume, time)); // ms
 const requestFrame = (then) => (document.hidden ? setTimeout(then, 50) : requestAnimationFrame(then));
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
@@ -43,6 +42,15 @@ export function createCharts(root, config) {
   const box = root.querySelector("[data-charts]");
   const plots = new Map();
   let ready = false, drawing = false, wanted = null;
+  let goOn = () => {};
+
+  /** Up to so many milliseconds; less if nothing moves any more. */
+  function pause(time) {
+    return new Promise((resume) => {
+      const timer = setTimeout(resume, time);
+      goOn = () => { clearTimeout(timer); resume(); };
+    });
+  }
 
   for (const [name, title] of Object.entries(config.titles)) {
     const figure = element("figure");
@@ -122,6 +130,7 @@ export function createCharts(root, config) {
 
   function request(rounds) {
     wanted = rounds;
+    if (root.dataset.state !== "running") goOn();
     draw();
   }
 
