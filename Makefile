@@ -29,7 +29,7 @@ run: $(VENV)/.installed
 	$(PY) app.py $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(PY) -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .
