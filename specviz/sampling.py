@@ -1,12 +1,12 @@
 """Pure functions from logits to probabilities, and the one place where drafts are judged.
 
 Everything here is fp32 or better whatever the models' dtype, on any device. On a processor a
-call costs more than what it computes for one row, so that some take a shorter way there.
+call costs more than what it computes for a few rows, and torch's the most, so that some work is
+NumPy's there.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,9 +14,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .settings import Settings
+
+Doubles: TypeAlias = NDArray[np.float64]
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
 # Below, logits / temperature could overflow to inf - inf, so the maximum is taken off first.
@@ -145,14 +148,18 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     """
     cdf = weights.double().cumsum(-1)
     if _here(cdf) and cdf.numel() == cdf.shape[-1]:
-        sums = cdf.numpy().reshape(-1)
-        place = sums.searchsorted(uniform.item() * sums[-1], side="right")
-        return torch.from_numpy(np.full(weights.shape[:-1], min(place, len(sums) - 1), np.int64))
+        drawn = _place(cdf.numpy().reshape(-1), uniform.item())
+        return torch.from_numpy(np.full(weights.shape[:-1], drawn, np.int64))
     # uniform is at most 1 - 2^-53, so the product stays below the total: an id with mass.
     ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * cdf[..., -1:], right=True)
     # NaN weights sort past the end: an id inside the vocabulary keeps the models' tables safe
     # until the caller has seen that the logits were not finite.
     return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
+
+
+def _place(cdf: Doubles, uniform: float) -> int:
+    """The id that `uniform` falls on; see `draw`."""
+    return min(int(cdf.searchsorted(uniform * cdf[-1], side="right")), len(cdf) - 1)
 
 
 def uniforms(count: int, source: Source) -> Tensor:
@@ -170,8 +177,6 @@ def residual(p: Tensor, q: Tensor) -> Tensor:
     """
     left = (p - q).clamp_(min=0.0)
     mass = left.sum()
-    if _here(p):
-        return left.div_(mass) if 0 < mass.item() < math.inf else p
     usable = torch.isfinite(mass) & (mass > 0)
     return torch.where(usable, left / mass, p)
 
@@ -220,10 +225,13 @@ def _decide_here(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Sourc
         if not chance * draft[place, token_id].item() < target[place, token_id].item():
             break
         accepted += 1
-    left = p[accepted]
+    left = target[accepted]
     if accepted < len(drafted):
-        left = residual(left, q[accepted])
-    return torch.tensor([accepted, int(draw(left, uniforms(1, source)[0]))])
+        left = np.maximum(left - draft[accepted], 0.0)
+        if not 0 < left.sum() < np.inf:  # rounding left no mass: see `residual`
+            left = target[accepted]
+    cdf = torch.from_numpy(left).double().cumsum(-1).numpy()
+    return torch.tensor([accepted, _place(cdf, uniforms(1, source).item())])
 
 
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:
