@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recorded import SAMPLED, recorded
 
 from specviz import Settings, Trace, compute_metrics
-from specviz.costs import break_even_alpha, break_even_of, explain
+from specviz.costs import break_even_alpha, explain
 from specviz.formulas import best_gamma, judging_price, predicted_speedup, predicted_tau
 
 gammas = st.integers(1, 32)

@@ -150,7 +150,7 @@ def test_a_browser_may_write_the_numbers_its_way(tmp_path: Path):
 def test_record_writes_a_file_that_check_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(program, "load_pair", lambda name: toy_pair())
+    monkeypatch.setattr(program, "load_pair", lambda name, **_: toy_pair())
     file = tmp_path / "run.json.gz"
     options = ["--max-new-tokens", "6", "--temperature", "1"]
     assert program.main(["record", "w1 w2", "--out", str(file), *options]) == 0
