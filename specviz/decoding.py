@@ -23,6 +23,7 @@ from .annotate import Annotator, Judged, Texts, texts_of
 from .drafters import Drafter, make_drafter
 from .engine import Engine, make_engine, now
 from .errors import ModelError
+from .hostsampling import make_source
 from .pair import Pair, context_length
 from .policy import Policy, make_policy
 from .prices import pass_price, wider_price
@@ -104,12 +105,12 @@ class _Run:
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
-        generator = torch.Generator(self.device).manual_seed(settings.seed)
+        source = make_source(settings, pair.vocab, self.device)
         self.target: Engine = make_engine(pair.target, pair.vocab)
         self.verifier: Verifier = make_verifier(
-            self.target, pair, settings, generator, decider or decide
+            self.target, pair, settings, source, decider or decide
         )
-        self.drafter: Drafter = make_drafter(pair, settings, generator, self.target)
+        self.drafter: Drafter = make_drafter(pair, settings, source, self.target)
         self.policy: Policy = make_policy(settings, self.prices)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
@@ -133,6 +134,11 @@ def make_engine(model: Any, vocab: int) -> Engine:
         return static
     packed = packed_model(model, vocab)
     return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)
+
+
+def host_ids(ids: Sequence[int]) -> Tensor:
+    """int64 [n] in the host's memory; torch.tensor takes three times as long."""
+    return torch.from_numpy(np.array(ids, np.int64))
 
 
 def prefill(engine: Engine, ids: Sequence[int]) -> float:

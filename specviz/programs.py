@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .capture import Function, Program, capture, write
-from .sampling import Decide, Tape, draw, fixed_shapes, likeliest, probabilities, uniforms
+from .sampling import Decide, Source, Tape, fixed_shapes, probabilities, sample, uniforms
 from .settings import Settings
 from .static import PlacedCache, StaticEngine, window_for
 
@@ -64,11 +64,11 @@ class DraftPrograms:
         self,
         engine: StaticEngine,
         settings: Settings,
-        generator: torch.Generator,
+        source: Source,
         layers: int | None = None,
     ) -> None:
         self.engine, self._layers = engine, layers
-        self._settings, self._generator = settings, generator
+        self._settings, self._source = settings, source
         self._fixed = settings.gamma_policy == "fixed"
         self._widths = widths(settings, self._fixed)[1:]
 
@@ -90,7 +90,7 @@ class DraftPrograms:
         program = self._program(Places(width, window_for(length + width)))
         numbers, draws = program.inputs
         write(numbers, [length, ids[max(0, length - 2)], ids[-1]])
-        draws[:count].copy_(uniforms(count, self._generator))
+        draws[:count].copy_(uniforms(count, self._source))
         drafted, q, logits = program.forward()
         engine.length = length + count - 1  # the last drafted token was not fed
         return drafted[:count], q[:count], logits[:count]
@@ -117,11 +117,11 @@ class VerifyPrograms:
         self,
         engine: StaticEngine,
         settings: Settings,
-        generator: torch.Generator,
+        source: Source,
         decide: Decide,
     ) -> None:
         self.engine = engine
-        self._settings, self._generator, self._decide = settings, generator, decide
+        self._settings, self._source, self._decide = settings, source, decide
         self._fixed = settings.gamma_policy == "fixed"
         self._widths = widths(settings, self._fixed)
 
@@ -151,8 +151,8 @@ class VerifyPrograms:
         if drafts is not None:
             fed[:count].copy_(drafts[0])
             rows[:count].copy_(drafts[1])
-        u[:count].copy_(uniforms(count, self._generator))
-        u[width:].copy_(uniforms(1, self._generator))
+        u[:count].copy_(uniforms(count, self._source))
+        u[width:].copy_(uniforms(1, self._source))
         if count < width:
             # What only fills the width is never kept, and behind it stands a bonus.
             rows[count:].zero_()
@@ -197,8 +197,7 @@ def _draft_run(
         ids, rows, logits = [], [], []
         for step in range(shape.width):
             row = cache.logits(feed, places, shape.window, 1, layers)  # [1, vocab]
-            q = probabilities(row, settings)
-            feed = likeliest(q) if settings.greedy else draw(q, draws[step : step + 1])
+            q, feed = sample(row, settings, draws[step : step + 1])
             places = length + step
             ids.append(feed)
             rows.append(q)

@@ -7,10 +7,10 @@ NumPy's there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .settings import Settings
 
+Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
@@ -58,7 +59,15 @@ class Tape:
         return self._draws[self._given - count : self._given]
 
 
-Source: TypeAlias = torch.Generator | Tape
+class Draws(Protocol):
+    """A source of uniform draws that is no generator."""
+
+    def take(self, count: int) -> Tensor:
+        """The next draws, fp64 [count] in [0, 1)."""
+        ...
+
+
+Source: TypeAlias = torch.Generator | Draws
 """Where uniform draws come from."""
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Source], Tensor]
@@ -94,7 +103,7 @@ def probabilities(logits: Tensor, settings: Settings) -> Tensor:
     """
     logits = logits.float()
     if settings.greedy:
-        return _one_hot(logits)
+        return _one_hot(logits, likeliest(logits))
     temperature = max(settings.temperature, TINY)
     if temperature < SAFE:
         logits = logits - logits.amax(-1, keepdim=True)
@@ -104,9 +113,21 @@ def probabilities(logits: Tensor, settings: Settings) -> Tensor:
     return p
 
 
-def _one_hot(logits: Tensor) -> Tensor:
-    """1 at the first maximum of each row, [n, vocab]."""
-    return torch.zeros_like(logits).scatter_(-1, likeliest(logits).unsqueeze(-1), 1.0)
+def sample(logits: Tensor, settings: Settings, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """One token: its distribution, fp32 [1, vocab], and the id drawn from it, int64 [1].
+
+    logits: [1, vocab]. uniform: fp64 [1] in [0, 1).
+    """
+    if settings.greedy:  # a one-hot row has one possible draw
+        drawn = likeliest(logits)
+        return _one_hot(logits, drawn), drawn
+    q = probabilities(logits, settings)
+    return q, draw(q, uniform)
+
+
+def _one_hot(logits: Tensor, ids: Tensor) -> Tensor:
+    """fp32 rows like `logits` [n, vocab], 1 at `ids` [n]."""
+    return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, ids.unsqueeze(-1), 1.0)
 
 
 def likeliest(rows: Tensor) -> Tensor:
@@ -146,10 +167,10 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
 
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
-    cdf = weights.double().cumsum(-1)
-    if _here(cdf) and cdf.numel() == cdf.shape[-1]:
-        drawn = _place(cdf.numpy().reshape(-1), uniform.item())
+    if _here(weights) and weights.numel() == weights.shape[-1]:
+        drawn = place_of(running(weights.numpy().reshape(-1)), uniform.item())
         return torch.from_numpy(np.full(weights.shape[:-1], drawn, np.int64))
+    cdf = weights.cumsum(-1, dtype=torch.float64)
     # uniform is at most 1 - 2^-53, so the product stays below the total: an id with mass.
     ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * cdf[..., -1:], right=True)
     # NaN weights sort past the end: an id inside the vocabulary keeps the models' tables safe
@@ -157,17 +178,16 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
 
 
-def _place(cdf: Doubles, uniform: float) -> int:
+def place_of(cdf: Doubles, uniform: float) -> int:
     """The id that `uniform` falls on; see `draw`."""
     return min(int(cdf.searchsorted(uniform * cdf[-1], side="right")), len(cdf) - 1)
 
 
 def uniforms(count: int, source: Source) -> Tensor:
     """`count` fp64 draws in [0, 1), on the source's device."""
-    if isinstance(source, Tape):
-        return source.take(count)
-    generator = source
-    return torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
+    if isinstance(source, torch.Generator):
+        return torch.rand(count, generator=source, device=source.device, dtype=torch.float64)
+    return source.take(count)
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:
@@ -218,20 +238,33 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> 
 
 def _decide_here(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
     """`decide` where reading a number costs nothing."""
-    target, draft = p.numpy(), q.numpy()
+    last = uniforms(1, source).item()
+    return torch.tensor(decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last))
+
+
+def decided(
+    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float
+) -> tuple[int, int]:
+    """`decide` for rows in the host's memory; `last` is the draw behind those of `u`."""
     accepted = 0
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be refused.
-    for place, (token_id, chance) in enumerate(zip(drafted.tolist(), u.tolist(), strict=True)):
-        if not chance * draft[place, token_id].item() < target[place, token_id].item():
+    for place, (token_id, chance) in enumerate(zip(drafted, u, strict=True)):
+        if not chance * q[place, token_id].item() < p[place, token_id].item():
             break
         accepted += 1
-    left = target[accepted]
+    mass = 0.0
     if accepted < len(drafted):
-        left = np.maximum(left - draft[accepted], 0.0)
-        if not 0 < left.sum() < np.inf:  # rounding left no mass: see `residual`
-            left = target[accepted]
-    cdf = torch.from_numpy(left).double().cumsum(-1).numpy()
-    return torch.tensor([accepted, _place(cdf, uniforms(1, source).item())])
+        left = np.subtract(p[accepted], q[accepted])
+        cdf = running(np.maximum(left, 0.0, out=left))
+        mass = cdf[-1]
+    if not 0 < mass < np.inf:  # a bonus, or rounding left no mass: see `residual`
+        cdf = running(p[accepted])
+    return accepted, place_of(cdf, last)
+
+
+def running(weights: Floats) -> Doubles:
+    """Running sums of a row [vocab]; torch's take half as long as NumPy's."""
+    return torch.from_numpy(weights).cumsum(0, dtype=torch.float64).numpy()
 
 
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:

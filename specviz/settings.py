@@ -85,6 +85,11 @@ class Settings:
         """Whether each token is the argmax of its logits."""
         return self.temperature == 0.0
 
+    @property
+    def truncates(self) -> bool:
+        """Whether top-k or top-p may rule tokens out."""
+        return self.top_k > 0 or self.top_p < 1.0
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Settings from JSON; raises `SettingsError` on a field that does not exist."""

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from .annotate import Judged
 from .drafters import Draft
-from .engine import Engine, prefill
+from .engine import Engine, host_ids, prefill
+from .hostsampling import HostSource
 from .pair import Pair, context_length
 from .programs import VerifyPrograms
-from .sampling import Decide, probabilities, uniforms, verdict
+from .sampling import Decide, Floats, Source, decide, decided, probabilities, uniforms, verdict
 from .settings import Settings
 from .static import StaticEngine
 
@@ -40,11 +42,11 @@ class PlainVerifier:
         engine: Engine,
         pair: Pair,
         settings: Settings,
-        generator: torch.Generator,
+        source: Source,
         decide: Decide,
     ) -> None:
         self._engine, self._settings = engine, settings
-        self._generator, self._decide = generator, decide
+        self._source, self._decide = source, decide
         self._device = pair.device
 
     def prefill(self, ids: Sequence[int]) -> float:
@@ -58,11 +60,48 @@ class PlainVerifier:
         p = probabilities(logits, self._settings)
         given = draft.ids if draft is not None else feed[:0].to(self._device)
         q = draft.q if draft is not None else p[:0]
-        u = uniforms(len(given), self._generator)
+        u = uniforms(len(given), self._source)
         # Drafted ids and verdict come to the host in one copy.
-        decision = self._decide(p, q, given, u, self._generator)
+        decision = self._decide(p, q, given, u, self._source)
         *drafted, accepted, next_id = torch.cat([given, decision]).tolist()
         return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
+
+
+class HostVerifier:
+    """The same where all is in the host's memory."""
+
+    def __init__(self, engine: Engine, source: HostSource, decide: Decide) -> None:
+        self._engine, self._source, self._decide = engine, source, decide
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        return prefill(self._engine, ids)
+
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+        drafted = [] if draft is None else draft.ids.tolist()
+        feed = host_ids([ids[-1], *drafted])
+        logits = self._engine.forward(feed, keep=len(feed))  # [gamma + 1, vocab]
+        p, rows = self._source.judged.write(logits)
+        u = self._source.take(len(drafted))
+        if self._decide is decide:
+            accepted, next_id = self._decided(rows, drafted, draft, u)
+        else:
+            given, q = (draft.ids, draft.q) if draft else (host_ids([]), p[:0])
+            accepted, next_id = self._decide(p, q, given, u, self._source).tolist()
+        return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
+
+    def _decided(
+        self, p: Floats, drafted: list[int], draft: Draft | None, u: Tensor
+    ) -> tuple[int, int]:
+        last = self._source.numbers(1).item()
+        if (
+            self._source.judged.greedy
+        ):  # all rows are one-hot: what differs is refused, whatever is drawn
+            likeliest = self._source.judged.hot
+            pairs = enumerate(zip(drafted, likeliest, strict=False))
+            accepted = next((i for i, (ours, theirs) in pairs if ours != theirs), len(drafted))
+            return accepted, likeliest[accepted]
+        q = draft.q.numpy() if draft else p[:0]
+        return decided(p, q, drafted, u.tolist(), last)
 
 
 class StaticVerifier:
@@ -73,12 +112,12 @@ class StaticVerifier:
         engine: StaticEngine,
         pair: Pair,
         settings: Settings,
-        generator: torch.Generator,
+        source: Source,
         decide: Decide,
     ) -> None:
         self._engine, self._length = engine, settings.max_new_tokens
         self._limit = context_length(pair.target)
-        self._programs = VerifyPrograms(engine, settings, generator, decide)
+        self._programs = VerifyPrograms(engine, settings, source, decide)
 
     def prefill(self, ids: Sequence[int]) -> float:
         length = len(ids) + 1
@@ -94,9 +133,11 @@ class StaticVerifier:
 
 
 def make_verifier(
-    engine: Engine, pair: Pair, settings: Settings, generator: torch.Generator, decide: Decide
+    engine: Engine, pair: Pair, settings: Settings, source: Source, decide: Decide
 ) -> Verifier:
     """The verifier that suits the engine's form."""
     if isinstance(engine, StaticEngine):
-        return StaticVerifier(engine, pair, settings, generator, decide)
-    return PlainVerifier(engine, pair, settings, generator, decide)
+        return StaticVerifier(engine, pair, settings, source, decide)
+    if isinstance(source, HostSource) and engine.device.type == "cpu":
+        return HostVerifier(engine, source, decide)
+    return PlainVerifier(engine, pair, settings, source, decide)

@@ -244,10 +244,10 @@ def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.Mo
     """Ending a draft before its unlikely token, as some rules for gamma do, biases the text."""
 
     def drops_unlikely(*values: Any) -> Draft:
-        ids, q, logits = draft_run(*values)
+        ids, q, rows = draft_run(*values)
         chances = q.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
         kept = int((chances > 0.25).long().cumprod(0).sum())
-        return Draft(ids[:kept], q[:kept], logits[:kept] if logits is not None else None)
+        return Draft(ids[:kept], q[:kept], rows[:kept] if rows is not None else None)
 
     assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) > LUCK
     monkeypatch.setattr(specviz.drafters.model, "draft_run", drops_unlikely)

@@ -61,6 +61,7 @@ LAYERS = [
     ["shallow"],
     ["pair"],
     ["text"],
+    ["hostsampling"],
     ["sampling"],
     ["sameness"],
     ["recording"],

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from ..engine import Engine
 from ..pair import Pair
+from ..sampling import Source
 from ..settings import Settings
 from ..static import StaticEngine
 from .base import Draft, Drafter
@@ -18,9 +17,7 @@ from .programmed import ProgramDrafter
 __all__ = ["Draft", "Drafter", "make_drafter"]
 
 
-def make_drafter(
-    pair: Pair, settings: Settings, generator: torch.Generator, target: Engine
-) -> Drafter:
+def make_drafter(pair: Pair, settings: Settings, source: Source, target: Engine) -> Drafter:
     """The drafter that the settings name. gamma = 0 needs none.
 
     target: the engine that judges the drafts, whose first layers may draft them too. Raises
@@ -32,10 +29,10 @@ def make_drafter(
         return NgramDrafter(pair.vocab, pair.device)
     drafter: ExitDrafter | ModelDrafter
     if settings.drafter == "early-exit":
-        drafter, engine = ExitDrafter(pair, settings, generator, target), target
+        drafter, engine = ExitDrafter(pair, settings, source, target), target
     else:
-        drafter = ModelDrafter(pair, settings, generator)
+        drafter = ModelDrafter(pair, settings, source)
         engine = drafter.engine
     if isinstance(engine, StaticEngine):
-        return ProgramDrafter(drafter, engine, pair, settings, generator)
+        return ProgramDrafter(drafter, engine, pair, settings, source)
     return drafter

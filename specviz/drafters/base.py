@@ -8,22 +8,28 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..sampling import draw, likeliest, probabilities, uniforms
+from ..hostsampling import HostSource
+from ..sampling import Source, sample, uniforms
 from ..settings import Settings
 
 UNLIMITED = 1_000_000  # tokens, more than any run drafts
 
 
 class Draft(NamedTuple):
-    """A draft run of n tokens.
+    """A draft run of n tokens, valid until the next one.
 
     ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.
-    logits: fp32 [n, vocab], what q was made of, for the reader's sake; None if no model made it.
+    rows: of logits, fp32 [.., vocab], n in all, what q was made of; None if no model made it.
     """
 
     ids: Tensor
     q: Tensor
-    logits: Tensor | None
+    rows: Sequence[Tensor] | None
+
+    @property
+    def logits(self) -> Tensor | None:
+        """`rows` as one, fp32 [n, vocab]."""
+        return torch.cat(tuple(self.rows)) if self.rows else None
 
 
 class Drafter(Protocol):
@@ -67,22 +73,23 @@ def draft_run(
     feed: Tensor,
     count: int,
     settings: Settings,
-    generator: torch.Generator,
+    source: Source,
 ) -> Draft:
     """`count` tokens drawn one after the other.
 
     forward: int64 ids [n] to the fp32 logits of the last of them, [1, vocab]. feed: the first
-    ids that it takes. `ids` and `q` of the draft are on the generator's device.
+    ids that it takes. `ids` and `q` of the draft are on the source's device.
     """
-    draws = uniforms(count, generator).to(feed.device)
+    if isinstance(source, HostSource) and feed.is_cpu:
+        return Draft(*source.draft(forward, feed, count))
+    draws = uniforms(count, source)
+    place = draws.device
+    draws = draws.to(feed.device)
     drafted, rows, logits = [], [], []
     for step in range(count):
         row = forward(feed)  # [1, vocab]
-        q = probabilities(row, settings)
-        # A one-hot row has one possible draw, and a draw costs as much as a small layer.
-        feed = likeliest(q) if settings.greedy else draw(q, draws[step : step + 1])
+        q, feed = sample(row, settings, draws[step : step + 1])
         drafted.append(feed)
         rows.append(q)
         logits.append(row)
-    place = generator.device
-    return Draft(torch.cat(drafted).to(place), torch.cat(rows).to(place), torch.cat(logits))
+    return Draft(torch.cat(drafted).to(place), torch.cat(rows).to(place), logits)

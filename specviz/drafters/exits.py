@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..engine import Engine, make_engine
+from ..engine import Engine, host_ids, make_engine
 from ..errors import PairError
 from ..formulas import best_gamma
 from ..pair import Pair, context_length, text_config
 from ..prices import pass_price, wider_price
-from ..sampling import draw, uniforms
+from ..sampling import Source, draw, uniforms
 from ..settings import Settings
 from ..shallow import layer_count
 from .base import UNLIMITED, Draft, draft_run
@@ -46,15 +46,13 @@ class Exit:
 class ExitDrafter:
     """The target's engine, stopped after its first layers."""
 
-    def __init__(
-        self, pair: Pair, settings: Settings, generator: torch.Generator, target: Engine
-    ) -> None:
+    def __init__(self, pair: Pair, settings: Settings, source: Source, target: Engine) -> None:
         self.layers: int | None = best_exit(pair.target, pair.vocab).layers
         self.form: str | None = target.form
         self._model = pair.target
         self._engine = target
         self._settings = settings
-        self._generator = generator
+        self._source = source
 
     def prefill(self, ids: Sequence[int]) -> float:
         return 0.0  # the target has read the prompt for both
@@ -68,8 +66,8 @@ class ExitDrafter:
         def forward(feed: Tensor) -> Tensor:
             return engine.forward(feed, keep=1, layers=self.layers)
 
-        feed = torch.tensor(ids[begin:], device=engine.device)
-        draft = draft_run(forward, feed, count, self._settings, self._generator)
+        feed = host_ids(ids[begin:]).to(engine.device)
+        draft = draft_run(forward, feed, count, self._settings, self._source)
         engine.rollback(begin)
         return draft
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
-from ..engine import Engine, make_engine, prefill
+from ..engine import Engine, host_ids, make_engine, prefill
 from ..errors import PairError
 from ..pair import Pair, context_length
 from ..prices import pass_price
+from ..sampling import Source
 from ..settings import Settings
 from .base import UNLIMITED, Draft, draft_run
 
@@ -20,7 +20,7 @@ class ModelDrafter:
 
     layers: int | None = None
 
-    def __init__(self, pair: Pair, settings: Settings, generator: torch.Generator) -> None:
+    def __init__(self, pair: Pair, settings: Settings, source: Source) -> None:
         if pair.draft is None:
             raise PairError(
                 "this pair has no draft model: choose one, or the drafter 'ngram', 'early-exit' "
@@ -30,7 +30,7 @@ class ModelDrafter:
         self.form: str | None = self.engine.form
         self._model = pair.draft
         self._settings = settings
-        self._generator = generator
+        self._source = source
         self._limit = context_length(pair.draft)
 
     def prefill(self, ids: Sequence[int]) -> float:
@@ -46,8 +46,8 @@ class ModelDrafter:
         def forward(feed: Tensor) -> Tensor:
             return self.engine.forward(feed, keep=1)
 
-        feed = torch.tensor(ids[self.engine.length :], device=self.engine.device)
-        return draft_run(forward, feed, count, self._settings, self._generator)
+        feed = host_ids(ids[self.engine.length :]).to(self.engine.device)
+        return draft_run(forward, feed, count, self._settings, self._source)
 
     def rollback(self, length: int) -> None:
         self.engine.rollback(min(length, self.engine.length))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ..pair import Pair, context_length
 from ..programs import DraftPrograms
+from ..sampling import Source
 from ..settings import Settings
 from ..static import StaticEngine
 from .base import Draft
@@ -24,7 +23,7 @@ class ProgramDrafter:
         engine: StaticEngine,
         pair: Pair,
         settings: Settings,
-        generator: torch.Generator,
+        source: Source,
     ) -> None:
         self.engine = engine
         self.layers = inner.layers
@@ -32,7 +31,7 @@ class ProgramDrafter:
         self._inner = inner
         self._length, self._place = settings.max_new_tokens, pair.device
         self._limit = context_length(pair.target if inner.layers is not None else pair.draft)
-        self._programs = DraftPrograms(engine, settings, generator, inner.layers)
+        self._programs = DraftPrograms(engine, settings, source, inner.layers)
 
     @property
     def form(self) -> str | None:
@@ -50,7 +49,7 @@ class ProgramDrafter:
         drafted, q, logits = self._programs.run(ids, count)
         if self.layers is not None:
             self.engine.rollback(begin)  # the cache is the target's, whose other layers saw nothing
-        return Draft(drafted.to(self._place), q.to(self._place), logits)
+        return Draft(drafted.to(self._place), q.to(self._place), (logits,))
 
     def rollback(self, length: int) -> None:
         self._inner.rollback(length)

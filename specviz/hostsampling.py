@@ -1,0 +1,130 @@
+"""Drawing where the rows lie in the host's memory.
+
+There a draft step of a small model takes a fifth of a millisecond, and a call some microseconds
+whatever it computes: so few calls are made, and they write to memory that is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .sampling import SAFE, Doubles, Floats, Source, place_of, probabilities, running
+from .settings import Settings
+
+AHEAD = 256  # draws that are made at once
+
+
+class HostSource:
+    """The uniform draws of one run, and the memory that its distributions are written to.
+
+    The draws are the generator's, in its order, however many are asked for at a time. judged:
+    the target's distributions.
+    """
+
+    def __init__(self, generator: torch.Generator, settings: Settings, vocab: int) -> None:
+        self._generator = generator
+        self._draws: Doubles = np.empty(0)
+        self._given = 0
+        self._drafts, self.judged = HostRows(settings, vocab), HostRows(settings, vocab)
+
+    def numbers(self, count: int) -> Doubles:
+        """The next `count` draws, fp64 in [0, 1)."""
+        if self._given + count > len(self._draws):
+            rest, fresh = self._draws[self._given :], max(AHEAD, count)
+            drawn = torch.rand(fresh, generator=self._generator, dtype=torch.float64)
+            self._draws, self._given = np.concatenate([rest, drawn.numpy()]), 0
+        self._given += count
+        return self._draws[self._given - count : self._given]
+
+    def take(self, count: int) -> Tensor:
+        """The same as a tensor, fp64 [count]."""
+        return torch.from_numpy(self.numbers(count))
+
+    def draft(
+        self, forward: Callable[[Tensor], Tensor], feed: Tensor, count: int
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """`count` tokens drawn one after the other: ids int64 [count], the rows that they were
+        drawn from, fp32 [count, vocab], and the rows of logits, each [1, vocab].
+
+        forward: int64 ids [n] to the fp32 logits of the last of them, [1, vocab]. feed: the first
+        ids that it takes. All but the logits is valid until the next call.
+        """
+        rows, logits = self._drafts, []
+        rows.reserve(count)
+        for step, uniform in enumerate(self.numbers(count).tolist()):
+            row = forward(feed)
+            logits.append(row)
+            feed = rows.drawn(step, row, uniform)
+        return rows.ids[:count], rows.p[:count], logits
+
+
+class HostRows:
+    """Distributions of several tokens, and ids drawn from them, in memory used again.
+
+    p: fp32 [rows, vocab]. ids: int64 [rows]. greedy: whether the rows are one-hot. hot: where.
+    """
+
+    def __init__(self, settings: Settings, vocab: int) -> None:
+        self.greedy = settings.greedy
+        self._settings, self._vocab = settings, vocab
+        self._plain = settings.temperature >= SAFE and not settings.truncates
+        self._temperature = np.float32(settings.temperature)
+        self.hot: list[int] = []
+        self.reserve(settings.gamma + 1)
+
+    def reserve(self, count: int) -> None:
+        """Make room for so many tokens."""
+        if count <= len(self.hot):
+            return
+        self.p, self.hot = torch.zeros(count, self._vocab), [0] * count
+        self._array: Floats = self.p.numpy()
+        self._rows = list(zip(self.p, self._array, strict=True))
+        self.ids = torch.zeros(count, dtype=torch.long)
+        self._numbers, self._feeds = self.ids.numpy(), self.ids.split(1)
+
+    def drawn(self, place: int, logits: Tensor, uniform: float) -> Tensor:
+        """Draw one id from `logits` [1, vocab] with a draw from [0, 1): int64 [1]."""
+        tensor, array = self._rows[place]
+        if self.greedy:  # a one-hot row has one possible draw
+            token_id = self._point(place, array, logits.numpy())
+        else:
+            if self._plain:
+                np.divide(logits.numpy()[0], self._temperature, out=array)
+                torch.softmax(tensor, 0, out=tensor)
+            else:
+                tensor.copy_(probabilities(logits, self._settings)[0])
+            token_id = place_of(running(array), uniform)
+        self._numbers[place] = token_id
+        return self._feeds[place]
+
+    def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
+        """`sampling.probabilities` of fp32 `logits` [n, vocab], as torch and as NumPy see it."""
+        count = len(logits)
+        self.reserve(count)
+        tensor, array = self.p[:count], self._array[:count]
+        if self.greedy:
+            for place, row in enumerate(logits.numpy()):
+                self._point(place, array[place], row)
+        elif self._plain:
+            np.divide(logits.numpy(), self._temperature, out=array)
+            torch.softmax(tensor, -1, out=tensor)
+        else:
+            tensor.copy_(probabilities(logits, self._settings))
+        return tensor, array
+
+    def _point(self, place: int, array: Floats, logits: Floats) -> int:
+        """Make a row one-hot at the first maximum of its logits; returns where that is."""
+        array[self.hot[place]] = 0.0
+        self.hot[place] = likeliest = int(logits.argmax())
+        array[likeliest] = 1.0
+        return likeliest
+
+
+def make_source(settings: Settings, vocab: int, device: torch.device) -> Source:
+    """The draws of one run on `device`, begun with the seed of the settings."""
+    generator = torch.Generator(device).manual_seed(settings.seed)
+    return HostSource(generator, settings, vocab) if device.type == "cpu" else generator
