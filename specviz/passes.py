@@ -33,7 +33,6 @@ class PackedEngine:
         self._values: list[Floats] = []  # [kv_heads, capacity, head_dim]
         self._buffers: dict[int, _Buffers] = {}
 
-    @torch.inference_mode()
     def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
         m, places = self._model, ids.numpy()
         self._reserve(self.length + len(places))
@@ -95,7 +94,7 @@ class PackedEngine:
 
     def _attend(self, b: _Buffers, keys: Floats, values: Floats, scores: _Scores) -> None:
         """q over all places so far into `seen`."""
-        np.matmul(b.q[:, :, None], keys[:, None, : scores.count], out=scores.by_block)
+        np.matmul(b.q, keys[:, None, : scores.count], out=scores.by_block)
         if b.future is not None:
             np.add(scores.new, b.future, out=scores.new)
         if scores.beyond.size:
@@ -141,20 +140,20 @@ class _Buffers:
     """What a pass of n tokens writes to, and the views that it reads it by."""
 
     def __init__(self, m: PackedModel, n: int) -> None:
-        heads, group = m.heads + m.kv_heads, m.heads // m.kv_heads
+        heads, (group, rows) = m.heads + m.kv_heads, _grouped(m, n)
         self.x, self.normed, self.added = (new_rows(n, m.width) for _ in range(3))
         self.x_lying, self.x_standing = self.x.array[:, None], self.x.array[:, :, None]
         self.squares = np.empty((n, 1, 1), np.float32)
         self.qkv = new_rows(n, (heads + m.kv_heads) * m.head_dim)
         states = self.qkv.array.reshape(n, heads + m.kv_heads, m.head_dim)
         self.turned = states[:, :heads].view(np.complex64)  # [n, heads, head_dim / 2]
-        queries = states[:, : m.heads].reshape(n, m.kv_heads, group, m.head_dim)
-        self.q = queries.transpose(1, 2, 0, 3)  # [kv_heads, group, n, head_dim]
+        queries = _by_head(states[:, : m.heads], m.kv_heads, group, rows)
+        self.q = queries[:, :, None]  # [kv_heads, group, 1, rows, head_dim]
         self.k = states[:, m.heads : heads].transpose(1, 2, 0)  # [kv_heads, head_dim, n]
         self.v = states[:, heads:].transpose(1, 0, 2)  # [kv_heads, n, head_dim]
         self.seen = new_rows(n, m.heads * m.head_dim)
-        by_head = self.seen.array.reshape(n, m.kv_heads, group, m.head_dim)
-        self.seen_by_head = by_head.transpose(1, 2, 0, 3)
+        seen = self.seen.array.reshape(n, m.heads, m.head_dim)
+        self.seen_by_head = _by_head(seen, m.kv_heads, group, rows)
         self.gate_up = new_rows(n, 2 * m.inner)
         self.gate = self.gate_up.array[:, : m.inner]
         self.gate_tensor = self.gate_up.tensor[:, : m.inner]
@@ -172,11 +171,11 @@ class _Scores:
 
     def __init__(self, m: PackedModel, start: int, end: int) -> None:
         self.end, self.count = end, -(-end // BLOCK)
-        shape = (m.kv_heads, m.heads // m.kv_heads, end - start)
+        shape = (m.kv_heads, *_grouped(m, end - start))
         whole = np.empty((*shape, self.count * BLOCK), np.float32)
         self.tensor = torch.from_numpy(whole)
         by_block = whole.reshape(*shape, self.count, BLOCK)
-        self.by_block = by_block.transpose(0, 1, 3, 2, 4)  # [kv_heads, group, blocks, n, BLOCK]
+        self.by_block = by_block.transpose(0, 1, 3, 2, 4)  # [kv_heads, group, blocks, rows, BLOCK]
         self.known, self.beyond = whole[..., :end], whole[..., end:]
         self.new = whole[..., start:end]
         # Where the new keys go: a block, places in it, and which of the tokens they are.
@@ -191,6 +190,24 @@ def _quick_rows(count: int, width: int) -> Rows:
     """`new_rows` for what no kernel reads: NumPy's memory is there sooner."""
     array = np.empty((padded_rows(count), width), np.float32)
     return rows_of(count, torch.from_numpy(array), array)
+
+
+def _grouped(m: PackedModel, n: int) -> tuple[int, int]:
+    """How many products read the keys of one head, and with how many rows each.
+
+    A single token's heads are the rows of one, which then reads the keys once. Of more tokens
+    each head has rows enough.
+    """
+    group = m.heads // m.kv_heads
+    return (1, group) if n == 1 else (group, n)
+
+
+def _by_head(states: Floats, kv_heads: int, group: int, rows: int) -> Floats:
+    """[n, heads, head_dim] seen as [kv_heads, group, rows, head_dim]."""
+    n, heads, head_dim = states.shape
+    if n == 1:
+        return states.reshape(kv_heads, group, rows, head_dim)
+    return states.reshape(n, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
 
 
 def _future(n: int) -> Floats:

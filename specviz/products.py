@@ -61,7 +61,8 @@ def rows_of(count: int, tensor: Tensor, padded: Floats) -> Rows:
 
 def new_rows(count: int, width: int) -> Rows:
     """Rows of zeros. torch's memory is aligned, so that kernels round alike each time."""
-    tensor = torch.zeros(padded_rows(count), width)
+    with torch.inference_mode(False):  # or nothing could write to it outside of that mode
+        tensor = torch.zeros(padded_rows(count), width)
     return rows_of(count, tensor, tensor.numpy())
 
 
