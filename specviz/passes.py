@@ -204,7 +204,7 @@ def _grouped(m: PackedModel, n: int) -> tuple[int, int]:
 
 def _by_head(states: Floats, kv_heads: int, group: int, rows: int) -> Floats:
     """[n, heads, head_dim] seen as [kv_heads, group, rows, head_dim]."""
-    n, heads, head_dim = states.shape
+    n, _, head_dim = states.shape
     if n == 1:
         return states.reshape(kv_heads, group, rows, head_dim)
     return states.reshape(n, kv_heads, group, head_dim).transpose(1, 2, 0, 3)

@@ -23,6 +23,7 @@ from specviz.training import corpus as books
 from specviz.training.distill import BooksThenWritten, distillation_loss, inherit_embeddings
 from specviz.training.evaluate import estimated_alpha, expected_tokens, held_out_loss
 from specviz.training.export import digest, load_model, save_model, save_tokenizer
+from specviz.training.growth import grow
 from specviz.training.loop import LoopOptions, head, hidden_states, train
 from specviz.training.losses import cross_entropy
 from specviz.training.schedule import Schedule
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("target", "draft"):
         add(f"--{name}-layers", type=int, default=0, help=f"layers of the {name}")
         add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
+    add("--grow-from", type=Path, help="folder of a smaller target that the new one begins as")
     add("--minutes", type=float, default=0.0, help="the target's budget; a resume continues it")
     add("--draft-minutes", type=float, default=0.0, help="the draft's budget")
     add("--steps", type=int, default=0, help="the target's budget in steps, which repeats exactly")
@@ -199,6 +201,8 @@ def make_target(job: Job) -> None:
         return f"held-out {nats:.3f} nats per token"
 
     model = job.new_model("target")
+    if args.grow_from:
+        grow(model, load_model(args.grow_from, job.device))
     spent = train(
         model, lambda n, seen, rows, _: windows.batch(n, seen, rows), loss, options, report
     )

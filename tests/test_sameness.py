@@ -142,9 +142,7 @@ def test_an_experiment_ends_when_it_is_told_to_or_its_visitor_runs(pair: Pair) -
 
 
 def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
-    engine = Engine(
-        LocalWorker(lambda *_: pair, lambda *_: iter(()))
-    )  # not started: its runs wait
+    engine = Engine(LocalWorker(lambda *_: pair, lambda *_: iter(())))  # not started: its runs wait
     begin, *_ = sampling_functions(engine, "toy", checked_settings)
     run = Run("one", "toy", "w1", SETTINGS)
     engine.submit(run)

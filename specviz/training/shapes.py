@@ -11,6 +11,7 @@ from specviz.errors import SpecvizError
 
 HEAD_WIDTH = 64
 CONTEXT = 1024  # positions
+MOST_SHARED = 3  # heads of queries over one of keys and values: a long context then costs little
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,17 @@ class Shape:
                 f"A model of {self.layers} layers x {self.width} cannot be built: use at least one "
                 f"layer and a width that is a multiple of {HEAD_WIDTH}."
             )
+
+    @property
+    def heads(self) -> int:
+        """Heads of queries."""
+        return self.width // HEAD_WIDTH
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values: as few as `MOST_SHARED` allows."""
+        groups = range(MOST_SHARED, 0, -1)
+        return self.heads // next(group for group in groups if self.heads % group == 0)
 
     @property
     def feed_forward(self) -> int:
@@ -44,7 +56,7 @@ class Preset:
 
 
 PRESETS = {
-    "small": Preset(Shape(6, 256), Shape(2, 128), minutes=240, draft_minutes=60),
+    "small": Preset(Shape(8, 384), Shape(2, 128), minutes=240, draft_minutes=60),
     "large": Preset(Shape(8, 512), Shape(2, 192), minutes=30, draft_minutes=10),
 }
 
@@ -56,8 +68,8 @@ def build_model(shape: Shape, *, vocabulary: int, end_id: int, seed: int) -> Lla
         hidden_size=shape.width,
         intermediate_size=shape.feed_forward,
         num_hidden_layers=shape.layers,
-        num_attention_heads=shape.width // HEAD_WIDTH,
-        num_key_value_heads=shape.width // HEAD_WIDTH,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
         head_dim=HEAD_WIDTH,
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
