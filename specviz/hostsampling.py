@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .sampling import SAFE, Doubles, Floats, Source, place_of, probabilities, running
+from .sampling import SAFE, Doubles, Floats, Source, Wheel, probabilities
 from .settings import Settings
 
 AHEAD = 256  # draws that are made at once
@@ -59,13 +59,14 @@ class HostSource:
             row = forward(feed)
             logits.append(row)
             feed = rows.drawn(step, row, uniform)
-        return rows.ids[:count], rows.p[:count], logits
+        return rows.ids[count], rows.p[count], logits
 
 
 class HostRows:
     """Distributions of several tokens, and ids drawn from them, in memory used again.
 
-    p: fp32 [rows, vocab]. ids: int64 [rows]. greedy: whether the rows are one-hot. hot: where.
+    ids, p: by how many tokens, int64 [n] and fp32 [n, vocab]. greedy: whether the rows are
+    one-hot. hot: where. wheel: what draws from one of them.
     """
 
     def __init__(self, settings: Settings, vocab: int) -> None:
@@ -73,6 +74,7 @@ class HostRows:
         self._settings, self._vocab = settings, vocab
         self._plain = settings.temperature >= SAFE and not settings.truncates
         self._temperature = np.float32(settings.temperature)
+        self.wheel = Wheel(vocab)
         self.hot: list[int] = []
         self.reserve(settings.gamma + 1)
 
@@ -80,11 +82,12 @@ class HostRows:
         """Make room for so many tokens."""
         if count <= len(self.hot):
             return
-        self.p, self.hot = torch.zeros(count, self._vocab), [0] * count
-        self._array: Floats = self.p.numpy()
-        self._rows = list(zip(self.p, self._array, strict=True))
-        self.ids = torch.zeros(count, dtype=torch.long)
-        self._numbers, self._feeds = self.ids.numpy(), self.ids.split(1)
+        self.hot = [0] * count
+        p, ids = torch.zeros(count, self._vocab), torch.zeros(count, dtype=torch.long)
+        self.p, self.ids = ([whole[:n] for n in range(count + 1)] for whole in (p, ids))
+        self._arrays: list[Floats] = [some.numpy() for some in self.p]
+        self._rows = list(zip(p, self._arrays[count], strict=True))
+        self._numbers, self._feeds = ids.numpy(), ids.split(1)
 
     def drawn(self, place: int, logits: Tensor, uniform: float) -> Tensor:
         """Draw one id from `logits` [1, vocab] with a draw from [0, 1): int64 [1]."""
@@ -97,7 +100,8 @@ class HostRows:
                 torch.softmax(tensor, 0, out=tensor)
             else:
                 tensor.copy_(probabilities(logits, self._settings)[0])
-            token_id = place_of(running(array), uniform)
+            self.wheel.load(array)
+            token_id = self.wheel.place(uniform)
         self._numbers[place] = token_id
         return self._feeds[place]
 
@@ -105,7 +109,7 @@ class HostRows:
         """`sampling.probabilities` of fp32 `logits` [n, vocab], as torch and as NumPy see it."""
         count = len(logits)
         self.reserve(count)
-        tensor, array = self.p[:count], self._array[:count]
+        tensor, array = self.p[count], self._arrays[count]
         if self.greedy:
             for place, row in enumerate(logits.numpy()):
                 self._point(place, array[place], row)

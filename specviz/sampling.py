@@ -22,6 +22,8 @@ from .settings import Settings
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 
+SIDE = 64  # entries of a block of a row
+ONES = np.ones(SIDE)
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
 # Below, logits / temperature could overflow to inf - inf, so the maximum is taken off first.
 SAFE = 1e-3
@@ -39,6 +41,41 @@ class Verdict(NamedTuple):
     accepted: int
     next_id: int
     outcome: Literal["corrected", "bonus"]
+
+
+class Wheel:
+    """Inverse CDF over one row at a time in the host's memory: which block, then which place.
+
+    Two short running sums take half the time of a long one, which waits for each addition.
+    """
+
+    def __init__(self, vocab: int) -> None:
+        blocks = -(-vocab // SIDE)
+        self._blocks: Doubles = np.zeros((blocks, SIDE))
+        self._weights = self._blocks.reshape(-1)[:vocab]
+        self._ends: Doubles = np.zeros(blocks)
+
+    def load(self, weights: Floats) -> float:
+        """Take a row [vocab], not negative; returns its sum."""
+        self._weights[:] = weights
+        self._ends = (self._blocks @ ONES).cumsum()
+        return float(self._ends[-1])
+
+    def place(self, uniform: float) -> int:
+        """The id that `uniform` in [0, 1) falls on, never one of weight zero.
+
+        NaN weights give some id of the vocabulary: the models' tables are safe until the caller
+        has seen that the logits were not finite.
+        """
+        left = uniform * self._ends[-1]
+        block = min(int(self._ends.searchsorted(left, side="right")), len(self._ends) - 1)
+        if block:
+            left -= self._ends[block - 1]
+        within = self._blocks[block].cumsum()
+        # The block's own sum may round to less than what is left of the draw.
+        side = "right" if left < within[-1] else "left"
+        place = int(within.searchsorted(min(left, within[-1]), side=side))
+        return min(block * SIDE + min(place, SIDE - 1), len(self._weights) - 1)
 
 
 class Tape:
@@ -168,7 +205,9 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
     if _here(weights) and weights.numel() == weights.shape[-1]:
-        drawn = place_of(running(weights.numpy().reshape(-1)), uniform.item())
+        wheel = Wheel(weights.shape[-1])
+        wheel.load(weights.numpy().reshape(-1))
+        drawn = wheel.place(uniform.item())
         return torch.from_numpy(np.full(weights.shape[:-1], drawn, np.int64))
     cdf = weights.cumsum(-1, dtype=torch.float64)
     # uniform is at most 1 - 2^-53, so the product stays below the total: an id with mass.
@@ -176,11 +215,6 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     # NaN weights sort past the end: an id inside the vocabulary keeps the models' tables safe
     # until the caller has seen that the logits were not finite.
     return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
-
-
-def place_of(cdf: Doubles, uniform: float) -> int:
-    """The id that `uniform` falls on; see `draw`."""
-    return min(int(cdf.searchsorted(uniform * cdf[-1], side="right")), len(cdf) - 1)
 
 
 def uniforms(count: int, source: Source) -> Tensor:
@@ -238,12 +272,12 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> 
 
 def _decide_here(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
     """`decide` where reading a number costs nothing."""
-    last = uniforms(1, source).item()
-    return torch.tensor(decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last))
+    last, wheel = uniforms(1, source).item(), Wheel(p.shape[-1])
+    return torch.tensor(decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last, wheel))
 
 
 def decided(
-    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float
+    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float, wheel: Wheel
 ) -> tuple[int, int]:
     """`decide` for rows in the host's memory; `last` is the draw behind those of `u`."""
     accepted = 0
@@ -255,16 +289,10 @@ def decided(
     mass = 0.0
     if accepted < len(drafted):
         left = np.subtract(p[accepted], q[accepted])
-        cdf = running(np.maximum(left, 0.0, out=left))
-        mass = cdf[-1]
+        mass = wheel.load(np.maximum(left, 0.0, out=left))
     if not 0 < mass < np.inf:  # a bonus, or rounding left no mass: see `residual`
-        cdf = running(p[accepted])
-    return accepted, place_of(cdf, last)
-
-
-def running(weights: Floats) -> Doubles:
-    """Running sums of a row [vocab]; torch's take half as long as NumPy's."""
-    return torch.from_numpy(weights).cumsum(0, dtype=torch.float64).numpy()
+        wheel.load(p[accepted])
+    return accepted, wheel.place(last)
 
 
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:

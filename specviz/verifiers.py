@@ -101,7 +101,7 @@ class HostVerifier:
             accepted = next((i for i, (ours, theirs) in pairs if ours != theirs), len(drafted))
             return accepted, likeliest[accepted]
         q = draft.q.numpy() if draft else p[:0]
-        return decided(p, q, drafted, u.tolist(), last)
+        return decided(p, q, drafted, u.tolist(), last, self._source.judged.wheel)
 
 
 class StaticVerifier:

@@ -21,6 +21,7 @@ import specviz.drafters.base
 import specviz.drafters.model
 from specviz import Pair, Settings, baseline, speculate
 from specviz.drafters.base import Draft, draft_run
+from specviz.hostsampling import HostRows
 from specviz.sampling import decide, draw, probabilities, residual, uniforms
 
 PROMPT = [2, 0]
@@ -259,12 +260,12 @@ def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPa
     """Drafts are drawn from the truncated q and judged by the whole one."""
     settings = sampling(3, 1.0, top_k=2)
     whole = replace(settings, top_k=0)
-    drawn_from: list[Tensor] = []
+    drawn = HostRows.drawn
 
-    def untruncated(logits: Tensor, _: Settings) -> Tensor:
-        drawn_from.append(probabilities(logits, settings))
-        return probabilities(logits, whole)
+    def judged_by_the_whole(rows: HostRows, place: int, logits: Tensor, uniform: float) -> Tensor:
+        feed = drawn(rows, place, logits, uniform)
+        rows.p[place + 1][place] = probabilities(logits, whole)[0]
+        return feed
 
-    monkeypatch.setattr(specviz.drafters.base, "probabilities", untruncated)
-    monkeypatch.setattr(specviz.drafters.base, "draw", lambda _, u: draw(drawn_from.pop(), u))
+    monkeypatch.setattr(HostRows, "drawn", judged_by_the_whole)
     assert fit(settings) < LUCK

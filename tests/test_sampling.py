@@ -17,6 +17,7 @@ from specviz import Settings
 from specviz.sampling import (
     SHORT_LIST,
     Verdict,
+    Wheel,
     decide,
     draw,
     probabilities,
@@ -140,6 +141,22 @@ def test_a_draw_is_never_impossible(logits: list[float], u: float):
 def test_the_ends_of_the_unit_interval_draw_possible_ids(u: float):
     weights = torch.tensor([0.0, 0.1, 0.0, 0.2, 0.0])
     assert draw(weights, torch.tensor(u, dtype=torch.float64)).item() == (1 if u == 0 else 3)
+
+
+@pytest.mark.parametrize("vocab", [1, 63, 64, 65, 1000])
+def test_a_wheel_turns_to_the_id_that_one_running_sum_gives(vocab: int):
+    numbers, wheel = np.random.default_rng(vocab), Wheel(vocab)
+    for _ in range(200):
+        weights = numbers.random(vocab, np.float32) * (numbers.random(vocab) < 0.3)
+        weights[numbers.integers(vocab)] = 1.0
+        sums = weights.astype(np.float32).cumsum(dtype=np.float64)
+        assert wheel.load(weights.astype(np.float32)) == pytest.approx(sums[-1])
+        for u in (0.0, numbers.random(), 1 - 2**-53):
+            place = wheel.place(u)
+            assert weights[place] > 0
+            # Sums in another order round otherwise, so the very edge may fall to a neighbour.
+            low, high = sums[place] - weights[place], sums[place]
+            assert low - 1e-9 <= u * sums[-1] <= high + 1e-9
 
 
 def test_draws_follow_their_weights():
