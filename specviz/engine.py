@@ -39,8 +39,11 @@ class Engine(Protocol):
     @property
     def length(self) -> int: ...
 
-    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
-        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`: [keep, vocab].
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+    ) -> Tensor:
+        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`, over `heat`:
+        [keep, vocab].
 
         With `layers`, of a pass through the first so many layers, the final norm and the head.
         The other layers' caches then miss these tokens, so that they must be rolled back before
@@ -74,7 +77,9 @@ class EagerEngine:
         self._trims_logits = "logits_to_keep" in parameters
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+    ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
         options = {"logits_to_keep": keep} if self._trims_logits else {}
         try:
@@ -89,7 +94,8 @@ class EagerEngine:
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
         self.length += ids.shape[0]
-        return output.logits[0, -keep:, : self._vocab].float()
+        logits = output.logits[0, -keep:, : self._vocab].float()
+        return logits if heat == 1.0 else logits / heat
 
     def rollback(self, length: int) -> None:
         if not self._checked:

@@ -245,7 +245,9 @@ class StaticEngine:
             self._slot.cache.grow(capacity, self.length)
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, keep: int, layers: int | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+    ) -> Tensor:
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
         try:
@@ -257,7 +259,7 @@ class StaticEngine:
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
         self.length = end
-        return rows
+        return rows if heat == 1.0 else rows / heat
 
     def rollback(self, length: int) -> None:
         self.length = length

@@ -79,7 +79,7 @@ class HostVerifier:
     def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
         drafted = [] if draft is None else draft.ids.tolist()
         feed = host_ids([ids[-1], *drafted])
-        logits = self._engine.forward(feed, keep=len(feed))  # [gamma + 1, vocab]
+        logits = self._engine.forward(feed, keep=len(feed), heat=self._source.heat)
         p, rows = self._source.judged.write(logits)
         u = self._source.take(len(drafted))
         if self._decide is decide:

@@ -115,9 +115,9 @@ class CountedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def forward(self, ids: torch.Tensor, keep: int) -> torch.Tensor:
+    def forward(self, ids: torch.Tensor, keep: int, **options: Any) -> torch.Tensor:
         self.passes.append(len(ids))
-        return self.inner.forward(ids, keep)
+        return self.inner.forward(ids, keep, **options)
 
 
 @pytest.mark.parametrize("gamma", [0, 1, 5])

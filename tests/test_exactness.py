@@ -264,7 +264,7 @@ def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPa
 
     def judged_by_the_whole(rows: HostRows, place: int, logits: Tensor, uniform: float) -> Tensor:
         feed = drawn(rows, place, logits, uniform)
-        rows.p[place + 1][place] = probabilities(logits, whole)[0]
+        rows.p[place + 1][place] = probabilities(logits * rows.heat, whole)[0]
         return feed
 
     monkeypatch.setattr(HostRows, "drawn", judged_by_the_whole)

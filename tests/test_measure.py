@@ -9,17 +9,16 @@ import pytest
 import torch
 from toys import generated, llama, pair_of, relative
 
-from specviz import Pair, Settings, verifiers
-from specviz.drafters import base
+from specviz import Pair, Settings
 from specviz.engine import EagerEngine, make_engine
 from specviz.floors import cache_bytes, floors
+from specviz.hostsampling import HostRows
 from specviz.kernels import kernel_seconds
 from specviz.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, measured
 from specviz.packed import plain_form
 from specviz.passes import PackedEngine
 from specviz.passtime import RoundParts, context_costs, round_parts, timed_passes
 from specviz.rivals import generate_seconds
-from specviz.sampling import probabilities
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
 
@@ -98,8 +97,8 @@ def test_the_parts_of_a_round_are_told_apart(pair: Pair, monkeypatch: pytest.Mon
         return moved
 
     monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
-    for module, step in ((base, 0.125), (verifiers, 0.5)):
-        monkeypatch.setattr(module, "probabilities", moving(probabilities, step))
+    for look, step in (("drawn", 0.125), ("write", 0.5)):
+        monkeypatch.setattr(HostRows, look, moving(getattr(HostRows, look), step))
     monkeypatch.setattr("specviz.engine.time.perf_counter", lambda: seconds)
     parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
     assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))

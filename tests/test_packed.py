@@ -72,6 +72,16 @@ def test_a_long_prompt_is_fed_in_blocks(length: int, keep: int) -> None:
         close(engine_of(model).forward(ids, keep), model(ids[None]).logits[0, -keep:])
 
 
+@pytest.mark.parametrize("length", [1, 6, 70])
+def test_logits_come_over_a_number(kind: Any, length: int) -> None:
+    model = grouped()
+    ids = torch.arange(length) % VOCAB
+    for engine in (engine_of(model), EagerEngine(model, VOCAB)):
+        wanted = engine.forward(ids, length) / 0.7
+        engine.rollback(0)
+        close(engine.forward(ids, length, heat=0.7), wanted)
+
+
 def test_logits_stay_when_the_engine_goes_on() -> None:
     """A drafter keeps the rows of all its steps."""
     engine = engine_of(grouped())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from ..hostsampling import HostSource
+from ..hostsampling import Forward, HostSource
 from ..sampling import Source, sample, uniforms
 from ..settings import Settings
 
@@ -19,7 +19,8 @@ class Draft(NamedTuple):
     """A draft run of n tokens, valid until the next one.
 
     ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.
-    rows: of logits, fp32 [.., vocab], n in all, what q was made of; None if no model made it.
+    rows: of logits, perhaps over the temperature, fp32 [.., vocab], n in all, what q was made
+    of; None if no model made it.
     """
 
     ids: Tensor
@@ -69,7 +70,7 @@ class Drafter(Protocol):
 
 
 def draft_run(
-    forward: Callable[[Tensor], Tensor],
+    forward: Forward,
     feed: Tensor,
     count: int,
     settings: Settings,
@@ -77,8 +78,9 @@ def draft_run(
 ) -> Draft:
     """`count` tokens drawn one after the other.
 
-    forward: int64 ids [n] to the fp32 logits of the last of them, [1, vocab]. feed: the first
-    ids that it takes. `ids` and `q` of the draft are on the source's device.
+    forward: int64 ids [n] and a number to the fp32 logits of the last of them over that number,
+    [1, vocab]. feed: the first ids that it takes. `ids` and `q` of the draft are on the source's
+    device.
     """
     if isinstance(source, HostSource) and feed.is_cpu:
         return Draft(*source.draft(forward, feed, count))
@@ -87,7 +89,7 @@ def draft_run(
     draws = draws.to(feed.device)
     drafted, rows, logits = [], [], []
     for step in range(count):
-        row = forward(feed)  # [1, vocab]
+        row = forward(feed, 1.0)  # [1, vocab]
         q, feed = sample(row, settings, draws[step : step + 1])
         drafted.append(feed)
         rows.append(q)

@@ -63,8 +63,8 @@ class ExitDrafter:
     def draft(self, ids: Sequence[int], count: int) -> Draft:
         engine, begin = self._engine, self._engine.length
 
-        def forward(feed: Tensor) -> Tensor:
-            return engine.forward(feed, keep=1, layers=self.layers)
+        def forward(feed: Tensor, heat: float) -> Tensor:
+            return engine.forward(feed, keep=1, layers=self.layers, heat=heat)
 
         feed = host_ids(ids[begin:]).to(engine.device)
         draft = draft_run(forward, feed, count, self._settings, self._source)

@@ -43,8 +43,8 @@ class ModelDrafter:
         return max(0, self._limit - length + 1) if self._limit is not None else UNLIMITED
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
-        def forward(feed: Tensor) -> Tensor:
-            return self.engine.forward(feed, keep=1)
+        def forward(feed: Tensor, heat: float) -> Tensor:
+            return self.engine.forward(feed, keep=1, heat=heat)
 
         feed = host_ids(ids[self.engine.length :]).to(self.engine.device)
         return draft_run(forward, feed, count, self._settings, self._source)
