@@ -17,7 +17,7 @@ from .shallow import shallow_model
 # Bytes read in the time of one module's call, by device type: half an order of magnitude is all
 # that these can be right to. Forms with a forward of their own make fewer and cheaper calls.
 PLAIN_CALL = {"cpu": 2**18, "cuda": 2**26}
-OWN_CALL = {"cpu": 2**15, "cuda": 2**23}
+OWN_CALL = {"cpu": 2**17, "cuda": 2**23}
 
 # By how much each further token makes a target pass dearer: hardware that waits for its memory
 # takes several tokens along for nothing, and a processor's arithmetic is sooner exhausted.

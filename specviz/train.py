@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}-layers", type=int, default=0, help=f"layers of the {name}")
         add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
     add("--grow-from", type=Path, help="folder of a smaller target that the new one begins as")
+    add("--draft-from", type=Path, help="folder of a draft that the new one begins as")
     add("--minutes", type=float, default=0.0, help="the target's budget; a resume continues it")
     add("--draft-minutes", type=float, default=0.0, help="the draft's budget")
     add("--steps", type=int, default=0, help="the target's budget in steps, which repeats exactly")
@@ -241,7 +242,10 @@ def make_draft(job: Job) -> None:
         suffix=f"-{made_by}",
     )
     draft = job.new_model("draft")
-    inherit_embeddings(draft, target)
+    if args.draft_from:
+        grow(draft, load_model(args.draft_from, job.device))
+    else:
+        inherit_embeddings(draft, target)
     spent = train(draft, source.batch, distillation_loss(target), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")

@@ -87,5 +87,5 @@ def test_all_that_was_added_learns():
     [(Shape(1, 128), (2, 128)), (Shape(2, 128), (2, 192)), (Shape(2, 256), (2, 128))],
 )
 def test_what_cannot_be_grown_is_named(shape: Shape, seed: tuple[int, int]):
-    with pytest.raises(SpecvizError, match="--grow-from"):
+    with pytest.raises(SpecvizError, match="to begin from"):
         grown(shape, model(*seed))

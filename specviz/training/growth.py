@@ -47,13 +47,13 @@ def _check(config: Any, seed: Any) -> None:
     shared = config.num_key_value_heads
     if larger or seed.vocab_size != config.vocab_size or seed.head_dim != config.head_dim:
         raise SpecvizError(
-            "--grow-from names a model that does not fit into the new one: choose a target at "
+            "The model to begin from does not fit into the new one: choose a shape that is at "
             "least as deep and as wide, and the same tokenizer."
         )
     if seed.num_key_value_heads % shared or seed.num_attention_heads % shared:
         raise SpecvizError(
-            f"--grow-from names a model whose {seed.num_attention_heads} heads cannot be shared "
-            f"out over {shared} of keys and values: choose another --target-width."
+            f"The model to begin from has {seed.num_attention_heads} heads, which cannot be shared "
+            f"out over {shared} of keys and values: choose another width."
         )
 
 
