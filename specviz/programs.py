@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from .capture import Function, Program, capture, write
+from .placed import PlacedCache, window_for
 from .sampling import Decide, Source, Tape, fixed_shapes, probabilities, sample, uniforms
 from .settings import Settings
-from .static import PlacedCache, StaticEngine, window_for
+from .static import StaticEngine
 
 AHEAD = 4096  # tokens for which programs are made before a run begins
 FINE = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24)  # widths where a round's own gamma varies

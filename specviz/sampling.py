@@ -295,6 +295,16 @@ def decided(
     return accepted, wheel.place(last)
 
 
+def decided_greedily(drafted: Sequence[int], likeliest: Sequence[int]) -> tuple[int, int]:
+    """`decided` for one-hot rows, where no draw matters: what the target prefers is kept.
+
+    likeliest: the target's ids, one more than were drafted.
+    """
+    pairs = enumerate(zip(drafted, likeliest, strict=False))
+    accepted = next((i for i, (ours, theirs) in pairs if ours != theirs), len(drafted))
+    return accepted, likeliest[accepted]
+
+
 def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:
     """The verdict on `gamma` drafted tokens of which `accepted` were kept."""
     return Verdict(accepted, next_id, "bonus" if accepted == gamma else "corrected")

@@ -14,7 +14,17 @@ from .engine import Engine, host_ids, prefill
 from .hostsampling import HostSource
 from .pair import Pair, context_length
 from .programs import VerifyPrograms
-from .sampling import Decide, Floats, Source, decide, decided, probabilities, uniforms, verdict
+from .sampling import (
+    Decide,
+    Floats,
+    Source,
+    decide,
+    decided,
+    decided_greedily,
+    probabilities,
+    uniforms,
+    verdict,
+)
 from .settings import Settings
 from .static import StaticEngine
 
@@ -93,15 +103,11 @@ class HostVerifier:
         self, p: Floats, drafted: list[int], draft: Draft | None, u: Tensor
     ) -> tuple[int, int]:
         last = self._source.numbers(1).item()
-        if (
-            self._source.judged.greedy
-        ):  # all rows are one-hot: what differs is refused, whatever is drawn
-            likeliest = self._source.judged.hot
-            pairs = enumerate(zip(drafted, likeliest, strict=False))
-            accepted = next((i for i, (ours, theirs) in pairs if ours != theirs), len(drafted))
-            return accepted, likeliest[accepted]
+        judged = self._source.judged
+        if judged.greedy:
+            return decided_greedily(drafted, judged.hot)
         q = draft.q.numpy() if draft else p[:0]
-        return decided(p, q, drafted, u.tolist(), last, self._source.judged.wheel)
+        return decided(p, q, drafted, u.tolist(), last, judged.wheel)
 
 
 class StaticVerifier:

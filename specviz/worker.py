@@ -8,7 +8,6 @@ replaced.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import pickle  # nosec B403
@@ -22,13 +21,12 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol, TypeAlias
 
 from .errors import PairError, SpecvizError
 from .limits import Limits
-from .logs import set_up_logging
-from .mishaps import FAILED, LOST, SILENT, is_fatal, sentence_of, wants_memory
-from .tasks import Load, Models, Race, Take, Task, load_named, memory_in_numbers
+from .mishaps import FAILED, LOST, SILENT, sentence_of, wants_memory
+from .tasks import Load, Models, Race, Take, Task, memory_in_numbers
 from .trace import End
 
 # Whoever asks a worker finds its sentences here too.
@@ -45,7 +43,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_SERVE = "from specviz.worker import serve; serve()"
+_SERVE = "from specviz.serving import serve; serve()"
 _ROOT = Path(__file__).resolve().parent.parent
 _POLL = 0.1  # seconds without a result after which whoever asked is asked again
 
@@ -222,7 +220,7 @@ class _Process:
 
     def _say(self, message: Task | None) -> None:
         assert self._popen.stdin is not None
-        _write(self._popen.stdin, (self._task, message))
+        write_message(self._popen.stdin, (self._task, message))
 
     def end(self) -> None:
         self._popen.kill()
@@ -243,7 +241,7 @@ def _read(pipe: BinaryIO, replies: queue.SimpleQueue[tuple[str, Any]]) -> None:
             replies.put(("lost", EOFError(repr(error))))
 
 
-def _write(pipe: Any, message: Any) -> None:
+def write_message(pipe: Any, message: Any) -> None:
     # In one piece: a value that cannot be sent must not leave half of itself in the pipe.
     pipe.write(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
     pipe.flush()
@@ -260,75 +258,3 @@ def end_with_children() -> None:
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, end)
-
-
-def serve() -> None:
-    """The life of the process: tasks from stdin, replies to stdout, until stdin ends."""
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not land among the replies
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the page's, which ends this too
-    set_up_logging()
-    orders = _Orders()
-    threading.Thread(target=orders.listen, daemon=True).start()
-
-    # Only now: the page is told nothing until they are here, but may already ask.
-    from .engine import spare_threads
-    from .race import race
-
-    spare_threads()
-    worker = LocalWorker(load_named, race)
-
-    def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:
-        _write(replies, (kind, value))
-
-    while True:
-        number, task = orders.tasks.get()
-
-        def take(item: Any, number: int = number) -> bool:
-            reply("item", item)
-            return orders.stopped < number
-
-        try:
-            worker.run(task, take)
-        except SpecvizError as error:
-            if is_fatal(error):
-                reply("leaving", error)
-                os._exit(1)
-            reply("error", error)
-        else:
-            reply("done")
-            continue
-        _free_memory()
-
-
-class _Orders:
-    """What the process was told. stopped: the number of the last task that need not go on; they
-    are numbered, for a stop may come late, or before its task has begun."""
-
-    def __init__(self) -> None:
-        self.tasks: queue.SimpleQueue[tuple[int, Task]] = queue.SimpleQueue()
-        self.stopped = 0
-
-    def listen(self) -> NoReturn:
-        """Hear orders until there is nobody left to give any; then the process ends."""
-        try:
-            commands = os.fdopen(os.dup(0), "rb")
-            while True:
-                number, task = pickle.load(commands)  # nosec B301
-                if task is None:
-                    self.stopped = number
-                else:
-                    self.tasks.put((number, task))
-        except (EOFError, OSError):
-            os._exit(0)  # whoever asked is gone
-        except BaseException:
-            log.exception("a task could not be understood")
-            os._exit(1)
-
-
-def _free_memory() -> None:
-    """After a failure: its traceback held on to what was being computed."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

@@ -55,7 +55,7 @@ def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specviz.static, "SMALLEST", 16)
+    monkeypatch.setattr("specviz.placed.SMALLEST", 16)
 
 
 def on_device(model: Any, dtype: torch.dtype = torch.float32) -> Any:

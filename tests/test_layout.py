@@ -25,6 +25,7 @@ LAYERS = [
     ["floors", "kernels", "passtime"],
     ["zerogpu"],
     ["batches"],
+    ["serving"],
     ["worker"],
     ["browser"],
     ["rivals"],
@@ -52,6 +53,7 @@ LAYERS = [
     ["programs"],
     ["engine"],
     ["static"],
+    ["placed"],
     ["staticfit"],
     ["capture"],
     ["packed"],
@@ -89,7 +91,7 @@ DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
 # Only these know the caches of transformers: two engines roll them back, the probe asks whether
 # that can be, training writes text.
-CACHE_MODULES = {"engine", "static", "staticfit", "probe", "training"}
+CACHE_MODULES = {"engine", "placed", "staticfit", "probe", "training"}
 
 
 def python_files() -> list[Path]:

@@ -58,7 +58,7 @@ pytestmark = pytest.mark.filterwarnings("error:the static form")
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Static wherever possible, with windows so short that every run outgrows several."""
     monkeypatch.setenv("SPECVIZ_FORM", "static")
-    monkeypatch.setattr(specviz.static, "SMALLEST", 16)
+    monkeypatch.setattr("specviz.placed.SMALLEST", 16)
     yield
     specviz.static._homes.clear()
 
