@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .sampling import SAFE, Doubles, Floats, Source, Wheel, probabilities
+from .sampling import SAFE, Source, probabilities
 from .settings import Settings
+from .wheel import Doubles, Floats, Wheel
 
 AHEAD = 256  # draws that are made at once
 

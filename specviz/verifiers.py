@@ -16,7 +16,6 @@ from .pair import Pair, context_length
 from .programs import VerifyPrograms
 from .sampling import (
     Decide,
-    Floats,
     Source,
     decide,
     decided,
@@ -27,6 +26,7 @@ from .sampling import (
 )
 from .settings import Settings
 from .static import StaticEngine
+from .wheel import Floats
 
 
 class Verifier(Protocol):

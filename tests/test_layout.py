@@ -65,6 +65,7 @@ LAYERS = [
     ["text"],
     ["hostsampling"],
     ["sampling"],
+    ["wheel"],
     ["sameness"],
     ["recording"],
     ["checks"],

@@ -17,7 +17,6 @@ from specviz import Settings
 from specviz.sampling import (
     SHORT_LIST,
     Verdict,
-    Wheel,
     decide,
     draw,
     probabilities,
@@ -25,6 +24,7 @@ from specviz.sampling import (
     uniforms,
     verify,
 )
+from specviz.wheel import Wheel
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
 # Few distinct values, so that ties are the rule.
