@@ -23,17 +23,25 @@ from .errors import SettingsError, SpecvizError
 from .pair import Pair
 from .pairs import best_device
 from .sampling import Decide, Source, decide
+from .training.shapes import PRESETS, Shape
 
-# name: (target, draft), each (width, inner width, layers, heads, key and value heads, tied head)
+# Width, inner width, layers, heads, heads of keys and values, whether the head is tied.
 Size = tuple[int, int, int, int, int, bool]
+
+
+def _trained(shape: Shape) -> Size:
+    """The size of a model that `train` makes."""
+    return (shape.width, shape.feed_forward, shape.layers, shape.heads, shape.kv_heads, True)
+
+
+# name: (vocabulary, target, draft)
 LLAMA: dict[str, tuple[int, Size, Size]] = {
+    **{name: (4096, _trained(pair.target), _trained(pair.draft)) for name, pair in PRESETS.items()},
     "llama-3.1-8b+3.2-1b": (
         128256,
         (4096, 14336, 32, 32, 8, False),
         (2048, 8192, 16, 32, 8, True),
     ),
-    "small": (4096, (256, 704, 6, 4, 4, True), (128, 384, 2, 2, 2, True)),
-    "large": (4096, (512, 1408, 8, 8, 8, True), (192, 512, 2, 3, 3, True)),
 }
 QWEN: dict[str, tuple[int, Size, Size]] = {
     "qwen2.5-7b+0.5b": (
