@@ -113,15 +113,17 @@ class HostRows:
 
     def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
         """`sampling.probabilities` of fp32 logits [n, vocab], given over `heat`, as torch and as
-        NumPy see it."""
+        NumPy see it. The logits' own memory may hold them: it has just been written to, and the
+        pass of a large model has driven all other memory out of the caches."""
+        if self._plain:
+            torch.softmax(logits, -1, out=logits)
+            return logits, logits.numpy()
         count = len(logits)
         self.reserve(count)
         tensor, array = self.p[count], self._arrays[count]
         if self.greedy:
             for place, row in enumerate(logits.numpy()):
                 self._point(place, array[place], row)
-        elif self._plain:
-            torch.softmax(logits, -1, out=tensor)
         else:
             tensor.copy_(probabilities(logits, self._settings))
         return tensor, array
