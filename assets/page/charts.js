@@ -42,14 +42,19 @@ export function createCharts(root, config) {
   const box = root.querySelector("[data-charts]");
   const plots = new Map();
   let ready = false, drawing = false, wanted = null;
-  let goOn = () => {};
+  let hurried = false; // what was asked for while drawing must not wait either
+  let goOn = () => { hurried = true; };
 
   /** Up to so many milliseconds; less if nothing moves any more. */
-  function pause(time) {
-    return new Promise((resume) => {
-      const timer = setTimeout(resume, time);
-      goOn = () => { clearTimeout(timer); resume(); };
-    });
+  async function pause(time) {
+    if (!hurried) {
+      await new Promise((resume) => {
+        const timer = setTimeout(resume, time);
+        goOn = () => { clearTimeout(timer); resume(); };
+      });
+      goOn = () => { hurried = true; };
+    }
+    hurried = false;
   }
 
   for (const [name, title] of Object.entries(config.titles)) {

@@ -102,6 +102,31 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
     visitor.state("ended")
 
 
+def test_charts_asked_for_while_they_are_drawn_are_not_left_behind(visit: Visit) -> None:
+    """With every longer wait of the page endless: nothing but the wish itself may bring them."""
+    visitor = visit()
+    visitor.state("running")
+    page = visitor.page
+    page.wait_for_selector("[data-chart=tokens] .main-svg")
+    page.evaluate("""() => {
+      const wait = window.setTimeout;
+      window.setTimeout = (then, ms, ...rest) => (ms >= 500 ? 0 : wait(then, ms, ...rest));
+      const scrub = document.querySelector("[data-scrub]");
+      const seek = (place) => {
+        scrub.value = place;
+        scrub.dispatchEvent(new Event("input", { bubbles: true }));
+      };
+      seek(5);
+      requestAnimationFrame(() => requestAnimationFrame(() => seek(scrub.max)));
+    }""")
+    page.wait_for_function("""() => {
+      const { x } = document.querySelector("[data-chart=tokens] .sv-plot").data[0];
+      const { seconds } = window.specviz.shown;
+      const whole = window.specviz.position === window.specviz.events;
+      return whole && Math.abs(x.at(-1) - seconds.speculative) < 1e-9;
+    }""", timeout=20_000)  # fmt: skip
+
+
 def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path) -> None:
     visitor = visit()
     visitor.state("running")
