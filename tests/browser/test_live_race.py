@@ -129,14 +129,14 @@ def test_run_again_replaces_a_run_that_is_under_way(visit: Visit) -> None:
 
 def test_two_visitors_at_once_each_get_their_own_run(visit: Visit) -> None:
     one, other = visit(), visit()
-    for visitor, prompt, length in ((one, "the cat sat", 120), (other, "don't stop", 40)):
+    for visitor, prompt, length in ((one, "the cat sat", 400), (other, "don't stop", 40)):
         visitor.prompt(prompt)
         visitor.set("number input for Length", length)
     one.button("Run").click()
     expect(one.lane("baseline").locator("[data-index='3']")).to_be_attached()
     other.button("Run").click()
     expect(other.page.locator("[data-notice]")).to_contain_text("1 other run is ahead of yours")
-    for visitor, prompt, length in ((one, "the cat sat", 120), (other, "don't stop", 40)):
+    for visitor, prompt, length in ((one, "the cat sat", 400), (other, "don't stop", 40)):
         visitor.state("ended")
         trace = visitor.trace()
         assert trace["header"]["prompt"] == prompt
