@@ -89,8 +89,10 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit) -> None:
     expect(notice).not_to_contain_text("img")
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_text("γ 5 · T 0.7 · 128 tokens")
     expect(visitor.page.locator("#topbar")).to_be_visible()
-    visitor.page.wait_for_timeout(800)  # ms
-    assert set(query_of(visitor.page)) <= {"unknown"}
+    visitor.page.wait_for_function("""() => {
+      const names = [...new URLSearchParams(location.search).keys()];
+      return names.every((name) => name === "unknown");
+    }""")  # fmt: skip
 
 
 def test_a_hostile_prompt_in_an_address_is_text(visit: Visit) -> None:
