@@ -167,6 +167,7 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
     engine = engine_over(worker)
     run = run_of(task=FaultyRace("hang", 8, LONG))
     stream = pulled(engine, run, lambda delta: len(delta.get("rounds", [])))
+    time.sleep(0.5)  # by now it hangs
     engine.stop("one")
     engine.stop("one")  # pressed twice
     began = time.monotonic()

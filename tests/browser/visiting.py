@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from playwright.sync_api import Locator, Page, expect
 
 PATIENCE = 60_000  # ms; two busy cores are slow
+expect.set_options(timeout=PATIENCE / 2)
 
 
 class Visitor:
