@@ -20,8 +20,8 @@ DIGITS = 8  # decimals of their probabilities
 class Judged(NamedTuple):
     """All that a verdict was made of; g drafted tokens, vocabulary size vocab.
 
-    ids: the drafted ids, on the host. logits, p: fp32 [g + 1, vocab] of the target.
-    u: [g] uniform draws.
+    ids: the drafted ids, on the host. logits, p: fp32 [g + 1, vocab] of the target; they may
+    share their memory where p is no one-hot row. u: [g] uniform draws.
     """
 
     draft: Draft | None
