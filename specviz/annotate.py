@@ -12,6 +12,7 @@ from .drafters import Draft
 from .sampling import Verdict, residual
 from .text import Pieces, TextStream
 from .trace import Choice, Outcome, Token
+from .wheel import Doubles
 
 LISTED = 5  # alternatives shown per distribution
 DIGITS = 8  # decimals of their probabilities
@@ -21,14 +22,14 @@ class Judged(NamedTuple):
     """All that a verdict was made of; g drafted tokens, vocabulary size vocab.
 
     ids: the drafted ids, on the host. logits, p: fp32 [g + 1, vocab] of the target; they may
-    share their memory where p is no one-hot row. u: [g] uniform draws.
+    share their memory where p is no one-hot row. u: [g] uniform draws, fp64.
     """
 
     draft: Draft | None
     ids: list[int]
     logits: Tensor
     p: Tensor
-    u: Tensor
+    u: Tensor | Doubles
     verdict: Verdict
 
 

@@ -243,7 +243,7 @@ def decided(
     accepted = 0
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be refused.
     for place, (token_id, chance) in enumerate(zip(drafted, u, strict=True)):
-        if not chance * q[place, token_id].item() < p[place, token_id].item():
+        if not chance * q.item(place, token_id) < p.item(place, token_id):
             break
         accepted += 1
     mass = 0.0

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from .annotate import Judged
 from .drafters import Draft
@@ -26,7 +25,7 @@ from .sampling import (
 )
 from .settings import Settings
 from .static import StaticEngine
-from .wheel import Floats
+from .wheel import Doubles, Floats
 
 
 class Verifier(Protocol):
@@ -91,16 +90,17 @@ class HostVerifier:
         feed = host_ids([ids[-1], *drafted])
         logits = self._engine.forward(feed, keep=len(feed), heat=self._source.heat)
         p, rows = self._source.judged.write(logits)
-        u = self._source.take(len(drafted))
+        u = self._source.numbers(len(drafted))
         if self._decide is decide:
             accepted, next_id = self._decided(rows, drafted, draft, u)
         else:
             given, q = (draft.ids, draft.q) if draft else (host_ids([]), p[:0])
-            accepted, next_id = self._decide(p, q, given, u, self._source).tolist()
+            draws = torch.from_numpy(u)
+            accepted, next_id = self._decide(p, q, given, draws, self._source).tolist()
         return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
 
     def _decided(
-        self, p: Floats, drafted: list[int], draft: Draft | None, u: Tensor
+        self, p: Floats, drafted: list[int], draft: Draft | None, u: Doubles
     ) -> tuple[int, int]:
         last = self._source.numbers(1).item()
         judged = self._source.judged
