@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -12,8 +13,8 @@ Doubles: TypeAlias = NDArray[np.float64]
 
 SIDE = 64  # entries of a block of a row
 ONES = np.ones(SIDE, np.float32)
-# Of a row's sum: more than the fp32 sums of its blocks, each off by 63 roundings at most, can
-# move a draw and the end of an entry's share together.
+# Of a row's sum: more than rounding in fp32, 63 times a block at most, moves a draw and the end
+# of an entry's share together.
 MARGIN = 1e-5
 
 
@@ -25,23 +26,18 @@ class Wheel:
     """
 
     def __init__(self, vocab: int) -> None:
-        blocks = -(-vocab // SIDE)
-        self._row: Floats = np.zeros(vocab, np.float32)
-        self._padded = np.zeros(blocks * SIDE, np.float32) if vocab % SIDE else None
-        self._blocks: Floats = np.zeros((blocks, SIDE), np.float32)
-        self._ends: Doubles = np.zeros(blocks)
-        self._within: Doubles = np.zeros(SIDE)
+        self._whole = vocab - vocab % SIDE  # entries of whole blocks
 
     def load(self, weights: Floats) -> float:
         """Take a row [vocab], not negative, that must not change before it is drawn from;
         returns its sum."""
-        self._row = whole = weights
-        if self._padded is not None:
-            whole = self._padded
-            whole[: len(weights)] = weights
-        self._blocks = whole.reshape(-1, SIDE)
-        np.add.accumulate(self._blocks.dot(ONES), dtype=np.float64, out=self._ends)
-        return self._ends.item(-1)
+        self._row = weights
+        shares = weights[: self._whole].reshape(-1, SIDE).dot(ONES).tolist()
+        if self._whole < len(weights):
+            rest = weights[self._whole :]
+            shares.append(float(rest.dot(ONES[: len(rest)])))
+        self._shares, self._sum = shares, sum(shares)
+        return self._sum
 
     def place(self, uniform: float) -> int:
         """The id that `uniform` in [0, 1) falls on, never one of weight zero.
@@ -49,24 +45,29 @@ class Wheel:
         NaN weights give some id of the vocabulary: the models' tables are safe until the caller
         has seen that the logits were not finite.
         """
-        ends, within = self._ends, self._within
-        mass = ends.item(-1)
-        left = uniform * mass
-        block = int(ends.searchsorted(left, "right"))
-        if block < len(ends):
-            np.add.accumulate(self._blocks[block], dtype=np.float64, out=within)
-            left -= ends.item(block - 1) if block else 0.0
-            place = int(within.searchsorted(left, "right"))
-            if place < SIDE:
-                before = within.item(place - 1) if place else 0.0
-                if before + MARGIN * mass < left < within.item(place) - MARGIN * mass:
-                    return block * SIDE + place
+        block, left, _ = _share(self._shares, uniform * self._sum)
+        begin = block * SIDE
+        place, left, share = _share(self._row[begin : begin + SIDE].tolist(), left)
+        margin = MARGIN * self._sum
+        if margin < left < share - margin:
+            return begin + place
         return placed(self._row, uniform)
+
+
+def _share(shares: list[float], left: float) -> tuple[int, float, float]:
+    """Which of `shares`, one after the other, `left` falls into, how far, and how large it is;
+    the last one and 0 if it falls behind all."""
+    for place, share in enumerate(shares):
+        if left < share:
+            return place, left, share
+        left -= share
+    return len(shares) - 1, left, 0.0
 
 
 def placed(weights: Floats, uniform: float) -> int:
     """`Wheel.place` by one running sum."""
-    sums = weights.cumsum(dtype=np.float64)
+    # torch's sum of a large vocabulary takes a tenth of NumPy's time.
+    sums = torch.from_numpy(weights).cumsum(-1, dtype=torch.float64).numpy()
     # uniform is at most 1 - 2^-53, so the product stays below the sum: an id with mass.
     place = int(sums.searchsorted(uniform * sums.item(-1), "right"))
     return min(place, len(weights) - 1)
