@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from .capture import Program
-from .decoding import Decide, decode
+from .decoding import Decide, LaneEvents, decode
 from .engine import EagerEngine, Engine, now
 from .pair import Pair, context_length
 from .passes import PackedEngine
@@ -21,6 +22,7 @@ FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine, Program)
 # Few in each visit to a place in the context, so that 1,000 tokens leave room in one of 1,024.
 ROUNDS = 3
 WARM = 1  # rounds before them
+TURNS = 3  # decodes of a prompt each way
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,8 @@ def timed_passes() -> Iterator[list[float]]:
 def round_parts(
     pair: Pair, prompts: Sequence[str], settings: Settings, decider: Decide | None = None
 ) -> RoundParts | None:
-    """Decode each prompt with drafts, once to warm up and twice to measure; None if no round
-    drafted.
+    """Decode each prompt with drafts, once to warm up and `TURNS` times each way to measure; None
+    if no round drafted.
 
     A clock around each pass costs some microseconds: so rounds are timed without, and passes in
     the same rounds decoded again.
@@ -76,46 +78,50 @@ def round_parts(
     parts = []
     for prompt in prompts:
         ids = pair.encode(prompt, chat=settings.chat)
-        _rounds(pair, ids, settings, decider)
-        whole = _rounds(pair, ids, settings, decider)
-        with timed_passes() as spent:
-            passes = _rounds(pair, ids, settings, decider, spent)
-        parts += [
-            _parts(r, timed) for (r, _), (_, timed) in zip(whole, passes, strict=True) if r.drafted
-        ]
+        events = partial(decode, pair, ids, settings, "speculative", decider)
+        _whole_rounds(events())
+        whole, passes = [], []
+        for _ in range(TURNS):
+            whole.append(_whole_rounds(events()))
+            with timed_passes() as spent:
+                passes.append(_passes(events(), spent))
+        rounds = zip(_medians(whole), _medians(passes), strict=True)
+        parts += [_parts(seconds, timed) for (drafted, *seconds), timed in rounds if drafted]
     if not parts:
         return None
-    return RoundParts(*(statistics.median(values) for values in zip(*parts, strict=True)))
+    return RoundParts(*_median_of_each(parts))
 
 
-def _parts(r: Round, passes: Sequence[float]) -> tuple[float, ...]:
-    *drafting, judged = passes  # the target's pass is a round's last
-    whole = r.draft_seconds + r.verify_seconds + r.overhead_seconds
-    return (
-        sum(drafting),
-        r.draft_seconds - sum(drafting),
-        judged,
-        r.verify_seconds - judged,
-        r.overhead_seconds,
-        1 - sum(passes) / whole,
-    )
+def _parts(whole: Sequence[float], passes: Sequence[float]) -> tuple[float, ...]:
+    drafting, verifying, counting = whole
+    *drafts, judged = passes  # the target's pass is a round's last
+    outside = 1 - sum(passes) / sum(whole)
+    return sum(drafts), drafting - sum(drafts), judged, verifying - judged, counting, outside
 
 
-def _rounds(
-    pair: Pair,
-    ids: Sequence[int],
-    settings: Settings,
-    decider: Decide | None,
-    spent: list[float] | None = None,
-) -> list[tuple[Round, list[float]]]:
-    """All rounds of a decode, each with what has gone to `spent` in it."""
-    spent = [] if spent is None else spent
+def _whole_rounds(events: LaneEvents) -> list[tuple[float, ...]]:
+    """Of each round: the number of drafts, and the seconds of drafting, verifying, counting."""
+    rounds = (event for event in events if isinstance(event, Round))
+    return [(len(r.drafted), r.draft_seconds, r.verify_seconds, r.overhead_seconds) for r in rounds]
+
+
+def _passes(events: LaneEvents, spent: list[float]) -> list[tuple[float, ...]]:
+    """What has gone to `spent` in each round."""
     found = []
-    for event in decode(pair, ids, settings, "speculative", decider):
+    for event in events:
         if isinstance(event, Round):
-            found.append((event, spent[:]))
+            found.append(tuple(spent))
         spent.clear()
     return found
+
+
+def _medians(turns: Sequence[Sequence[tuple[float, ...]]]) -> list[tuple[float, ...]]:
+    """The medians over the turns of each number of each round: a seed repeats its rounds."""
+    return [_median_of_each(turn) for turn in zip(*turns, strict=True)]
+
+
+def _median_of_each(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(statistics.median(values) for values in zip(*rows, strict=True))
 
 
 def context_costs(

@@ -40,7 +40,7 @@ def visit(browser: Browser, url: str) -> Iterator[Visit]:
         visitor = Visitor(context.new_page())
         visitors.append(visitor)
         visitor.page.goto(f"{address}/{query}")
-        visitor.page.wait_for_selector("[data-player][data-ready]")
+        visitor.ready()
         return visitor
 
     yield open_page

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from toys import byte_level, llama, relative  # noqa: E402
 from specviz import Pair, race  # noqa: E402
 from specviz.page import build_page, launch_options, layout  # noqa: E402
 from specviz.page.runs import Engine, Run, deltas  # noqa: E402
+from specviz.trace import Event  # noqa: E402
 from specviz.worker import LocalWorker  # noqa: E402
 
 # A few milliseconds per pass: slow enough to be stopped by hand.
@@ -28,6 +31,7 @@ SHAPE = {
     "max_position_embeddings": 2048,
 }
 LOSSY = "lose some of it"
+UNHURRIED = "take your time"
 
 
 def lossy(engine: Engine, run: Run) -> Iterator[str]:
@@ -45,9 +49,23 @@ def small_pair(name: str, _: Any = None) -> Pair:
     return Pair(target=target, draft=relative(target, noise=0.02), tokenizer=tokenizer, name=name)
 
 
+def unhurried(pair: Pair, prompt: str, settings: Any) -> Iterator[Event]:
+    """A race; where the prompt says so, it lasts until a stalled test has looked at it."""
+    heard = None
+    with closing(race(pair, prompt, settings)) as events:  # type: ignore[type-var]
+        while True:
+            try:
+                event = events.send(heard)
+            except StopIteration:
+                return
+            if UNHURRIED in prompt:
+                time.sleep(0.1)
+            heard = yield event
+
+
 if __name__ == "__main__":
     layout.deltas = lossy
     # Without recordings: a page that waits for its first run.
-    build_page(LocalWorker(small_pair, race), recordings=TESTS / "none").launch(
+    build_page(LocalWorker(small_pair, unhurried), recordings=TESTS / "none").launch(
         quiet=True, **launch_options()
     )

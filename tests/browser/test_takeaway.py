@@ -95,6 +95,7 @@ def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> N
     trace = Trace.from_dict(visitor.run())
     assert taken(visitor, "tokens", tmp_path).read_bytes() == tokens_csv(trace).encode()
     assert taken(visitor, "rounds", tmp_path).read_bytes() == rounds_csv(trace).encode()
+    visitor.page.wait_for_function("window.Plotly")  # its entries are off until it has come
     picture = taken(visitor, "tokens.png", tmp_path).read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
     drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")

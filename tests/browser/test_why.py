@@ -45,6 +45,7 @@ def visible(text: str) -> str:
 
 def card(visitor: Visitor, lane: str, index: int) -> str:
     """What the card of a token says, opened by focus."""
+    visitor.page.mouse.move(0, 0)  # a token that scrolls below the mouse would open its own
     visitor.page.keyboard.press("Escape")  # so that the browser takes the focus for a keyboard's
     visitor.lane(lane).locator(f"[data-index='{index}']").focus()
     expect(visitor.page.locator(".sv-card")).to_be_visible()
@@ -111,7 +112,7 @@ def test_every_outcome_has_its_sentence(visit: Visit, width: int, height: int) -
         for figure in figures(token, around):
             assert figure in said, kind
         check_odds(said, token)
-        assert visitor.page.evaluate(INSIDE), kind
+        visitor.page.wait_for_function(INSIDE)  # where it stays once the page has scrolled
         listed = visitor.page.locator(".sv-card-lists ol")
         wanted = [token.top_q, token.top_p, token.top_residual]
         assert listed.count() == sum(bool(choices) for choices in wanted)
@@ -219,12 +220,15 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     page = visitor.page
 
     source = (PAGE / "experiment.js").read_text("utf-8").replace("DRAWS = 300", "DRAWS = 40")
+    # The first experiment has to last until it is stopped.
+    source = source.replace("draws: DRAWS }", "draws: again ? DRAWS : 300 }")
+    assert "again ? DRAWS" in source
     page.route(
         "**/experiment.js",
         lambda route: route.fulfill(body=source, content_type="text/javascript"),
     )
     page.reload()
-    page.wait_for_selector("[data-player][data-ready]")
+    visitor.ready()
     visitor.set("number input for Length", 8)
     visitor.set("number input for Temperature", 1)
     visitor.set("number input for Top-k", 3)
@@ -250,6 +254,7 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
 def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 12)
+    visitor.page.wait_for_function("performance.now() > 2500")  # ms; it says nothing before
     data = visitor.run()
     trace = Trace.from_dict(data)
     for r in trace.lane("speculative"):

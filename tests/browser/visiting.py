@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -9,6 +10,13 @@ from playwright.sync_api import Locator, Page, expect
 
 PATIENCE = 60_000  # ms; two busy cores are slow
 expect.set_options(timeout=PATIENCE / 2)
+
+# A notice that makes way by itself would do so while the test is stalled.
+NOTICES_STAY = """(() => {
+  const wait = window.setTimeout;
+  window.setTimeout = (then, ms, ...rest) => (ms === 8000 ? 0 : wait(then, ms, ...rest));
+})()"""
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 class Visitor:
@@ -19,6 +27,7 @@ class Visitor:
         self.player = page.locator("[data-player]")
         self.problems: list[str] = []
         page.set_default_timeout(PATIENCE)
+        page.add_init_script(NOTICES_STAY)
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("console", self._console)
         page.on("request", self._request)
@@ -37,9 +46,24 @@ class Visitor:
     def lane(self, name: str) -> Locator:
         return self.page.locator(f"[data-lane={name}]")
 
+    def ready(self) -> None:
+        """Wait until the page can be used: its controls are filled after its player is there."""
+        self.page.wait_for_selector("[data-player][data-ready]")
+        self.page.wait_for_selector("#greedy[aria-pressed]", state="attached")
+        self.drawn()
+
+    def drawn(self) -> None:
+        """Wait until what was asked of the player is on the screen."""
+        self.page.evaluate(FRAMES)
+
     def state(self, name: str) -> None:
         """Wait until the player is in this state."""
         expect(self.player).to_have_attribute("data-state", name, timeout=PATIENCE)
+
+    def playing(self) -> None:
+        """Wait until tokens are on the screen: a run begins before its first event is due."""
+        self.state("running")
+        expect(self.lane("baseline").locator("[data-index='0']")).to_be_attached()
 
     def set(self, label: str, value: float) -> None:
         """Write a number into a control of the settings panel."""
@@ -66,3 +90,9 @@ class Visitor:
 
 
 Visit: TypeAlias = Callable[..., Visitor]
+
+
+def crowded() -> bool:
+    """Whether this machine has too much else to do for what is measured here to be fair."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return workers > 1 or os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1)

@@ -9,9 +9,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from serve import small_pair
+from serve import small_pair, unhurried
 
-from specviz import Settings, race
+from specviz import Settings
 from specviz.page import build_page, launch_options
 from specviz.trace import Event
 from specviz.worker import LocalWorker
@@ -21,7 +21,7 @@ UNLUCKY = 13  # the seed of a run that fails in the middle
 
 def unlucky(pair: Any, prompt: str, settings: Settings) -> Iterator[Event]:
     """A race that fails after some rounds if its seed says so."""
-    for place, event in enumerate(race(pair, prompt, settings)):
+    for place, event in enumerate(unhurried(pair, prompt, settings)):
         if settings.seed == UNLUCKY and place == 8:
             raise RuntimeError("this run was meant to fail")
         yield event

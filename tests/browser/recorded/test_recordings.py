@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -15,7 +14,8 @@ import pytest
 from malformed import BROKEN, SPOILED
 from playwright.sync_api import Browser, expect
 from recorded import SAMPLED, recorded, saved, sentence, values
-from visiting import Visit, Visitor
+from serve import UNHURRIED
+from visiting import Visit, Visitor, crowded
 
 from specviz import Trace, compute_metrics
 from specviz.recording import MOST_PACKED, read_recording
@@ -35,7 +35,7 @@ def test_a_recording_plays_within_two_seconds(
         page.context.close()
     with capsys.disabled():
         print(f" [a recording plays after {sorted(map(round, taken))} ms]", end=" ")
-    if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1) and median(taken) >= 2000:
+    if crowded() and median(taken) >= 2000:
         pytest.skip("this machine has too much else to do for a fair measurement")
     assert median(taken) < 2000
 
@@ -48,7 +48,6 @@ def test_a_visit_begins_with_a_recording_and_run_goes_live(
     expect(visitor.player).to_have_attribute("data-source", "recording")
     badge = visitor.page.locator("[data-badge]")
     expect(badge).to_contain_text("RECORDED · CPU")
-    expect(visitor.page.locator("[data-pace]")).to_be_visible()  # slower than it was, and says so
     first = Trace.load(shelf / f"{names[0]}.json.gz")
     assert Trace.from_dict(visitor.trace()) == first
 
@@ -124,7 +123,7 @@ def test_charts_asked_for_while_they_are_drawn_are_not_left_behind(visit: Visit)
       const { seconds } = window.specviz.shown;
       const whole = window.specviz.position === window.specviz.events;
       return whole && Math.abs(x.at(-1) - seconds.speculative) < 1e-9;
-    }""", timeout=20_000)  # fmt: skip
+    }""")  # fmt: skip
 
 
 def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path) -> None:
@@ -153,8 +152,11 @@ def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path
     expect(visitor.player).to_have_attribute("data-source", "recording")
     expect(page.locator("[data-badge]")).to_contain_text("RECORDED (opened from a file)")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
+    expect(page.locator("[data-pace]")).to_be_visible()  # slower than it was, and says so
+    page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
-    visitor.state("running")
+    page.wait_for_function("!window.specviz.trace.isOld")
+    assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
 
 
 def opened(visitor: Visitor, raw: bytes, name: str = "run.json.gz") -> None:
@@ -164,6 +166,7 @@ def opened(visitor: Visitor, raw: bytes, name: str = "run.json.gz") -> None:
 
 def test_a_bad_file_gets_its_sentence_and_changes_nothing(visit: Visit, tmp_path: Path) -> None:
     visitor = visit()
+    visitor.playing()
     visitor.page.keyboard.press("Space")
     visitor.state("paused")
     before = visitor.trace(), visitor.page.evaluate("window.specviz.position")
@@ -203,6 +206,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visit: Visit) -> None:
     opened(visitor, json.dumps(data).encode())
     visitor.page.wait_for_function("t => window.specviz.trace.header.prompt === t", arg=hostile)
     visitor.page.locator("[data-scrub]").fill("30")
+    visitor.drawn()  # tokens of the moment before would go, and their card with them
     expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(hostile)
     visitor.lane("speculative").locator("[data-index='0']").focus()
     expect(visitor.page.locator(".sv-card")).to_be_visible()
@@ -211,7 +215,8 @@ def test_hostile_text_in_a_file_is_shown_as_text(visit: Visit) -> None:
 
 def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     visitor = visit()
-    visitor.set("number input for Length", 150)
+    visitor.set("number input for Length", 100)
+    visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     expect(visitor.player).to_have_attribute("data-source", "live")
     page = visitor.page
@@ -226,7 +231,7 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     page.keyboard.press("l")
     page.wait_for_function("window.specviz.position === window.specviz.events")
     visitor.state("ended")
-    assert len(visitor.trace()["rounds"]) > 150
+    assert len(visitor.trace()["rounds"]) > 100
 
 
 def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser, url: str) -> None:

@@ -33,7 +33,8 @@ TO_THE_END = """() => {
   scrubber.value = scrubber.max;
   scrubber.dispatchEvent(new Event("input"));
 }"""
-SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+FETCHED = """() => performance.getEntriesByType("resource")
+  .filter(({ name, responseEnd }) => name.endsWith(".json.gz") && responseEnd).length === 2"""
 
 
 def shown_ratio(page: Page) -> str:
@@ -43,14 +44,14 @@ def shown_ratio(page: Page) -> str:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit, theme: str) -> None:
     visitor = visit(query=f"?stage=1&theme={theme}")
-    visitor.state("running")
+    visitor.playing()
     page = visitor.page
     assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
     for width, height in ((1280, 720), (1920, 1080), (3840, 2160)):
         page.set_viewport_size({"width": width, "height": height})
         for key in ("0", "-", "-", "+"):
             page.keyboard.press(key)
-            page.evaluate(SETTLED)
+            visitor.drawn()
             seen = page.evaluate(MEASURES)
             assert seen["over"] == [0, 0] and not seen["outside"] and not seen["wide"], seen
             assert min(seen["headline"]) >= 48 and min(seen["tokens"]) >= 24
@@ -61,7 +62,7 @@ def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit, theme: s
 
 def test_keys_of_the_stage(visit: Visit, names: list[str]) -> None:
     visitor = visit(query="?seed=7")
-    visitor.state("running")
+    visitor.playing()
     page = visitor.page
     page.keyboard.press("s")
     expect(page.locator("#topbar")).to_be_hidden()
@@ -155,6 +156,7 @@ def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> N
     visitor.state("running")
     recorded = visitor.trace()
     visitor.page.wait_for_function("performance.getEntriesByName('specviz-playing').length")
+    visitor.page.wait_for_function(FETCHED)
     visitor.page.wait_for_load_state("networkidle")
     visitor.page.context.set_offline(True)
     forgiven = visitor.problems.copy()
