@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,16 +110,10 @@ def examine(
         spaces = [Room(spaces[0].device, free)]
     found: list[Finding] = []
     plans = [plan for name in names if (plan := _read(name, found))]
+    ways = _ways(dtype, (quantize, draft_quantize), found)
     loads: list[Load] = []
-    ways = [Way(), Way()]
-    try:
-        asked = (quantize, draft_quantize)
-        ways = [Way(checked_dtype(dtype), checked_quantization(q)) for q in asked]
-    except PairError as error:
-        found.append(Finding("stop", "precision", str(error)))
-    else:
-        loads = pair_loads(plans, ways, spaces[0].device) if len(plans) == len(names) else []
     if len(plans) == len(names):
+        loads = pair_loads(plans, ways, spaces[0].device) if ways else []
         found += _fit(plans, suggested)
     found += memory_findings(loads, spaces, tokens) if loads else []
     if len(names) == 1:
@@ -126,7 +121,8 @@ def examine(
     memory = _memory([load.need for load in loads], tokens)
     if len(plans) < len(names):
         facts = [known for name in names if (known := known_model(name))]
-        found += table_findings(facts, ways, spaces, tokens) if len(facts) == len(names) else []
+        if len(facts) == len(names):
+            found += table_findings(facts, ways or [Way(), Way()], spaces, tokens)
     return Report(
         shown[0],
         shown[1] if len(shown) > 1 else None,
@@ -135,6 +131,17 @@ def examine(
         sum(room.free for room in spaces),
         suggested,
     )
+
+
+def _ways(
+    dtype: str | torch.dtype | None, quantize: Sequence[str | None], found: list[Finding]
+) -> list[Way]:
+    """How target and draft would be loaded; none, and a finding more, if that cannot be."""
+    try:
+        return [Way(checked_dtype(dtype), checked_quantization(q)) for q in quantize]
+    except PairError as error:
+        found.append(Finding("stop", "precision", str(error)))
+        return []
 
 
 def _memory(needs: list[Need], tokens: int) -> dict[str, int]:
