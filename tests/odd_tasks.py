@@ -56,9 +56,11 @@ class Odd:
         take(LOADING)
         time.sleep(3600)
 
-    def load_slowly(self, take: Take) -> None:
+    def load_until_told(self, take: Take) -> None:
+        """Until there is a file of the pair's name."""
         take(LOADING)
-        time.sleep(3)
+        while not os.path.exists(self.pair):
+            time.sleep(0.05)
         take(os.getpid())
 
 
@@ -72,6 +74,9 @@ def results(worker: Any, what: str) -> list[Any]:
 
     worker.run(Odd(what), take)
     return taken
+
+
+HANGS = "The next pass hangs."
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,11 @@ class FaultyRace:
             return take(item)
 
         def hurt(module: Any, arguments: Any, output: Any) -> Any:
-            return self._hurt(output) if rounds[0] >= self.after else output
+            if rounds[0] < self.after:
+                return output
+            if self.fault == "hang":
+                take(HANGS)
+            return self._hurt(output)
 
         target.register_forward_hook(hurt)
         pair = pair_of(target, mini(5, seed=1, spread=2.0))

@@ -176,7 +176,7 @@ def test_the_hub_is_asked_on_a_space_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 def raw_answer(site: Site, head: str, chunks: Iterator[bytes] | None = None) -> tuple[bytes, int]:
     """What the server says to a request sent by hand, and how many bytes it took until then."""
-    with socket.create_connection((site.host, site.port), timeout=20) as plug:
+    with socket.create_connection((site.host, site.port), timeout=60) as plug:
         plug.sendall(head.encode())
         sent = 0
         plug.setblocking(False)
@@ -289,10 +289,10 @@ ASKED = b'{"data":%s,"component_id":1,"fn_name":"opened","session_hash":"s"}'
     ids=["deep", "deep objects", "wide", "many strings", "endless string", "long number"],
 )
 def test_what_would_cost_a_parser_dear_is_seen_without_parsing(data: bytes) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(Refused):
         check_question(ASKED.replace(b"%s", data))
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 def test_a_recording_of_any_size_gets_through() -> None:

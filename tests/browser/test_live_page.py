@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 import pytest
+from machine import crowded
 from playwright.sync_api import expect
-from visiting import Visit, crowded
+from visiting import Visit
 
 from specviz.browser import ROOT, served_page
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -90,9 +89,3 @@ class Visitor:
 
 
 Visit: TypeAlias = Callable[..., Visitor]
-
-
-def crowded() -> bool:
-    """Whether this machine has too much else to do for what is measured here to be fair."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return workers > 1 or os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1)

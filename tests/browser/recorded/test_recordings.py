@@ -11,11 +11,12 @@ from typing import Any
 
 import orjson
 import pytest
+from machine import crowded
 from malformed import BROKEN, SPOILED
 from playwright.sync_api import Browser, expect
 from recorded import SAMPLED, recorded, saved, sentence, values
 from serve import UNHURRIED
-from visiting import Visit, Visitor, crowded
+from visiting import Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.recording import MOST_PACKED, read_recording
