@@ -139,11 +139,12 @@ export function createCharts(root, config) {
     draw();
   }
 
-  let shown = [];
+  let shown = [], hasCome;
+  const come = new Promise((resolve) => { hasCome = resolve; });
   const load = () => {
     const script = element("script");
     script.src = new URL(config.plotly, document.baseURI);
-    script.onload = () => { ready = true; colour(); request(shown); };
+    script.onload = () => { ready = true; hasCome(); colour(); request(shown); };
     document.head.append(script);
   };
   // After the first paint: the page can be used before 4 MB of charts have come.
@@ -162,5 +163,6 @@ export function createCharts(root, config) {
   new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
   new ResizeObserver(redraw).observe(box);
 
-  return { show(rounds) { shown = rounds; request(rounds); } };
+  /** come: kept when there is what draws charts. */
+  return { come, show(rounds) { shown = rounds; request(rounds); } };
 }

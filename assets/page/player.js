@@ -43,7 +43,7 @@ export function mount({ element, props, watch, server, config }) {
   const shelf = createShelf(config.recordings);
   const write = createWriter(config);
   const page = { values: controlsFor(asked, config), recording: null, theme: asked.theme, stage: asked.stage };
-  let busy = false, lost = false, failed = false, drawPending = false, spokenAt = 0, showings = 0;
+  let busy = false, lost = false, failed = false, drawPending = false, spokenAt = -Infinity, showings = 0;
 
   const timeline = createTimeline(requestDraw);
   const card = createCard(root, (lane, index) =>
@@ -148,7 +148,7 @@ export function mount({ element, props, watch, server, config }) {
     lost = true;
     await finish(LOST);
     while (!(await isServerThere())) await pause(RETRY_EVERY);
-    if (store.run === before && !busy) { lost = false; notice(BACK); }
+    if (store.run === before && !busy) notice(BACK);
   }
 
   async function isServerThere() {
@@ -199,7 +199,7 @@ export function mount({ element, props, watch, server, config }) {
   }
 
   function sayStep() {
-    spokenAt = 0;
+    spokenAt = -Infinity;
     const { events, position } = timeline.state;
     if (events[position - 1]?.done) speak([events[position - 1].round]);
   }
@@ -255,7 +255,8 @@ export function mount({ element, props, watch, server, config }) {
     fail: (sentence) => notice(sentence, true),
   });
   const takeaway = createTakeaway(root, {
-    server, config, trace: () => store.trace, fail: (sentence) => notice(sentence, true),
+    server, config, trace: () => store.trace, charts: charts.come,
+    fail: (sentence) => notice(sentence, true),
   });
   listenToKeys(root, actions);
   // Gradio may build its buttons anew, so the page listens for them.

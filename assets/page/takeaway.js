@@ -13,8 +13,11 @@ const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
 const FAILED = "The server could not make this file; try again.";
 
-/** `trace()` is the shown trace; `fail(sentence)` is told if a file cannot be made. */
-export function createTakeaway(root, { server, config, trace, fail }) {
+/**
+ * `trace()` is the shown trace; `charts` a promise that charts can be drawn; `fail(sentence)` is
+ * told if a file cannot be made.
+ */
+export function createTakeaway(root, { server, config, trace, charts, fail }) {
   const menu = root.querySelector("[data-takeaway]");
   const list = menu.querySelector("div");
   if (server.take_away) {
@@ -65,12 +68,14 @@ export function createTakeaway(root, { server, config, trace, fail }) {
     saveBlob(await (await fetch(url)).blob(), `${fileStem(trace().header)}-${name}.${format}`);
   }
 
-  menu.addEventListener("toggle", () => {
+  function offer() {
     for (const button of list.querySelectorAll("button")) button.disabled = !trace();
     for (const button of list.querySelectorAll(".sv-take-chart button")) {
       button.disabled ||= !window.Plotly;
     }
-  });
+  }
+  menu.addEventListener("toggle", offer);
+  charts.then(offer);
   document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
 
   return {

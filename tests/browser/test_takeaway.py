@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from visiting import PATIENCE, Visit, Visitor
 
 from specviz import Trace
@@ -89,13 +89,29 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.get_by_role("button", name="Draw")).to_have_count(0)
 
 
+def test_pictures_are_offered_as_soon_as_charts_can_be_drawn(visit: Visit) -> None:
+    visitor = visit()
+    held: list[Route] = []
+    visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
+    visitor.page.reload()
+    visitor.ready()
+    visitor.set("number input for Length", 12)
+    visitor.run()
+    visitor.page.locator("[data-takeaway] summary").click()
+    picture = visitor.page.locator("[data-take='tokens.png']")
+    expect(visitor.page.locator("[data-take=tokens]")).to_be_enabled()
+    expect(picture).to_be_disabled()
+    for route in held:
+        route.continue_()
+    expect(picture).to_be_enabled()
+
+
 def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> None:
     visitor = visit()
     visitor.set("number input for Length", 12)
     trace = Trace.from_dict(visitor.run())
     assert taken(visitor, "tokens", tmp_path).read_bytes() == tokens_csv(trace).encode()
     assert taken(visitor, "rounds", tmp_path).read_bytes() == rounds_csv(trace).encode()
-    visitor.page.wait_for_function("window.Plotly")  # its entries are off until it has come
     picture = taken(visitor, "tokens.png", tmp_path).read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
     drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")
