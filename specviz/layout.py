@@ -6,13 +6,14 @@ scores is part of q, and the entries of q and k that rotate together lie side by
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .pair import context_length
-from .products import Product, product
+from .products import Product, in_one_memory, product
 
 
 class Layer(NamedTuple):
@@ -43,6 +44,7 @@ class PackedModel:
         self.layers = [self._layer(block) for block in model.model.layers]
         head = model.get_output_embeddings().weight.detach()[:vocab]
         self.head = product(head * model.model.norm.weight.detach(), None)
+        in_one_memory([*chain.from_iterable(self.layers), self.head])
         self.rotation = _rotation(model.model.rotary_emb, self.limit).numpy()
 
     def _layer(self, block: Any) -> Layer:

@@ -130,9 +130,11 @@ class PackedEngine:
         places = min(max(2 * self._capacity, length, FIRST_PLACES), max(m.limit, length))
         blocks = -(-places // BLOCK)
         self._capacity = blocks * BLOCK
-        by_block, by_place = (blocks, m.head_dim, BLOCK), (self._capacity, m.head_dim)
-        keys = [np.empty((m.kv_heads, *by_block), np.float32) for _ in m.layers]
-        values = [np.empty((m.kv_heads, *by_place), np.float32) for _ in m.layers]
+        # One memory, for the sake of huge pages: see `products.in_one_memory`.
+        shape = (2, len(m.layers), m.kv_heads, self._capacity, m.head_dim)
+        all_keys, all_values = np.empty(shape, np.float32)
+        by_block = (m.kv_heads, blocks, m.head_dim, BLOCK)
+        keys, values = [one.reshape(by_block) for one in all_keys], list(all_values)
         for new, old in zip(keys + values, self._keys + self._values, strict=False):
             new[:, : old.shape[1]] = old
         self._keys, self._values = keys, values
