@@ -164,11 +164,6 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
 
     uniform: fp64 [...] in [0, 1). Returns int64 [...]. Never returns an id of weight zero.
     """
-    if _here(weights) and weights.numel() == weights.shape[-1]:
-        wheel = Wheel(weights.shape[-1])
-        wheel.load(weights.numpy().reshape(-1))
-        drawn = wheel.place(uniform.item())
-        return torch.from_numpy(np.full(weights.shape[:-1], drawn, np.int64))
     cdf = weights.cumsum(-1, dtype=torch.float64)
     # uniform is at most 1 - 2^-53, so the product stays below the total: an id with mass.
     ids = torch.searchsorted(cdf, uniform.unsqueeze(-1) * cdf[..., -1:], right=True)

@@ -87,7 +87,7 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit) -> None:
     visitor.page.on("dialog", lambda dialog: pytest.fail("an address was run as a script"))
     notice = visitor.page.locator("[data-notice]")
     expect(notice).to_contain_text("left out")
-    said = notice.inner_text()  # at once: it makes way by itself
+    said = notice.inner_text()
     assert all(name in said for name in bad) and "img" not in said
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_text("γ 5 · T 0.7 · 128 tokens")
     expect(visitor.page.locator("#topbar")).to_be_visible()
