@@ -6,9 +6,9 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 # Idle worker threads must not spin on cores that the other lane or the browser needs.
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-from specviz.hosting import on_zerogpu
+from specviz.environment import on_zerogpu
 from specviz.logs import set_up_logging
-from specviz.worker import ProcessWorker, Worker, end_with_children
+from specviz.worker.client import ProcessWorker, Worker, end_with_children
 
 set_up_logging()
 
@@ -16,7 +16,7 @@ set_up_logging()
 def start_worker() -> Worker:
     """Whoever holds the models, started first of all: it takes as long as the page does."""
     if on_zerogpu():
-        from specviz.zerogpu import place_pairs
+        from specviz.worker.zerogpu import place_pairs
 
         return place_pairs()
     worker = ProcessWorker()

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch keeps its builds without CUDA; PyPI's Linux builds bring gigabytes of it."""
-FIND_CHROMIUM = "import sys, specviz.browser as b; sys.exit(b.chromium_path() is None)"
+FIND_CHROMIUM = "import sys, specviz.bench.browser as b; sys.exit(b.chromium_path() is None)"
 
 
 def run(*command: str | Path) -> bool:

@@ -10,12 +10,12 @@ import argparse
 from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
-from specviz.engine import spare_threads
+from specviz.engines.base import spare_threads
+from specviz.models.load import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, Preset, load_presets
-from specviz.pairs import BUILTIN
-from specviz.recording import file_summary
+from specviz.trace.recording import file_summary
 
 MOST = 2**20  # bytes of all recordings together
 

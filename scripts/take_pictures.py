@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from specviz.browser import ROOT, chromium, served_page
+from specviz.bench.browser import ROOT, chromium, served_page
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 FRAMES = 48

@@ -10,24 +10,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import bench, train
-from .catalogue import pairs_by_fit
-from .doctor import MARKS, examine
-from .engine import spare_threads
+from .bench import cli as bench
+from .decoding.race import race
+from .engines.base import spare_threads
 from .errors import SpecvizError, TraceError
-from .export import rounds_csv, tokens_csv
-from .loading import DTYPES
-from .memory import rooms
-from .options import add_settings, settings_from
-from .pair import Pair
-from .pairs import load_pair
-from .progress import terminal_watcher
-from .race import race
-from .recording import file_summary
-from .sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
-from .standalone import standalone_html
-from .terminal import event_line, figures, legend
+from .models.catalogue import pairs_by_fit
+from .models.doctor import MARKS, examine
+from .models.load import load_pair
+from .models.memory import rooms
+from .models.pair import Pair
+from .models.progress import terminal_watcher
+from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .models.weights import DTYPES
+from .report.html import standalone_html
+from .report.tables import rounds_csv, tokens_csv
+from .report.terminal import event_line, figures, legend
+from .settings import add_settings, settings_from
 from .trace import Event, Trace
+from .trace.recording import file_summary
+from .training import cli as train
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from .formulas import best_gamma
 from .settings import Settings
+from .theory import best_gamma
 
 PRIOR_ALPHA = 0.7  # what `OptimalGamma` expects before it has seen any verdict
 PRIOR_JUDGED = 2.0  # verdicts that this expectation counts for

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import byte_level, llama, relative
+from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main
+from specviz.bench.hf_generate import generate_seconds
+from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
+from specviz.bench.random_models import scripted, shaped_pair
 from specviz.errors import SettingsError, SpecvizError
-from specviz.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
-from specviz.rivals import generate_seconds
-from specviz.shapes import scripted, shaped_pair
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from specviz.catalogue import known_model
+from specviz.models.catalogue import known_model
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = (ROOT / "docs" / "deploy.md").read_text("utf-8")

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import saved
-from toys import emitted_ids, examples, finish, generated, llama, pair_of, relative
+from toy_models import emitted_ids, examples, finish, generated, llama, pair_of, relative
+from toy_recordings import saved
 
 from specviz import Pair, Round, Settings, Trace, compute_metrics, race
-from specviz.costs import break_even_of, explain
-from specviz.formulas import best_gamma, predicted_tau
 from specviz.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
-from specviz.recording import read_recording
+from specviz.report.costs import break_even_of, explain
 from specviz.settings import DRAFTERS, GAMMA_POLICIES
+from specviz.theory import best_gamma, predicted_tau
+from specviz.trace.recording import read_recording
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5
@@ -155,7 +155,7 @@ def test_a_seeded_run_repeats_whatever_the_clock_says(
 ):
     runs = []
     for seed in range(3):
-        monkeypatch.setattr("specviz.engine.time", UnsteadyTime(seed))
+        monkeypatch.setattr("specviz.engines.base.time", UnsteadyTime(seed))
         # Models anew: nothing measured in one run may help the next one.
         again = pair_of(relative(pair.target, noise=0.0), relative(pair.draft, noise=0.0))
         rounds, _ = finish(again, PROMPT, adaptive(policy, drafter))

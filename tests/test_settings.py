@@ -10,12 +10,11 @@ from dataclasses import FrozenInstanceError, asdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import examples
+from toy_models import examples
 
 from specviz import Settings, SpecvizError
 from specviz.errors import SettingsError
-from specviz.options import add_settings, settings_from
-from specviz.settings import CHATS, DRAFTERS, GAMMA_POLICIES
+from specviz.settings import CHATS, DRAFTERS, GAMMA_POLICIES, add_settings, settings_from
 
 NAN, INF = math.nan, math.inf
 

@@ -11,13 +11,13 @@ from uuid import uuid4
 import gradio as gr
 
 from ..errors import PairError, PromptError, SpecvizError
-from ..metrics import compute_metrics
+from ..report.metrics import compute_metrics
 from ..settings import Settings
 from ..trace import LANES, SCHEMA, Trace
-from .answers import sentence
 from .choices import chosen_pair, others_allowed
 from .doctor import Doctor
-from .runs import Engine, Run, deltas
+from .queue import Engine, Run, deltas
+from .security.errors import sentence
 
 RUNS = 2  # of programs that may be in the line at a time: visitors must not wait behind many
 EXAMINATIONS = 4  # that may wait for the doctor at a time

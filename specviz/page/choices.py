@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ..catalogue import FITS, FITS_SMALLER, NamedPair, named_pairs, pairs_by_fit
+from ..environment import BUILTIN
 from ..errors import PairError
-from ..folders import BUILTIN
-from ..sizes import shown_bytes
-from ..tasks import WEIGHTS, Machine, with_weights
+from ..models.catalogue import FITS, FITS_SMALLER, NamedPair, named_pairs, pairs_by_fit
+from ..models.sizes import shown_bytes
+from ..worker.tasks import WEIGHTS, Machine, with_weights
 
 OTHER = "other"
 NO_DRAFT = "none"

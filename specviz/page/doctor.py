@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from ..errors import SpecvizError
-from ..tasks import ExamineTask
-from ..worker import Worker
+from ..worker.client import Worker
+from ..worker.tasks import ExamineTask
 
 MARKS = {"good": "✓", "warning": "!", "stop": "✕"}
 READING = "Reading configs and tokenizers; no weights are fetched."

@@ -11,8 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 from ..settings import Settings
-from ..tasks import READING, RaceTask, Task
 from ..trace import LANES, End, EndReason, Lane, Round
+from ..worker.tasks import READING, RaceTask, Task
 from .wire import Note, encode_delta
 
 PATIENCE = 15.0  # seconds; a run whose deltas nobody has taken for so long has lost its visitor

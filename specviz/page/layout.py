@@ -9,22 +9,22 @@ from typing import Any
 
 import gradio as gr
 
+from ..environment import BUILTIN
 from ..errors import SettingsError, SpecvizError
-from ..folders import BUILTIN
 from ..settings import Settings
-from ..worker import ProcessWorker, Worker
-from .answers import Page, answering
+from ..worker.client import ProcessWorker, Worker
 from .api import add_api, checked_prompt
 from .choices import OTHER, chosen_pair, pair_choices
 from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
 from .doctor import Doctor, refusal_html, report_views
+from .download import taker
+from .experiment import sampling_functions
 from .look import PAGE, RECORDINGS, keep_no_statistics, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
+from .queue import Engine, Run, deltas
 from .recordings import opener
-from .runs import Engine, Run, deltas
-from .sameness import sampling_functions
-from .takeaway import taker
+from .security.errors import Page, answering
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import gradio as gr
 
-from ..charts import PALETTE
-from ..folders import ASSETS
-from ..standalone import PAGE, PLOTLY, css_variables
-from .operator import guarded_options
+from ..environment import ASSETS
+from ..report.charts import PALETTE
+from ..report.html import PAGE, PLOTLY, css_variables
+from .security.operator import guarded_options
 
 RECORDINGS = ASSETS / "recordings"
 DESCRIPTION = "A language model races itself with a small draft at its side, token by token."

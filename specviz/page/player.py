@@ -9,8 +9,8 @@ from typing import Any
 
 import gradio as gr
 
-from ..charts import CHARTS, chart_specs
-from ..recording import MOST_PACKED
+from ..report.charts import CHARTS, chart_specs
+from ..trace.recording import MOST_PACKED
 from .controls import CHOICES, DEFAULTS, LIMITS
 from .look import PAGE, PLOTLY, static_url
 from .presets import Preset

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..folders import ASSETS
+from ..environment import ASSETS
 
 PRESETS = ASSETS / "pair" / "presets.json"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TraceError
-from ..recording import MOST_PACKED, read_recording
+from ..trace.recording import MOST_PACKED, read_recording
 from .look import static_url
 
 SUFFIX = ".json.gz"

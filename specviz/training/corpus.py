@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from specviz.errors import SpecvizError
+from ..errors import SpecvizError
 
 # Three books whose authors are also trained on, and one whose author is not.
 DEFAULT_HELD_OUT = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from transformers import LlamaForCausalLM
 
-from specviz.training.corpus import Windows
-from specviz.training.loop import Loss, head, hidden_states
-from specviz.training.losses import forward_kl
-from specviz.training.writing import WrittenRows
+from .corpus import Windows
+from .loop import Loss, head, hidden_states
+from .losses import forward_kl
+from .writing import WrittenRows
 
 EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; trained ones end up near 0.1
 

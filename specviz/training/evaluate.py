@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from specviz.training.loop import head, hidden_states
-from specviz.training.losses import cross_entropy
-from specviz.training.writing import write
+from .loop import head, hidden_states
+from .losses import cross_entropy
+from .writing import write
 
 ROWS = 8  # windows per forward
 

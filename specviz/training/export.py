@@ -15,7 +15,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from specviz.errors import SpecvizError
+from ..errors import SpecvizError
 
 SHARD = "9MB"  # below the 10 MB from which the hub asks for large-file storage
 

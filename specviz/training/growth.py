@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from specviz.errors import SpecvizError
+from ..errors import SpecvizError
 
 
 @torch.no_grad()

@@ -14,8 +14,8 @@ import torch
 from tqdm import tqdm
 from transformers import LlamaForCausalLM
 
-from specviz.errors import SpecvizError
-from specviz.training.schedule import Schedule
+from ..errors import SpecvizError
+from .schedule import Schedule
 
 # A batch for (window length, tokens seen, rows, progress): ids [rows, length + 1].
 Batches = Callable[[int, int, int, float], torch.Tensor]

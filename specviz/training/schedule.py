@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specviz.errors import SpecvizError
-from specviz.training.shapes import CONTEXT
+from ..errors import SpecvizError
+from .shapes import CONTEXT
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from specviz.errors import SpecvizError
+from ..errors import SpecvizError
 
 HEAD_WIDTH = 64
 CONTEXT = 1024  # positions

@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specviz.errors import SpecvizError
+from ..errors import SpecvizError
 
 END_OF_TEXT = "<|endoftext|>"
 

@@ -10,7 +10,7 @@ import torch
 from tqdm import tqdm
 from transformers import DynamicCache, LlamaForCausalLM
 
-from specviz.training.corpus import save_array
+from .corpus import save_array
 
 
 @torch.no_grad()

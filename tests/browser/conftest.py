@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from visiting import Visit, Visitor
+from visitor import Visit, Visitor
 
-from specviz.browser import chromium, served_page
+from specviz.bench.browser import chromium, served_page
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 

@@ -13,15 +13,15 @@ from typing import Any
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+sys.path[:0] = [str(TESTS / "helpers"), str(TESTS.parent)]
 
-from toys import byte_level, llama, relative  # noqa: E402
+from toy_models import byte_level, llama, relative  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
 from specviz.page import build_page, launch_options, layout  # noqa: E402
-from specviz.page.runs import Engine, Run, deltas  # noqa: E402
+from specviz.page.queue import Engine, Run, deltas  # noqa: E402
 from specviz.trace import Event  # noqa: E402
-from specviz.worker import LocalWorker  # noqa: E402
+from specviz.worker.client import LocalWorker  # noqa: E402
 
 # A few milliseconds per pass: slow enough to be stopped by hand.
 SHAPE = {

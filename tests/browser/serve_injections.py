@@ -6,17 +6,17 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+sys.path[:0] = [str(TESTS / "helpers"), str(TESTS.parent)]
 
-from injections import CORPUS, MARKUP  # noqa: E402
-from sites import NOWHERE  # noqa: E402
+from injection_texts import CORPUS, MARKUP  # noqa: E402
+from page_server import NOWHERE  # noqa: E402
 from tokenizers import Tokenizer, models  # noqa: E402
-from toys import llama, relative  # noqa: E402
+from toy_models import llama, relative  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
 from specviz.page import build_page, launch_options  # noqa: E402
-from specviz.worker import LocalWorker  # noqa: E402
+from specviz.worker.client import LocalWorker  # noqa: E402
 
 
 def hostile_pair(*_: object) -> Pair:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from proxy import served_below
-from visiting import Visit
+from reverse_proxy import served_below
+from visitor import Visit
 
-from specviz.browser import served_page
+from specviz.bench.browser import served_page
 
 pytestmark = pytest.mark.browser
 SERVE = Path(__file__).resolve().parent / "serve.py"

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from families import saved_family
+from model_families import saved_family
 from playwright.sync_api import Locator, expect
-from visiting import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor
 
-from specviz.browser import served_page
-from specviz.folders import ASSETS
+from specviz.bench.browser import served_page
+from specviz.environment import ASSETS
 
 pytestmark = [
     pytest.mark.browser,

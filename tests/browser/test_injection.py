@@ -17,15 +17,15 @@ from urllib.parse import quote
 
 import orjson
 import pytest
-from injections import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
+from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
-from visiting import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace
-from specviz.browser import served_page
+from specviz.bench.browser import served_page
 from specviz.errors import TraceError
-from specviz.recording import read_recording
-from specviz.standalone import standalone_html
+from specviz.report.html import standalone_html
+from specviz.trace.recording import read_recording
 
 SERVE = Path(__file__).resolve().parent / "serve_injections.py"
 TRACES = """() => ({

@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from devices import Devices, device_service
+from fake_zerogpu import Devices, device_service
+from places import HELPERS
 from playwright.sync_api import expect
-from visiting import PATIENCE, Visit
+from visitor import PATIENCE, Visit
 
-from specviz.browser import served_page
-from specviz.folders import ASSETS
+from specviz.bench.browser import served_page
+from specviz.environment import ASSETS
 
-TESTS = Path(__file__).resolve().parent.parent
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(
@@ -37,7 +36,7 @@ def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Device
         patch.setenv("SPACES_ZERO_DEVICE_API_URL", devices.url)
         patch.setenv("ZEROGPU_OFFLOAD_DIR", str(tmp_path_factory.mktemp("lent") / "tensors"))
         patch.setenv("OMP_NUM_THREADS", "1")
-        with served_page([str(TESTS / "on_zerogpu.py"), "page"]) as url:
+        with served_page([str(HELPERS / "zerogpu_host.py"), "page"]) as url:
             yield url, devices
 
 

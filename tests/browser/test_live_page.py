@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from machine import crowded
+from machine_load import crowded
 from playwright.sync_api import expect
-from visiting import Visit
+from visitor import Visit
 
-from specviz.browser import ROOT, served_page
+from specviz.bench.browser import ROOT, served_page
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""

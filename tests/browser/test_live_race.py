@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 from serve import UNHURRIED
-from visiting import Visit
+from visitor import Visit
 
 from specviz import Trace, compute_metrics
-from specviz.charts import series
+from specviz.report.charts import series
 from specviz.trace import LANES
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
-from visiting import PATIENCE, Visitor
+from visitor import PATIENCE, Visitor
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
-from visiting import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace
-from specviz.export import rounds_csv, tokens_csv
+from specviz.report.tables import rounds_csv, tokens_csv
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 

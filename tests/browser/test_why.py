@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from visiting import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace
-from specviz.costs import best_gamma, break_even_alpha, explain
-from specviz.race import _margin
-from specviz.standalone import PAGE
+from specviz.decoding.race import _margin
+from specviz.report.costs import best_gamma, break_even_alpha, explain
+from specviz.report.html import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {
   const url = performance.getEntriesByType("resource")

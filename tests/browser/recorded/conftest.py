@@ -11,7 +11,7 @@ import pytest
 from serve import small_pair
 
 from specviz import Settings, Trace, race
-from specviz.browser import served_page
+from specviz.bench.browser import served_page
 from specviz.page.presets import PRESETS, load_presets
 
 SERVE = Path(__file__).resolve().parent / "serve_recorded.py"

@@ -14,7 +14,7 @@ from serve import small_pair, unhurried
 from specviz import Settings
 from specviz.page import build_page, launch_options
 from specviz.trace import Event
-from specviz.worker import LocalWorker
+from specviz.worker.client import LocalWorker
 
 UNLUCKY = 13  # the seed of a run that fails in the middle
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import orjson
 import pytest
-from machine import crowded
-from malformed import BROKEN, SPOILED
+from machine_load import crowded
+from malformed_recordings import BROKEN, SPOILED
 from playwright.sync_api import Browser, expect
-from recorded import SAMPLED, recorded, saved, sentence, values
 from serve import UNHURRIED
-from visiting import Visit, Visitor
+from toy_recordings import SAMPLED, recorded, saved, sentence, values
+from visitor import Visit, Visitor
 
 from specviz import Trace, compute_metrics
-from specviz.recording import MOST_PACKED, read_recording
 from specviz.trace import LANES
+from specviz.trace.recording import MOST_PACKED, read_recording
 
 PLAYING = "performance.getEntriesByName('specviz-playing')"
 

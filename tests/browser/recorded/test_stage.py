@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 from serve_recorded import UNLUCKY
-from visiting import Visit
+from visitor import Visit
 
 MEASURES = """() => {
   const sizes = (selector) => [...document.querySelectorAll(selector)]

@@ -1,0 +1,1 @@
+"""Measured comparisons: `python -m specviz bench`."""

@@ -1,0 +1,99 @@
+"""The page in a real browser: for measuring it, testing it and taking its picture.
+
+Needs Playwright and a Chromium, which the page itself does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import SpecvizError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The page must do without any other host, so the browser's own errands are switched off too.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def chromium_path() -> str | None:
+    """The browser that $CHROMIUM names, one on the path, or the one Playwright downloaded."""
+    for name in (os.environ.get("CHROMIUM", ""), *NAMES):
+        if name and (found := shutil.which(name)):
+            return found
+    with _playwright() as playwright:
+        path: str = playwright.chromium.executable_path
+    return path if os.path.exists(path) else None
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A headless browser of Playwright's. Raises `SpecvizError` if there is none."""
+    path = chromium_path()
+    if path is None:
+        raise SpecvizError("no Chromium was found: install one, or set CHROMIUM to its path.")
+    with _playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def served_page(command: Sequence[str] = ("app.py",)) -> Iterator[str]:
+    """The URL of a page in a process of its own, for as long as the block runs.
+
+    command: arguments of Python; the server takes its address from Gradio's variables.
+    Raises `SpecvizError` if the process ends, or does not answer within two minutes.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    server = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | address)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_ready(server, url)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+def _wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()  # nosec B310
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise SpecvizError("the page did not start: run 'python app.py' to see why.")
+
+
+@contextmanager
+def _playwright() -> Iterator[Any]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise SpecvizError("this needs Playwright: pip install -r requirements-dev.txt.") from error
+    with sync_playwright() as playwright:
+        yield playwright

@@ -1,0 +1,265 @@
+"""`python -m specviz bench`: a table of measured speeds, and the same as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..engines.base import spare_threads
+from ..engines.static.engine import startup_seconds
+from ..errors import SpecvizError
+from ..models.load import ASSETS, load_pair
+from ..models.pair import Pair
+from ..report.terminal import LABELS, number
+from ..settings import Settings, add_settings, settings_from
+from ..trace import Header
+from .drafters import contest, preset_prompts, score_lines
+from .kernels import kernel_lines
+from .measure import Row, Spread, measured
+from .page import page_cost
+from .random_models import SHAPES, scripted, shaped_pair
+from .roofline import Floor, floors
+from .round_time import RoundParts, context_costs
+
+KERNEL_ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
+CONTEXTS = (100, 1000)  # tokens before the rounds that --context compares
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    parser.add_argument("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="ids or folders")
+    parser.add_argument("--shape", choices=SHAPES, help="a well-known size, random weights")
+    parser.add_argument("--acceptance", type=float, help="script how often a draft is kept")
+    parser.add_argument("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
+    parser.add_argument("--count", type=int, default=5, help="prompts used, default %(default)s")
+    parser.add_argument("--repeats", type=int, default=3, help="default %(default)s")
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
+    parser.add_argument("--lanes-only", action="store_true", help="leave out generate()")
+    parser.add_argument(
+        "--page", action="store_true", help="what the page costs: decode with and without a browser"
+    )
+    parser.add_argument(
+        "--drafters", action="store_true", help="every drafter and gamma policy, on four prompts"
+    )
+    parser.add_argument(
+        "--context", action="store_true", help="only what a round costs early and late in a context"
+    )
+    parser.add_argument(
+        "--kernels", action="store_true", help="only the models' products, by kernel and width"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    add_settings(parser)
+
+
+def main(options: argparse.Namespace) -> None:
+    """Measure, print tables and where it was measured. Raises `SpecvizError`."""
+    if options.repeats < 1:
+        raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
+    if options.page:
+        print(*_page_lines(page_cost(options.repeats)), sep="\n")
+        return
+    settings = replace(settings_from(options), ignore_eos=True)
+    decider = scripted(options.acceptance) if options.acceptance is not None else None
+    threads = spare_threads()
+    pair, prompts = _subject(options)
+    if options.drafters:
+        _compare_drafters(pair, settings, options)
+        return
+    if options.kernels:
+        print(*kernel_lines(pair, KERNEL_ROWS), sep="\n")
+        return
+    if options.context:
+        print(*_context_lines(pair, settings, options.repeats), sep="\n")
+        return
+    print(
+        f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
+        f"{settings.max_new_tokens} tokens each, threads {threads}\n"
+    )
+    if decider:
+        print(
+            f"verdicts are scripted: every draft is kept with probability {options.acceptance}, "
+            "so text, alpha and tau say nothing about these models\n"
+        )
+    rows: list[Row] = []
+    for temperature in options.temperatures:
+        at = replace(settings, temperature=temperature)
+        row, header = measured(
+            pair, prompts, at, options.repeats, rivals=not options.lanes_only, decider=decider
+        )
+        rows.append(row)
+        print(*_lines(row), "", sep="\n", flush=True)
+    environment = {**_environment(header), **_startup(pair)}
+    _close(options, settings, rows, environment, _floors(pair, rows))
+
+
+def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
+    named = preset_prompts()
+    for temperature in options.temperatures:
+        at = replace(settings, temperature=temperature)
+        scores, left_out = contest(pair, named, at, options.repeats)
+        print(f"speed-up at temperature {temperature}, gamma up to {settings.gamma}", end=", ")
+        print(f"{settings.max_new_tokens} tokens, medians of {options.repeats}\n")
+        print(*score_lines(scores, list(named)), *left_out, "", sep="\n", flush=True)
+
+
+def _subject(options: argparse.Namespace) -> tuple[Pair, list[str]]:
+    """The pair to measure and the prompts to measure it on."""
+    if options.shape:
+        return shaped_pair(options.shape), _number_prompts(options.count)
+    prompts = _prompts(options.prompts, options.count)
+    return load_pair("+".join(options.models) if options.models else options.pair), prompts
+
+
+def _close(
+    options: argparse.Namespace,
+    settings: Settings,
+    rows: list[Row],
+    environment: dict[str, Any],
+    least: dict[str, Floor],
+) -> None:
+    """Print the floors and where it was measured; write all figures to the file asked for."""
+    measured_seconds = {
+        "target": rows[0].pass_seconds.get(1),
+        "draft": rows[0].draft_step_seconds,
+    }
+    for role, floor in least.items():
+        print(_floor_line(role, floor, measured_seconds[role]))
+    print(", ".join(f"{name} {value}" for name, value in environment.items()))
+    if options.json:
+        result = {
+            "settings": asdict(settings),
+            "environment": environment,
+            "scripted_acceptance": options.acceptance,
+            "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
+            "rows": [asdict(row) for row in rows],
+        }
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _floors(pair: Pair, rows: Sequence[Row]) -> dict[str, Floor]:
+    """The floors of passes in the middle of what was measured."""
+    return floors(pair, rows[0].context)
+
+
+def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
+    what = {"target": "a one-token target pass", "draft": "a draft step"}[role]
+    gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
+    return (
+        f"floor of {what}: {_milliseconds(floor.seconds)}, {floor.bytes / 1e6:.1f} MB of weights "
+        f"and of {floor.cached} cached tokens read once at {floor.bytes_per_second / 1e9:.1f} GB/s "
+        f"(what a buffer of that size gives when read again and again); "
+        f"measured {_milliseconds(seconds)}{gap}"
+    )
+
+
+def _context_lines(pair: Pair, settings: Settings, repeats: int) -> Iterator[str]:
+    yield f"median round, gamma {settings.gamma}, temperature {settings.temperature}"
+    for lane, by_length in context_costs(pair, settings, CONTEXTS, repeats).items():
+        (early, few), (late, many) = by_length.items()
+        yield (
+            f"  {LABELS[lane]:20} {_milliseconds(few)} after {early} tokens, "
+            f"{_milliseconds(many)} after {late}: {many / few:.2f} times"
+        )
+
+
+def _lines(row: Row) -> Iterator[str]:
+    yield f"temperature {row.temperature}"
+    for name, rate in row.tokens_per_second.items():
+        yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
+    figures = {
+        "speed-up": _spread(row.speedup),
+        "alpha": number(row.alpha, 3),
+        "beta": number(row.beta, 3),
+        "efficiency": number(row.efficiency, 3),
+        "tau": number(row.tau, 2),
+        "c": number(row.c, 3),
+        "draft step": _milliseconds(row.draft_step_seconds),
+        "target pass": ", ".join(
+            f"{width}: {_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
+        ),
+    }
+    if row.parts is not None:
+        figures |= _part_figures(row.parts)
+    if row.identical is not None:
+        figures["same text"] = f"{row.identical}/{row.prompts} prompts"
+    for name, value in figures.items():
+        yield f"  {name:20} {value}"
+
+
+def _part_figures(parts: RoundParts) -> dict[str, str]:
+    *times, outside = asdict(parts).items()
+    shown = ", ".join(f"{name.replace('_', ' ')} {_milliseconds(value)}" for name, value in times)
+    return {"a round": shown, "overhead per round": f"{outside[1]:.1%}: all that is no pass"}
+
+
+def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
+    head = ("with the page", "without", "ratio", "beside a loop", "ratio")
+    yield f"{'':22} {head[0]:>14} {head[1]:>9} {head[2]:>6} {head[3]:>14} {head[4]:>6}"
+    for name, watched in cost["page"].items():
+        alone, beside = cost["alone"][name], cost["loop"][name]
+        unit = "s, header to end" if name == "seconds" else f"{name}, tokens/s"
+        yield (
+            f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f} "
+            f"{beside:14.2f} {beside / alone:6.3f}"
+        )
+    yield "The loop does nothing but keep another core awake: what any company costs here."
+
+
+def _startup(pair: Pair) -> dict[str, float]:
+    """What capturing and compiling took, if anything was."""
+    models = [model for model in (pair.target, pair.draft) if model is not None]
+    seconds = sum(map(startup_seconds, models))
+    return {"startup_seconds": round(seconds, 2)} if seconds else {}
+
+
+def _environment(header: Header) -> dict[str, Any]:
+    cuda = torch.cuda.is_available()
+    # Linux counts the resident set in KiB, macOS in bytes.
+    unit = 1 if platform.system() == "Darwin" else 1024
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {
+        "device": header.device,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": header.threads,
+        "dtype": header.dtype,
+        "target": f"{header.target['name']} ({header.target['form']})",
+        "draft": f"{header.draft['name']} ({header.draft['form']})" if header.draft else None,
+        "peak_mb": round((torch.cuda.max_memory_allocated() if cuda else resident) / 2**20),
+        **header.versions,
+    }
+
+
+def _spread(value: Spread) -> str:
+    return f"{value.median:.2f} ({value.low:.2f} - {value.high:.2f})"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"
+
+
+def _number_prompts(count: int) -> list[str]:
+    """Texts for a pair whose words are numbers, 32 tokens each."""
+    return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(max(1, count))]
+
+
+def _prompts(path: Path | None, count: int) -> list[str]:
+    """The first `count` prompts of a JSON list; by default those held out from training."""
+    path = path or ASSETS / "pair" / "prompts.json"
+    try:
+        texts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecvizError(f"{path.name} cannot be read as a JSON list of prompts.") from error
+    if count < 1 or not texts or not all(isinstance(t, str) for t in texts):
+        raise SpecvizError(f"{path.name} must be a JSON list of texts, and --count at least 1.")
+    return list(texts[:count])

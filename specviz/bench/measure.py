@@ -1,0 +1,199 @@
+"""What a benchmark measures: ways to decode the same prompts, taken in turn."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from ..decoding.loop import Decide, Prefilled, decode
+from ..decoding.race import race
+from ..engines.choose import make_engine
+from ..engines.eager import EagerEngine
+from ..engines.packed.support import plain_form
+from ..models.pair import Pair
+from ..report.metrics import Metrics, compute_metrics
+from ..settings import Settings
+from ..trace import Header, Lane, Round, Trace
+from .hf_generate import generate_seconds
+from .round_time import RoundParts, round_parts
+
+BASELINE, SPECULATIVE = "target alone", "draft + target"
+GENERATE, ASSISTED = "generate()", "generate(assistant)"
+PLAIN = "draft + target, plain"  # this project's loop on the modules that generate() runs
+
+
+Run: TypeAlias = tuple[Trace, Metrics]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median with its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The figures of one temperature over all prompts and repeats.
+
+    context: tokens in the cache halfway through a median run. tokens_per_second: by arm, prefill
+    included for every arm. speedup: the lanes' own, prefill not included; a prompt's figure is
+    the median of its repeats, the spread is over prompts. alpha, beta, efficiency, tau: over the
+    rounds of all prompts. Seconds are medians; pass_seconds is by the number of tokens in a
+    target pass, its judging included. parts: where a round's time goes, None if nothing was
+    drafted.
+    identical: prompts on which both lanes wrote the same, None when sampling.
+    """
+
+    temperature: float
+    prompts: int
+    context: int
+    tokens_per_second: dict[str, Spread]
+    speedup: Spread
+    alpha: float | None
+    beta: float | None
+    efficiency: float | None
+    tau: float | None
+    c: float | None
+    draft_step_seconds: float | None
+    pass_seconds: dict[int, float]
+    overhead_seconds: float
+    parts: RoundParts | None
+    identical: int | None
+
+
+def measured(
+    pair: Pair,
+    prompts: Sequence[str],
+    settings: Settings,
+    repeats: int,
+    *,
+    rivals: bool,
+    decider: Decide | None = None,
+) -> tuple[Row, Header]:
+    """Decode every prompt in every way, `repeats` times; the ways take turns on each prompt, so
+    that the machine's drift hits all alike. Each way is warmed up first. `decider` scripts the
+    lanes' verdicts; transformers' own cannot be scripted."""
+    ways = _rivals(pair, settings) if rivals else {}
+    rates: dict[str, list[float]] = defaultdict(list)
+    runs: list[list[Run]] = [[] for _ in prompts]
+    for again in range(repeats + 1):
+        for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
+            rival_rates = {name: rate(prompt) for name, rate in ways.items()}
+            trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
+            if again == 0:
+                continue
+            run = trace, compute_metrics(trace)
+            runs[index].append(run)
+            for name, value in {**_lane_rates(*run), **rival_rates}.items():
+                rates[name].append(value)
+    parts = round_parts(pair, prompts, settings, decider)
+    return _row(settings, runs, {name: spread(r) for name, r in rates.items()}, parts)
+
+
+def _rivals(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
+    """What the lanes are compared with: functions from a prompt to tokens per second."""
+
+    def generated(prompt: str, assisted: bool) -> float:
+        ids = pair.encode(prompt, chat=settings.chat)
+        seconds, emitted = generate_seconds(pair, ids, settings, assisted=assisted)
+        return len(emitted) / seconds
+
+    ways: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
+    if pair.draft is not None and settings.gamma:
+        ways[ASSISTED] = partial(generated, assisted=True)
+        if make_engine(pair.target, pair.vocab).form != EagerEngine.form:
+            ways[PLAIN] = partial(_plain_rate, pair, settings)
+    return ways
+
+
+def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
+    """Tokens per second of the speculative lane on the models as they are, prefill included."""
+    ids = pair.encode(prompt, chat=settings.chat)
+    with plain_form():
+        first, *rounds = decode(pair, ids, settings, "speculative")
+    assert isinstance(first, Prefilled)
+    decoded = [r for r in rounds if isinstance(r, Round)]
+    seconds = sum(first.seconds.values()) + decoded[-1].clock
+    return sum(len(r.emitted) for r in decoded) / seconds
+
+
+def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
+    prefill = trace.header.prefill_seconds
+    lanes: dict[str, Lane] = {BASELINE: "baseline", SPECULATIVE: "speculative"}
+    return {
+        name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
+        for name, lane in lanes.items()
+    }
+
+
+def _row(
+    settings: Settings,
+    runs: Sequence[Sequence[Run]],
+    rates: dict[str, Spread],
+    parts: RoundParts | None,
+) -> tuple[Row, Header]:
+    by_prompt = [[metrics for _, metrics in again] for again in runs]
+    firsts = [again[0][0] for again in runs]
+    header = firsts[0].header
+    rounds = [r for trace in firsts for r in trace.rounds]
+    pooled = compute_metrics(Trace(header, rounds))
+    drafting = [r for r in rounds if r.drafted]
+    ends = [trace.end for trace in firsts]
+    row = Row(
+        temperature=settings.temperature,
+        prompts=len(runs),
+        context=statistics.median_low(_middle(trace) for trace in firsts),
+        tokens_per_second=rates,
+        speedup=spread(_prompt_medians(by_prompt, lambda m: m.speedup)),
+        alpha=pooled.alpha,
+        beta=pooled.beta,
+        efficiency=pooled.efficiency,
+        tau=pooled.tau,
+        c=_median(_prompt_medians(by_prompt, lambda m: m.c)),
+        draft_step_seconds=_median(r.draft_seconds / len(r.drafted) for r in drafting),
+        pass_seconds=_pass_seconds(rounds),
+        overhead_seconds=_median(r.overhead_seconds for r in drafting or rounds) or 0.0,
+        parts=parts,
+        identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
+    )
+    return row, header
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Median and quartiles of one value or more."""
+    known = list(values)
+    if len(known) < 2:
+        return Spread(known[0], known[0], known[0])
+    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
+    return Spread(middle, low, high)
+
+
+def _prompt_medians(
+    by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
+) -> list[float]:
+    """A prompt's median over its repeats, for each prompt that has the figure."""
+    values = ([v for m in again if (v := figure(m)) is not None] for again in by_prompt)
+    return [statistics.median(known) for known in values if known]
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.median(known) if known else None
+
+
+def _middle(trace: Trace) -> int:
+    return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
+
+
+def _pass_seconds(rounds: Sequence[Round]) -> dict[int, float]:
+    by_width: dict[int, list[float]] = defaultdict(list)
+    for r in rounds:
+        by_width[len(r.drafted) + 1].append(r.verify_seconds)
+    return {width: statistics.median(by_width[width]) for width in sorted(by_width)}

@@ -1,0 +1,113 @@
+"""What the page costs the engine: the same run with a browser that watches, and with none."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..environment import BUILTIN
+from ..report.metrics import compute_metrics
+from ..settings import Settings
+from ..trace import LANES, Event, Trace
+from ..worker.client import ProcessWorker, Worker
+from ..worker.tasks import RaceTask
+from .browser import chromium, served_page
+
+WAYS = ("page", "alone", "loop")
+
+# Milliseconds from a run's header to its end, as the page has them.
+_WATCH = """() => {
+  const player = document.querySelector("[data-player]");
+  const before = window.specviz?.trace?.header?.date ?? null;
+  let begun = null;
+  window.watchedRun = new Promise((resolve, reject) => {
+    setTimeout(() => reject(new Error("the run did not end")), 300000);
+    new MutationObserver((_, observer) => {
+      const live = player.dataset.source === "live" && window.specviz?.trace?.header?.date;
+      if (begun === null && live && live !== before) begun = performance.now();
+      if (begun === null || player.dataset.state !== "ended") return;
+      observer.disconnect();
+      resolve(performance.now() - begun);
+    }).observe(player, { attributes: true });
+  });
+}"""
+
+
+def page_cost(repeats: int) -> dict[str, dict[str, float]]:
+    """Median tokens per second of each lane's clock, and seconds from header to end, on the
+    page's own first settings: with the page and a browser ("page"), without ("alone"), and
+    without but beside an empty loop that keeps another core awake ("loop"). The last is what any
+    company costs on this machine, whatever it does. Runs take turns.
+
+    Raises `SpecvizError` without a browser.
+    """
+    figures: dict[str, dict[str, list[float]]] = {way: defaultdict(list) for way in WAYS}
+    worker = ProcessWorker()
+    with served_page() as url, chromium() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(url)
+        page.wait_for_function("window.specviz")
+        for again in range(repeats + 1):
+            watched, seconds = _watched_run(page)
+            settings = Settings.from_dict(watched["header"]["settings"])
+            task = RaceTask(BUILTIN, watched["header"]["prompt"], settings)
+            alone = _run_alone(worker, task)
+            with _loop():
+                beside = _run_alone(worker, task)
+            if again == 0:
+                continue
+            runs = ((Trace.from_dict(watched), seconds), alone, beside)
+            for way, run in zip(WAYS, runs, strict=True):
+                _add(figures[way], *run)
+    worker.close()
+    return {
+        way: {name: statistics.median(values) for name, values in measured.items()}
+        for way, measured in figures.items()
+    }
+
+
+def _watched_run(page: Any) -> tuple[dict[str, Any], float]:
+    # One promise and no polling: what waits must not keep the browser busy either.
+    page.evaluate(_WATCH)
+    page.get_by_role("button", name="Run", exact=True).click()
+    seconds: float = page.evaluate("window.watchedRun") / 1000
+    trace: dict[str, Any] = page.evaluate("JSON.parse(JSON.stringify(window.specviz.trace.trace))")
+    return trace, seconds
+
+
+def _run_alone(worker: Worker, task: RaceTask) -> tuple[Trace, float]:
+    events: list[Event] = []
+    begun: list[float] = []
+
+    def take(event: Any) -> bool:
+        if not isinstance(event, str):
+            events.append(event)
+            begun.append(time.perf_counter())
+        return True
+
+    worker.run(task, take)
+    return Trace.from_events(events), begun[-1] - begun[0]
+
+
+@contextmanager
+def _loop() -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)  # seconds, for it to be there; no lane runs yet
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _add(measured: dict[str, list[float]], trace: Trace, seconds: float) -> None:
+    rates = compute_metrics(trace).tokens_per_second
+    for lane in LANES:
+        measured[lane].append(rates[lane] or 0.0)
+    measured["seconds"].append(seconds)

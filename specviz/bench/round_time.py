@@ -1,0 +1,160 @@
+"""How much of a round is passes of the models, and what a round costs late in a context."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ..decoding.loop import Decide, LaneEvents, decode
+from ..engines.base import Engine, now
+from ..engines.eager import EagerEngine
+from ..engines.packed.forward import PackedEngine
+from ..engines.static.cuda_graphs import Program
+from ..models.pair import Pair, context_length
+from ..settings import Settings
+from ..trace import LANES, Lane, Round
+
+# A program is a pass with its sampling, which nobody can take apart.
+FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine, Program)
+# Few in each visit to a place in the context, so that 1,000 tokens leave room in one of 1,024.
+ROUNDS = 3
+WARM = 1  # rounds before them
+TURNS = 3  # decodes of a prompt each way
+
+
+@dataclass(frozen=True, slots=True)
+class RoundParts:
+    """Where the time of a speculative round goes: medians of seconds over rounds that drafted.
+
+    draft_passes: all of a round together. sampling: from the draft's logits to its tokens.
+    target_pass. judging: from the target's logits to the verdict. counting: rollback and
+    bookkeeping. outside: the share of the round that is no pass of a model.
+    """
+
+    draft_passes: float
+    sampling: float
+    target_pass: float
+    judging: float
+    counting: float
+    outside: float
+
+
+@contextmanager
+def timed_passes() -> Iterator[list[float]]:
+    """Within, every engine's passes are timed; gives the list that their seconds go to."""
+    spent: list[float] = []
+    plain = {form: form.forward for form in FORMS}
+
+    def timed(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def run(engine: Engine, *args: Any, **options: Any) -> Any:
+            start = now(engine.device)
+            result = forward(engine, *args, **options)
+            spent.append(now(engine.device) - start)
+            return result
+
+        return run
+
+    for form, forward in plain.items():
+        form.forward = timed(forward)
+    try:
+        yield spent
+    finally:
+        for form, forward in plain.items():
+            form.forward = forward
+
+
+def round_parts(
+    pair: Pair, prompts: Sequence[str], settings: Settings, decider: Decide | None = None
+) -> RoundParts | None:
+    """Decode each prompt with drafts, once to warm up and `TURNS` times each way to measure; None
+    if no round drafted.
+
+    A clock around each pass costs some microseconds: so rounds are timed without, and passes in
+    the same rounds decoded again.
+    """
+    parts = []
+    for prompt in prompts:
+        ids = pair.encode(prompt, chat=settings.chat)
+        events = partial(decode, pair, ids, settings, "speculative", decider)
+        _whole_rounds(events())
+        whole, passes = [], []
+        for _ in range(TURNS):
+            whole.append(_whole_rounds(events()))
+            with timed_passes() as spent:
+                passes.append(_passes(events(), spent))
+        rounds = zip(_medians(whole), _medians(passes), strict=True)
+        parts += [_parts(seconds, timed) for (drafted, *seconds), timed in rounds if drafted]
+    if not parts:
+        return None
+    return RoundParts(*_median_of_each(parts))
+
+
+def _parts(whole: Sequence[float], passes: Sequence[float]) -> tuple[float, ...]:
+    drafting, verifying, counting = whole
+    *drafts, judged = passes  # the target's pass is a round's last
+    outside = 1 - sum(passes) / sum(whole)
+    return sum(drafts), drafting - sum(drafts), judged, verifying - judged, counting, outside
+
+
+def _whole_rounds(events: LaneEvents) -> list[tuple[float, ...]]:
+    """Of each round: the number of drafts, and the seconds of drafting, verifying, counting."""
+    rounds = (event for event in events if isinstance(event, Round))
+    return [(len(r.drafted), r.draft_seconds, r.verify_seconds, r.overhead_seconds) for r in rounds]
+
+
+def _passes(events: LaneEvents, spent: list[float]) -> list[tuple[float, ...]]:
+    """What has gone to `spent` in each round."""
+    found = []
+    for event in events:
+        if isinstance(event, Round):
+            found.append(tuple(spent))
+        spent.clear()
+    return found
+
+
+def _medians(turns: Sequence[Sequence[tuple[float, ...]]]) -> list[tuple[float, ...]]:
+    """The medians over the turns of each number of each round: a seed repeats its rounds."""
+    return [_median_of_each(turn) for turn in zip(*turns, strict=True)]
+
+
+def _median_of_each(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(statistics.median(values) for values in zip(*rows, strict=True))
+
+
+def context_costs(
+    pair: Pair, settings: Settings, lengths: Sequence[int], repeats: int
+) -> dict[Lane, dict[int, float]]:
+    """Median seconds of a round with `lengths` tokens before it, by lane; the lengths take turns.
+
+    Only rounds that draft `settings.gamma` tokens count. A length that leaves no room is cut to
+    what the context allows.
+    """
+    room = (WARM + ROUNDS) * (settings.gamma + 1)
+    limit = min(context_length(m) or max(lengths) + room for m in (pair.target, pair.draft) if m)
+    text = [3 + (7 * i) % max(1, pair.vocab - 3) for i in range(max(lengths))]
+    seconds: dict[Lane, dict[int, list[float]]] = {lane: {} for lane in LANES}
+    for _ in range(repeats):
+        for length in (min(n, limit - room) for n in lengths):
+            for lane in LANES:
+                rounds = _some_rounds(pair, text[:length], settings, lane)
+                seconds[lane].setdefault(length, []).extend(rounds)
+    return {
+        lane: {length: statistics.median(values) for length, values in by_length.items()}
+        for lane, by_length in seconds.items()
+    }
+
+
+def _some_rounds(pair: Pair, ids: Sequence[int], settings: Settings, lane: Lane) -> list[float]:
+    long = replace(settings, max_new_tokens=(WARM + ROUNDS) * (settings.gamma + 1))
+    drafts = settings.gamma if lane == "speculative" else 0
+    seconds = []
+    for event in decode(pair, ids, long, lane):
+        if isinstance(event, Round) and event.index >= WARM and len(event.drafted) == drafts:
+            seconds.append(event.draft_seconds + event.verify_seconds + event.overhead_seconds)
+        if len(seconds) == ROUNDS:
+            break
+    return seconds

@@ -1,0 +1,1 @@
+"""Speculative decoding: drafts, verdicts, and the race of both lanes."""

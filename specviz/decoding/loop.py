@@ -1,0 +1,235 @@
+"""The decoding loop of one lane: prefill, then rounds of draft, verify, emit.
+
+One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
+
+1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; how many
+   the policy has decided beforehand;
+2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
+3. `sampling.verify` keeps the first k drafts and draws one token more;
+4. both caches are rolled back to the n + k tokens that are now committed and fed.
+
+The baseline is this same loop with no drafts (gamma = 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from ..engines.base import Engine, now
+from ..engines.choose import make_engine
+from ..engines.cost_model import pass_price, wider_price
+from ..errors import ModelError
+from ..models.pair import Pair, context_length
+from ..policy import Policy, make_policy
+from ..settings import Settings
+from ..trace import EndReason, Lane, Round, Token
+from .detokenize import TextStream
+from .drafters import Drafter, make_drafter
+from .numpy_path import make_source
+from .sampling import Decide, decide
+from .tokens import Annotator, Judged, Texts, texts_of
+from .verifiers import Verifier, make_verifier
+
+Prompt: TypeAlias = str | list[int] | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """A lane's first event. Keys are "target" and, in a lane that drafts with one, "draft".
+
+    seconds: to read the prompt. forms: the engines' implementations. layers: of the target, if
+    its first ones are the draft.
+    """
+
+    seconds: dict[str, float]
+    forms: dict[str, str]
+    layers: int | None = None
+
+
+LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
+
+
+def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
+    """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
+
+    Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
+    """
+    return _rounds_only(pair, prompt, settings or Settings(), "speculative")
+
+
+def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
+    """The same loop without drafts; yields a `Round` of one token per target pass."""
+    return _rounds_only(pair, prompt, settings or Settings(), "baseline")
+
+
+def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
+    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane)
+    return (event for event in events if isinstance(event, Round))
+
+
+def decode(
+    pair: Pair,
+    prompt_ids: Sequence[int],
+    settings: Settings,
+    lane: Lane,
+    decider: Decide | None = None,
+) -> LaneEvents:
+    """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
+    round, it ends there.
+
+    `decider` stands in for `sampling.decide` where speed and not text is the question.
+    """
+    if lane == "baseline":
+        settings = replace(settings, gamma=0)
+    run = _Run(pair, prompt_ids, settings, lane, decider)
+    yield run.prefill()
+    while (reason := run.end_reason()) is None:
+        if (yield run.round()):
+            return run.end_reason() or "stopped"
+    return reason
+
+
+class _Run:
+    """The state of one lane between rounds."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        prompt_ids: Sequence[int],
+        settings: Settings,
+        lane: Lane,
+        decider: Decide | None = None,
+    ) -> None:
+        self.pair, self.settings, self.lane = pair, settings, lane
+        self.device = pair.device
+        source = make_source(settings, pair.vocab, self.device)
+        self.target: Engine = make_engine(pair.target, pair.vocab)
+        self.verifier: Verifier = make_verifier(
+            self.target, pair, settings, source, decider or decide
+        )
+        self.drafter: Drafter = make_drafter(pair, settings, source, self.target)
+        self.policy: Policy = make_policy(settings, self.prices)
+        self.ids = list(prompt_ids)
+        self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
+        self.limit = context_length(pair.target)
+        self.text = TextStream(pair.tokenizer, self.ids)
+        self.annotator = Annotator(pair.tokenizer, settings.greedy)
+        self.tail = ""  # the end of what was emitted, where a stop string may have begun
+        self.index = 0
+        self.clock = 0.0
+        self.ended: EndReason | None = None
+
+    def prefill(self) -> Prefilled:
+        """Read all but the last prompt token, which the first round feeds."""
+        read = self.ids[:-1]
+        seconds, forms = {"target": self.verifier.prefill(read)}, {"target": self.target.form}
+        if self.drafter.form is not None:
+            seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
+        return Prefilled(seconds, forms, self.drafter.layers)
+
+    def end_reason(self) -> EndReason | None:
+        """Why no further round is due, or None."""
+        if self.ended:
+            return self.ended
+        if len(self.ids) >= self.budget:
+            return "length"
+        # The last committed token is fed at place len - 1, so a full context allows one more.
+        if self.limit is not None and len(self.ids) > self.limit:
+            return "context"
+        return None
+
+    def gamma(self) -> int:
+        """The most tokens to draft now: none that could not be kept."""
+        length = len(self.ids)
+        room = min(self.budget - length - 1, self.drafter.room(length))
+        if self.limit is not None:
+            room = min(room, self.limit - length)
+        return min(self.policy.gamma, room)
+
+    def prices(self) -> tuple[float, float]:
+        """c and the price of a further token in a target pass, as sizes alone tell them."""
+        step, alone = self.drafter.price(), pass_price(self.pair.target, self.target.form)
+        return step / alone, wider_price(self.device)
+
+    @torch.inference_mode()
+    def round(self) -> Round:
+        """One draft run, one target pass, one verdict."""
+        gamma = self.gamma()
+        began = now(self.device)
+        draft = self.drafter.draft(self.ids, gamma) if gamma else None
+        drafted = now(self.device)
+        judged = self.verifier.judge(self.ids, draft)
+        verified = now(self.device)
+        emitted = self.commit(judged)
+        done = now(self.device)
+
+        # Text and top fives are for the reader: no engine needs them, so no clock counts them.
+        self.clock += done - began
+        self.index += 1
+        tokens = self.tokens(judged, emitted)
+        return Round(
+            self.lane,
+            self.index - 1,
+            *tokens,
+            draft_seconds=drafted - began,
+            verify_seconds=verified - drafted,
+            overhead_seconds=done - verified,
+            clock=self.clock,
+        )
+
+    def commit(self, judged: Judged) -> list[int]:
+        """The ids that this round emits; both caches rolled back to what is committed."""
+        self.policy.saw(len(judged.ids), judged.verdict.accepted)
+        kept = judged.ids[: judged.verdict.accepted]
+        emitted = [*kept, judged.verdict.next_id]
+        if not self.settings.ignore_eos:
+            ends = [i for i, token_id in enumerate(emitted) if token_id in self.pair.eos_ids]
+            if ends:
+                emitted = emitted[: ends[0] + 1]
+                self.ended = "eos"
+        self.ids += emitted
+        self.target.rollback(len(self.ids) - 1)
+        self.drafter.rollback(len(self.ids) - 1)
+        return emitted
+
+    def tokens(self, judged: Judged, emitted: list[int]) -> tuple[list[Token], list[Token]]:
+        """The round's drafted and emitted tokens; ends the lane where a stop string does."""
+        self.check_finite(judged)
+        texts = texts_of(self.text, judged, emitted)
+        stop = self.stop_place(texts.emitted)
+        if stop is not None:
+            self.ended = "stop"
+            kept = min(judged.verdict.accepted, len(emitted))
+            dropped = texts.emitted[stop + 1 : kept]
+            texts = Texts(texts.emitted[: stop + 1], dropped + texts.fallen)
+            emitted = emitted[: stop + 1]
+        elif self.end_reason() is not None:
+            texts.emitted[-1] += self.text.flush()
+        return self.annotator.tokens(judged, emitted, texts)
+
+    def stop_place(self, added: list[str]) -> int | None:
+        """Which of these texts completes a stop string, if any."""
+        stops = self.settings.stop
+        if not stops:
+            return None
+        reach = max(map(len, stops)) - 1
+        for place, text in enumerate(added):
+            window = self.tail + text
+            if any(stop in window for stop in stops):
+                return place
+            self.tail = window[len(window) - reach :] if len(window) > reach else window
+        return None
+
+    def check_finite(self, judged: Judged) -> None:
+        """Raise `ModelError` if a model gave NaN or +inf; -inf only rules a token out."""
+        rows = {"target": judged.logits, "draft": judged.draft and judged.draft.logits}
+        for role, logits in rows.items():
+            if logits is not None and not torch.isfinite(logits.amax(-1)).all():
+                raise ModelError(
+                    f"the {role} gave logits that are not finite in round {self.index}: load it "
+                    "in fp32 or bf16, or check its weights."
+                )

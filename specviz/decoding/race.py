@@ -1,0 +1,245 @@
+"""Both lanes on one device, each with its own clock."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+import transformers
+
+from .._version import __version__
+from ..errors import SettingsError
+from ..models.pair import Pair, context_length, parameter_count
+from ..models.truncated import shallow_model
+from ..settings import Settings
+from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
+from .loop import Decide, LaneEvents, Prefilled, Prompt, decode
+from .tokens import DIGITS
+
+Mode: TypeAlias = Literal["interleaved", "sequential"]
+Reasons: TypeAlias = dict[str, EndReason]
+
+WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within two
+
+
+def race(
+    pair: Pair,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    mode: Mode = "interleaved",
+    decider: Decide | None = None,
+) -> Iterator[Event]:
+    """Race the target alone against the same target with drafts.
+
+    Yields a `Header`, then the `Round`s of both lanes, then an `End`. Interleaved, the lane
+    whose clock is behind runs next and rounds come in clock order; sequential, one lane runs
+    after the other. Both lanes are warmed up first, and prefill stands apart in the header.
+    `decider` stands in for `sampling.decide` where speed and not text is the question.
+    Raises `SpecvizError` subclasses; closing the generator stops both lanes within a round, and
+    so does sending it True after a round, which gives the `End`.
+    """
+    settings = settings or Settings()
+    if mode not in ("interleaved", "sequential"):
+        raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
+    prompt_ids = pair.encode(prompt, chat=settings.chat)
+    return _race(pair, prompt_ids, settings, mode, decider)
+
+
+def _race(
+    pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode, decider: Decide | None
+) -> Generator[Event, bool | None, None]:
+    for lane in LANES:
+        _warm_up(pair, prompt_ids, settings, lane)
+    lanes = {lane: decode(pair, prompt_ids, settings, lane, decider) for lane in LANES}
+    try:
+        prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
+        if (yield _header(pair, prompt_ids, settings, mode, prefilled)):
+            yield End(dict.fromkeys(LANES, "stopped"))
+            return
+        emitted: dict[str, list[Round]] = {lane: [] for lane in LANES}
+        reasons: Reasons = {}
+        in_turn = _interleaved if mode == "interleaved" else _one_by_one
+        for result in in_turn(lanes, reasons):
+            emitted[result.lane].append(result)
+            if (yield result):
+                _stop(result.lane, lanes, reasons)
+                break
+        yield _end(emitted, reasons, settings)
+    finally:
+        for events in lanes.values():
+            events.close()
+
+
+def _warm_up(pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane) -> None:
+    # A short prompt will do, and leaves room in the context. It says everything twice, so that
+    # there is something to be looked up, and passes of several tokens are warmed up too.
+    few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
+    short = (2 * prompt_ids[:8])[: context_length(pair.target)]
+    events = decode(pair, short, few, lane)
+    for _ in islice(events, 1 + WARM_ROUNDS):
+        pass
+    events.close()
+
+
+def _prefilled(events: LaneEvents) -> Prefilled:
+    first = next(events)
+    assert isinstance(first, Prefilled)
+    return first
+
+
+def _interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
+    """Rounds of all lanes in the order of their clocks.
+
+    A lane's next round is held back until no other lane can finish one before it; the lane
+    whose round was given out is the one behind, and runs next.
+    """
+    waiting: dict[Lane, Round | None] = {}
+    due = list(lanes)
+    try:
+        while True:
+            for lane in due:
+                waiting[lane] = _next_round(lane, lanes[lane], reasons)
+            ready = [held for held in waiting.values() if held is not None]
+            if not ready:
+                return
+            first = min(ready, key=lambda held: held.clock)
+            waiting[first.lane], due = None, [first.lane]
+            yield first
+    except Exception:
+        # A round that one lane has finished is not lost with the other lane.
+        yield from (held for held in waiting.values() if held is not None)
+        raise
+
+
+def _one_by_one(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
+    for lane, events in lanes.items():
+        while (result := _next_round(lane, events, reasons)) is not None:
+            yield result
+
+
+def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | None:
+    try:
+        result = next(events)
+    except StopIteration as stop:
+        reasons[lane] = stop.value
+        return None
+    assert isinstance(result, Round)
+    return result
+
+
+def _stop(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
+    """End both lanes after a round of `last`; those that had ended keep their reasons."""
+    if last not in reasons:
+        try:
+            lanes[last].send(True)
+        except StopIteration as stop:
+            reasons[last] = stop.value
+    for lane in LANES:
+        # What it may have computed beyond the last round was seen by nobody.
+        reasons.setdefault(lane, "stopped")
+
+
+def _header(
+    pair: Pair,
+    prompt_ids: list[int],
+    settings: Settings,
+    mode: Mode,
+    prefilled: dict[Lane, Prefilled],
+) -> Header:
+    forms = prefilled["speculative"].forms
+    return Header(
+        prompt=pair.tokenizer.decode(prompt_ids),
+        prompt_ids=tuple(prompt_ids),
+        settings=settings,
+        target=_described(pair.target, forms["target"]),
+        draft=_draft_described(pair, prefilled["speculative"]),
+        device=_device_name(pair.device),
+        dtype=str(pair.target.dtype).removeprefix("torch."),
+        versions=_versions(pair.device),
+        threads=torch.get_num_threads(),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
+        mode=mode,
+        processor=_processor_name(),
+    )
+
+
+def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
+    form, layers = prefilled.forms.get("draft"), prefilled.layers
+    if form is None:
+        return None
+    if layers is None:
+        return _described(pair.draft, form)
+    whole = _described(pair.target, form)
+    name = f"{whole['name']}, layers 1 to {layers}"
+    shallow = shallow_model(pair.target, layers)
+    return {**whole, "name": name, "parameters": parameter_count(shallow)}
+
+
+def _versions(device: torch.device) -> dict[str, str]:
+    versions = {
+        "specviz": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+    }
+    return versions | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
+
+
+def _described(model: Any, form: str) -> dict[str, Any]:
+    # A model loaded from a folder goes by the folder's name: whole paths are nobody's business.
+    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    shown = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    return {
+        "name": shown,
+        "parameters": parameter_count(model),
+        "form": form,
+        "revision": getattr(model.config, "_commit_hash", None),
+    }
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)
+
+
+@cache
+def _processor_name() -> str:
+    # Python knows only the architecture on Linux, where the kernel tells the name.
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: Settings) -> End:
+    if not settings.greedy:
+        return End(reasons)
+    ours, theirs = ([t for r in emitted[lane] for t in r.emitted] for lane in LANES)
+    compared = min(len(ours), len(theirs))
+    pairs = zip(ours, theirs, strict=False)
+    index = next((i for i, (a, b) in enumerate(pairs) if a.id != b.id), None)
+    if index is None:
+        return End(reasons, True, compared)
+    return End(reasons, False, compared, Divergence(index, _margin(theirs[index])))
+
+
+def _margin(token: Token) -> float | None:
+    """How much likelier the target found its first choice than its second, in nats."""
+    if not token.top_p:
+        return None
+    first, second = ([c.probability for c in token.top_p] + [0.0])[:2]
+    # Listed probabilities are rounded, the second perhaps to 0: the margin is then at least this.
+    return math.log(first / max(second, 0.5 * 10**-DIGITS))

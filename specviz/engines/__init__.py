@@ -1,0 +1,1 @@
+"""One model on one device: timed passes over a cache that can be rolled back."""

@@ -1,0 +1,77 @@
+"""What every engine offers, and what goes with any of them: the clock, the prompt, the threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Engine(Protocol):
+    """A causal language model and the tokens that its cache holds.
+
+    form: the name of the implementation, for the page. length: cached tokens.
+    """
+
+    device: torch.device
+
+    @property
+    def form(self) -> str: ...
+
+    @property
+    def length(self) -> int: ...
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+    ) -> Tensor:
+        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`, over `heat`:
+        [keep, vocab].
+
+        With `layers`, of a pass through the first so many layers, the final norm and the head.
+        The other layers' caches then miss these tokens, so that they must be rolled back before
+        the next whole pass. Raises `ModelError` if the model cannot run.
+        """
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens. To be called once after each verdict, and
+        after shallow passes with the length that they began at."""
+        ...
+
+
+def host_ids(ids: Sequence[int]) -> Tensor:
+    """int64 [n] in the host's memory; torch.tensor takes three times as long."""
+    return torch.from_numpy(np.array(ids, np.int64))
+
+
+def prefill(engine: Engine, ids: Sequence[int]) -> float:
+    """Feed `ids` (possibly none) into an empty engine; returns synchronised seconds."""
+    start = now(engine.device)
+    if ids:
+        engine.forward(torch.tensor(ids, device=engine.device), keep=1)
+        engine.rollback(engine.length)
+    return now(engine.device) - start
+
+
+def spare_threads() -> int:
+    """Let torch use half of the processors, or as many as SPECVIZ_THREADS says; returns how many.
+
+    Passes this short wait for their slowest thread, so one that shares its processor with the
+    browser or the server holds all others up.
+    """
+    wanted = os.environ.get("SPECVIZ_THREADS", "")
+    count = int(wanted) if wanted.isdigit() else (os.cpu_count() or 2) // 2
+    torch.set_num_threads(max(1, count))
+    return torch.get_num_threads()
+
+
+def now(device: torch.device) -> float:
+    """Seconds of a monotonic clock, read after all work queued on `device` is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

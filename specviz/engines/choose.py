@@ -1,0 +1,26 @@
+"""Which engine runs a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..environment import on_zerogpu
+from .base import Engine
+from .eager import EagerEngine
+from .packed.support import PackedEngine, in_plain_form, packed_model
+from .static.engine import static_engine
+from .static.support import static_wanted
+
+
+def make_engine(model: Any, vocab: int) -> Engine:
+    """The fastest form that can run this model exactly, with an empty cache.
+
+    The static form runs only where SPECVIZ_FORM asks for it.
+    """
+    # A process on ZeroGPU makes one run or a few: too short a life to prepare another form.
+    if on_zerogpu() or in_plain_form():
+        return EagerEngine(model, vocab)
+    if static_wanted() and (static := static_engine(model, vocab)) is not None:
+        return static
+    packed = packed_model(model, vocab)
+    return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)

@@ -1,0 +1,88 @@
+"""Any model of transformers as it is, over transformers' own cache.
+
+Private details of transformers' caches live in the engines and nowhere else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from ..errors import ModelError
+from ..models.pair import text_config
+from ..models.truncated import shallow_model
+
+
+class EagerEngine:
+    """Any causal language model of transformers, run as it is."""
+
+    form = "eager"
+
+    def __init__(self, model: Any, vocab: int) -> None:
+        self.device = torch.device(model.device)
+        self.length = 0
+        self._model = model
+        self._vocab = vocab
+        self._cache: Any = DynamicCache(config=model.config)
+        # Sliding-window layers otherwise forget what a rollback needs.
+        self._cache.activate_past_recording()
+        self._checked = False
+        self._shallow: dict[int, Any] = {}  # layers: the model cut off there
+        self._tentative = (0, 0)  # layers, and tokens that only their caches hold
+        parameters = inspect.signature(model.forward).parameters
+        self._trims_logits = "logits_to_keep" in parameters
+
+    @torch.inference_mode()
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+    ) -> Tensor:
+        model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
+        options = {"logits_to_keep": keep} if self._trims_logits else {}
+        try:
+            output = model(
+                input_ids=ids.to(self.device).unsqueeze(0),
+                past_key_values=self._cache,
+                use_cache=True,
+                **options,
+            )
+        except torch.OutOfMemoryError as error:
+            raise ModelError(
+                "the device ran out of memory: use a shorter prompt or a smaller pair."
+            ) from error
+        self.length += ids.shape[0]
+        logits = output.logits[0, -keep:, : self._vocab].float()
+        return logits if heat == 1.0 else logits / heat
+
+    def rollback(self, length: int) -> None:
+        if not self._checked:
+            self._check_rollback()
+        layers, tokens = self._tentative
+        if tokens:
+            for layer in self._cache.layers[:layers]:
+                layer.crop(-tokens)
+            self._tentative, self.length = (0, 0), self.length - tokens
+            if length == self.length:
+                return
+        # A crop by 0 still trims sliding windows, so it is not skipped.
+        self._cache.crop(length - self.length)
+        self.length = length
+
+    def _cut_off(self, layers: int, tokens: int) -> Any:
+        """The model's first `layers`, about to be fed so many tokens."""
+        if layers not in self._shallow:
+            self._shallow[layers] = shallow_model(self._model, layers)
+        self._tentative = layers, self._tentative[1] + tokens
+        return self._shallow[layers]
+
+    def _check_rollback(self) -> None:
+        if not self._cache.is_croppable or self._cache.get_seq_length() != self.length:
+            name = text_config(self._model).model_type
+            raise ModelError(
+                f"models of type {name} keep a running state that cannot be rolled back, so "
+                "rejected drafts could not be undone: choose an attention-only model."
+            )
+        self._checked = True

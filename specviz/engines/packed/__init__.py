@@ -1,0 +1,1 @@
+"""A faster form of small Llama models on a processor."""

@@ -1,0 +1,1 @@
+"""Which models there are, whether two of them can race here, and how they come into memory."""

@@ -1,0 +1,265 @@
+"""Where a model's files are: a local folder, or the hub, asked briefly and never trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import torch
+from huggingface_hub import constants
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+from ..errors import PairError
+
+PATIENCE = 4.0  # seconds that the hub has to answer; its client would retry for many more
+TRUST_ANSWER = 30.0  # seconds for which one answer of the hub stands for the next
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's name and, if it lies on this machine, its folder."""
+
+    name: str
+    folder: Path | None
+
+    @property
+    def shown(self) -> str:
+        """The name without a path, which is nobody's business."""
+        return self.folder.name if self.folder else shown_name(self.name)
+
+    @property
+    def page(self) -> str:
+        """Its page on the hub."""
+        return f"{constants.ENDPOINT}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the hub tells about a model without giving its files.
+
+    files: bytes by name. gated: whether its licence must be accepted first.
+    """
+
+    gated: bool
+    files: dict[str, int] = field(default_factory=dict)
+
+
+def shown_name(name: str) -> str:
+    """A model's name without the folders above it."""
+    path = Path(name)
+    return path.name if path.is_absolute() or name.startswith((".", "~")) else name
+
+
+def find_source(name: str) -> Source:
+    """The folder or the hub id of that name. Raises `PairError` if it can be neither."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return Source(str(folder), folder)
+    if not HUB_ID.fullmatch(name):
+        raise PairError(_general_sentence(shown_name(name)))
+    return Source(name, None)
+
+
+def hub_options(source: Source) -> dict[str, Any]:
+    """How transformers is to read it: no code of its own, no waiting for a hub that is silent."""
+    silent = source.folder is None and not hub_answers()
+    return {"trust_remote_code": False, "local_files_only": silent}
+
+
+_asked: tuple[float, bool] = (-TRUST_ANSWER, False)  # when the hub was asked last, and the answer
+
+
+def hub_answers() -> bool:
+    """Whether the hub, or what stands for it, can be reached now; asks at most for `PATIENCE`."""
+    global _asked
+    if constants.HF_HUB_OFFLINE:
+        return False
+    when, answer = _asked
+    if time.monotonic() - when > TRUST_ANSWER:
+        answer = bool(_within_patience(_ask_hub))
+        _asked = (time.monotonic(), answer)
+    return answer
+
+
+def _ask_hub() -> bool:
+    huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    return True
+
+
+def _within_patience(call: Any) -> Any:
+    # A name server can be silent for longer than any time-out of the client's.
+    answers: list[Any] = []
+
+    def answer() -> None:
+        with contextlib.suppress(Exception):
+            answers.append(call())
+
+    asking = threading.Thread(target=answer, daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    return answers[0] if answers else None
+
+
+def hub_listing(source: Source) -> Listing | None:
+    """What the hub tells about it; None for a folder and while the hub is silent."""
+    if source.folder is not None or not hub_answers():
+        return None
+    api = huggingface_hub.HfApi()
+    info = _within_patience(
+        lambda: api.model_info(source.name, files_metadata=True, timeout=PATIENCE)
+    )
+    if info is None:
+        return None
+    files = {file.rfilename: int(file.size or 0) for file in info.siblings or []}
+    return Listing(bool(info.gated), files)
+
+
+def has_token() -> bool:
+    """Whether this machine has a token for the hub."""
+    return bool(huggingface_hub.get_token())
+
+
+# Weights, by their headers alone
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Shapes of tensors by name, from the headers of a folder's files, and the files' bytes."""
+
+    shapes: dict[str, tuple[int, ...]]
+    bytes: int
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers there are in all tensors."""
+        return sum(int(torch.Size(shape).numel()) for shape in self.shapes.values())
+
+
+def folder_weights(source: Source) -> Weights:
+    """The weights of a local folder. Raises `PairError` if they are missing or damaged."""
+    assert source.folder is not None
+    shapes: dict[str, tuple[int, ...]] = {}
+    size = 0
+    for path in _weight_files(source):
+        try:
+            shapes.update(_header_shapes(path))
+            size += path.stat().st_size
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+            raise PairError(
+                f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
+            ) from error
+    return Weights(shapes, size)
+
+
+def _weight_files(source: Source) -> list[Path]:
+    folder = source.folder
+    assert folder is not None
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file():
+        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
+    try:
+        names = set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
+        return [folder / str(name) for name in sorted(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PairError(f"{source.shown} has a damaged {INDEX}: download it again.") from error
+
+
+def no_safetensors(shown: str, files: set[str]) -> str:
+    """Why a model without safetensors files is refused."""
+    if any(name.endswith(PICKLES) for name in files):
+        return (
+            f"{shown} has its weights only as pickles, which can run any code while they load: "
+            "save it again as safetensors, or choose another model."
+        )
+    return _general_sentence(shown)
+
+
+def _header_shapes(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of a safetensors file; raises `ValueError` if it was cut short."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > path.stat().st_size:
+            raise ValueError("the header is longer than the file")
+        header = json.loads(file.read(length))
+    end = 0
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            end = max(end, int(tensor["data_offsets"][1]))
+            yield name, tuple(int(size) for size in tensor["shape"])
+    if 8 + length + end != path.stat().st_size:
+        raise ValueError("the file is not as long as its header says")
+
+
+# Sentences for failures
+
+
+def why_not(source: Source, error: BaseException) -> str:
+    """One sentence on why transformers could not read a model, and what to do."""
+    shown, text = source.shown, str(error)
+    causes = list(_causes(error))
+    if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated repo" in text:
+        return gated_sentence(source)
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+        return (
+            f"there is no model {shown} on the hub that you may see: check the name, and set "
+            "HF_TOKEN if it is private."
+        )
+    if any(sign in text for sign in ("401 Client Error", "403 Client Error")):
+        return gated_sentence(source)
+    if isinstance(error, ImportError):
+        return f"{shown} needs a package that is not installed: {text.strip().splitlines()[0]}"
+    return _file_sentence(source, text)
+
+
+def gated_sentence(source: Source) -> str:
+    """What to do about a gated model."""
+    who = "the account of your HF_TOKEN" if has_token() else "an account, and set its HF_TOKEN"
+    return f"{source.shown} is gated: accept its licence on {source.page} with {who}."
+
+
+def _file_sentence(source: Source, text: str) -> str:
+    shown, folder = source.shown, source.folder
+    empty = folder is not None and not (folder / "config.json").is_file()
+    if not empty and ("trust_remote_code" in text or "custom code" in text):
+        return (
+            f"{shown} needs code of its own, which is never run here: choose a model that "
+            "transformers itself knows."
+        )
+    signs = ("Unrecognized", "AutoModelForCausalLM", "does not recognize")
+    if not empty and any(sign in text for sign in signs):
+        return (
+            f"{shown} is not a causal language model that transformers knows: choose one that "
+            "writes text."
+        )
+    if folder is None and not hub_answers():
+        return (
+            f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
+            "machine; check the network, or name a local folder."
+        )
+    return _general_sentence(shown)
+
+
+def _general_sentence(shown: str) -> str:
+    return (
+        f"{shown} cannot be loaded: check the name, the network and that the folder holds "
+        "config.json, *.safetensors and a tokenizer."
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,238 @@
+"""A target, a draft and the tokenizer that both were made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..errors import PairError, PromptError, SettingsError
+
+CHAT_MODES = ("auto", "on", "off")
+"""When text is put into the target's chat template: for tuned models, always, never."""
+
+CHATML_END = "<|im_end|>"
+"""Ends a turn in the one template that base models ship, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two causal language models of transformers over one vocabulary.
+
+    target, draft: models as `AutoModelForCausalLM` gives them; `draft` may be None, which
+        leaves only decoding without a draft. tokenizer: the target's.
+    draft_tokenizer: the draft's own, if it came with one: it is only compared.
+    name: shown to the user.
+    Raises `PairError` if a model is no causal language model or the vocabularies differ. Padded
+    vocabularies are fine: ids that the tokenizer does not know are never drafted or emitted.
+    """
+
+    target: Any
+    draft: Any
+    tokenizer: Any
+    draft_tokenizer: Any = None
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        _check_causal(self.target, "target")
+        if self.draft is None:
+            return
+        _check_causal(self.draft, "draft")
+        if self.draft_tokenizer is not None:
+            _check_same_tokenizer(self.tokenizer, self.draft_tokenizer, self.vocab)
+        if logit_width(self.draft) < self.vocab:
+            raise PairError(
+                f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
+                f"{self.vocab}: choose a draft made for the same tokenizer."
+            )
+
+    @cached_property
+    def vocab(self) -> int:
+        """Ids 0 to vocab - 1 may be drafted and emitted.
+
+        The last ids of a target may be marks for pictures and the like, which no text holds. A
+        draft for text alone need not know them.
+        """
+        size = min(tokenizer_size(self.tokenizer), logit_width(self.target))
+        if self.draft is None or logit_width(self.draft) >= size:
+            return size
+        unknown = set(range(logit_width(self.draft), size))
+        marks = set(getattr(self.tokenizer, "all_special_ids", ())) | _special_ids(self.tokenizer)
+        return size if unknown - marks or unknown & self.eos_ids else min(unknown)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the target's logits appear."""
+        head = self.target.get_output_embeddings()
+        return torch.device(head.weight.device if head is not None else self.target.device)
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """The ids that end a text, by the target's own generation settings."""
+        config = getattr(self.target, "generation_config", None) or self.target.config
+        ids = getattr(config, "eos_token_id", None)
+        return frozenset([ids] if isinstance(ids, int) else ids or [])
+
+    @cached_property
+    def is_chat(self) -> bool:
+        """Whether the target was tuned to follow its tokenizer's chat template.
+
+        Some base models ship the template of their tuned siblings: they do not end a text with
+        the token that ends a turn.
+        """
+        template = getattr(self.tokenizer, "chat_template", None)
+        if not template:
+            return False
+        turn_end = self.tokenizer.get_vocab().get(CHATML_END)
+        if CHATML_END not in str(template) or turn_end is None or not self.eos_ids:
+            return True
+        return turn_end in self.eos_ids
+
+    def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
+        """The ids of a prompt; a list of ids is taken as it is.
+
+        chat: "on" puts text into the tokenizer's chat template as the user's turn, "off" does
+        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty,
+        unknown or too long, or if there is no template to put it into.
+        """
+        if chat not in CHAT_MODES:
+            raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHAT_MODES))}.")
+        if isinstance(prompt, str):
+            as_chat = chat == "on" or (chat == "auto" and self.is_chat)
+            ids = self._chat_ids(prompt) if as_chat else self._text_ids(prompt)
+        else:
+            ids = _id_list(prompt, self.vocab)
+        if not ids:
+            raise PromptError("the prompt is empty: write at least one word.")
+        limit = context_length(self.target)
+        if limit is not None and len(ids) > limit:
+            raise PromptError(
+                f"the prompt has {len(ids)} tokens and the target's context holds {limit}: "
+                "shorten the prompt."
+            )
+        return ids
+
+    def _text_ids(self, prompt: str) -> list[int]:
+        if not prompt:
+            return []
+        try:
+            ids = self.tokenizer(prompt)["input_ids"]
+        except (TypeError, UnicodeError) as error:
+            raise PromptError("the prompt holds characters that are not valid text.") from error
+        # Text that already starts as the tokenizer starts it would get that token twice.
+        twice = len(ids) > 1 and ids[0] == ids[1] == getattr(self.tokenizer, "bos_token_id", None)
+        return _id_list(ids[1:] if twice else ids, self.vocab)
+
+    def _chat_ids(self, prompt: str) -> list[int]:
+        if not prompt:
+            return []
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise PromptError(
+                "this target has no chat template: set chat to 'off' or choose a target that was "
+                "tuned for chat."
+            )
+        try:
+            turns = [{"role": "user", "content": prompt}]
+            # The template writes the first special token itself.
+            text = self.tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=True
+            )
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        except UnicodeError as error:
+            raise PromptError("the prompt holds characters that are not valid text.") from error
+        except Exception as error:  # a template is a program that may raise anything
+            raise PromptError(
+                "the target's chat template does not take this prompt: set chat to 'off'."
+            ) from error
+        return _id_list(ids, self.vocab)
+
+
+def tokenizer_size(tokenizer: Any) -> int:
+    """One more than the highest id that the tokenizer knows; ids need not be contiguous."""
+    try:
+        return max(tokenizer.get_vocab().values()) + 1
+    except NotImplementedError:
+        return len(tokenizer)
+
+
+def logit_width(model: Any) -> int:
+    """How many logits the model gives for a position, padding included."""
+    head = model.get_output_embeddings()
+    weight = getattr(head, "weight", None)
+    return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
+
+
+def text_config(model: Any) -> Any:
+    """The language model's part of a config; multimodal configs nest it."""
+    return model.config.get_text_config()
+
+
+def context_length(model: Any) -> int | None:
+    """The most positions that the model can see, or None if its config names no limit."""
+    limit = getattr(text_config(model), "max_position_embeddings", None)
+    return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def parameter_count(model: Any) -> int:
+    """Parameters, tied ones once."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def _check_causal(model: Any, role: str) -> None:
+    config = getattr(model, "config", None)
+    can = callable(getattr(model, "can_generate", None)) and model.can_generate()
+    if config is None or not can or getattr(config, "is_encoder_decoder", False):
+        raise PairError(
+            f"the {role} is a {type(model).__name__}, not a causal language model: load it with "
+            "AutoModelForCausalLM."
+        )
+    if getattr(model, "training", False):
+        model.eval()
+
+
+def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:
+    """The lowest id below `vocab` that is another piece in the other tokenizer, with both pieces.
+
+    None if there is none. Pieces that only the other one knows do not count.
+    """
+    ours, theirs = one.get_vocab(), other.get_vocab()
+    if ours == theirs:
+        return None
+    by_id = {i: piece for piece, i in theirs.items()}
+    for piece, i in sorted(ours.items(), key=lambda item: item[1]):
+        if i < vocab and theirs.get(piece) != i:
+            return i, piece, by_id.get(i)
+    return None
+
+
+def _check_same_tokenizer(one: Any, other: Any, vocab: int) -> None:
+    found = first_difference(one, other, vocab)
+    if found is not None:
+        i, piece, theirs = found
+        raise PairError(
+            f"target and draft use different tokenizers: id {i} is {piece!r} for the target "
+            f"and {theirs!r} for the draft. Choose two models of one family."
+        )
+
+
+def _special_ids(tokenizer: Any) -> set[int]:
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    return {i for i, token in added.items() if getattr(token, "special", False)}
+
+
+def _id_list(ids: Any, vocab: int) -> list[int]:
+    try:
+        numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
+        whole = len(numbers) == len(ids)
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise PromptError("a prompt is text or a list of token ids (whole numbers).")
+    for number in numbers:
+        if not 0 <= number < vocab:
+            raise PromptError(
+                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
+            )
+    return numbers

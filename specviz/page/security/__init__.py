@@ -1,0 +1,1 @@
+"""What visitors may reach: addresses, sizes, headers, passwords, and errors as sentences."""

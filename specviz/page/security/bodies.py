@@ -1,0 +1,178 @@
+"""What requests may hold: read within bounds, and looked at before Gradio parses them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from starlette.types import Message, Receive
+
+from ...trace.recording import MOST_UNPACKED
+
+KIB, MIB = 2**10, 2**20
+SMALL = 256 * KIB  # bytes; every request but a recording fits
+# A run that is taken away travels as text inside JSON: every quote in it has a backslash more.
+LARGE = MOST_UNPACKED + 8 * MIB
+FORM = 16 * KIB  # bytes of a name and a password
+LARGE_AT_ONCE = 4
+PATIENCE = 60.0  # seconds that a body may take to arrive
+MOST_STRINGS = 200  # in a large body: a recording is one string, whatever it holds
+NAME = re.compile(r"[\w.-]{1,64}")
+
+NOT_OURS = "This request is not one that the page makes, nor one of the API in the README."
+TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
+TOO_SLOW = "This request took too long to arrive: try again."
+CROWDED = "Too many large files are arriving at once: try again in a minute."
+
+
+class Refused(Exception):
+    """A request that goes no further. status: of the answer; str() is its sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Bodies:
+    """Reads the bodies of requests. It holds `LARGE_AT_ONCE` large ones at a time, so that many
+    senders together cannot fill the memory."""
+
+    def __init__(self) -> None:
+        self._large = 0
+
+    @contextmanager
+    def room(self) -> Iterator[Body]:
+        """A body to be read; its place among the large ones is free again at the end."""
+        body = Body(self)
+        try:
+            yield body
+        finally:
+            self._large -= body.large
+
+    def take_place(self) -> None:
+        """Count one large body more. Raises `Refused` if there are enough."""
+        if self._large >= LARGE_AT_ONCE:
+            raise Refused(503, CROWDED)
+        self._large += 1
+
+
+class Body:
+    """The body of one request."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self.raw = b""
+        self.large = False
+        self._bodies = bodies
+
+    async def read(self, receive: Receive, most: int, promised: str | None) -> None:
+        """Read it whole. Raises `Refused` as soon as it, or what its header promises, is more
+        than `most` bytes; nothing beyond is kept."""
+        if promised and (not promised.isdigit() or int(promised[:18]) > most):
+            raise Refused(413, TOO_LARGE.format(most // KIB))
+        parts, size, deadline = [], 0, time.monotonic() + PATIENCE
+        more = True
+        while more:
+            message = await _before(deadline, receive)
+            part = message.get("body", b"")
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            size += len(part)
+            if size > most:
+                raise Refused(413, TOO_LARGE.format(most // KIB))
+            if size > SMALL and not self.large:
+                self._bodies.take_place()
+                self.large = True
+            parts.append(part)
+        self.raw = b"".join(parts)
+
+    def replay(self, receive: Receive) -> Receive:
+        """What hands the body to the next reader, and then whatever comes after it."""
+        told = False
+
+        async def again() -> Message:
+            nonlocal told
+            if told:
+                return await receive()
+            told = True
+            return {"type": "http.request", "body": self.raw, "more_body": False}
+
+        return again
+
+
+async def _before(deadline: float, receive: Receive) -> Message:
+    try:
+        return await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
+    except (TimeoutError, asyncio.TimeoutError):
+        raise Refused(408, TOO_SLOW) from None
+
+
+def check_event(raw: bytes) -> None:
+    """Raise `Refused` unless this asks for an event as the page or a client does.
+
+    Values are plain: an object could name a file or an address for Gradio to fetch.
+    """
+    body = _object(raw)
+    data = body.get("data", [])
+    _check_names(body, "session_hash", "event_id")
+    if not isinstance(data, list) or not all(map(_plain, data)):
+        raise Refused(400, NOT_OURS)
+    if body.get("batched") or not isinstance(body.get("fn_index"), int | None):
+        raise Refused(400, NOT_OURS)
+
+
+def check_named_values(raw: bytes) -> None:
+    """Raise `Refused` unless these are plain values by name."""
+    if not all(map(_plain, _object(raw).values())):
+        raise Refused(400, NOT_OURS)
+
+
+def check_question(raw: bytes) -> None:
+    """Raise `Refused` unless this asks a server function something, as the player does."""
+    if len(raw) > SMALL and _structure(raw) > SMALL:
+        raise Refused(400, NOT_OURS)
+    body = _object(raw)
+    _check_names(body, "session_hash", "fn_name")
+    if not isinstance(body.get("data"), dict) or not isinstance(body.get("component_id"), int):
+        raise Refused(400, NOT_OURS)
+
+
+def check_object(raw: bytes) -> None:
+    """Raise `Refused` unless this is a JSON object whose names are short."""
+    _check_names(_object(raw), "session_hash", "event_id")
+
+
+def _structure(raw: bytes) -> int:
+    """Bytes outside strings, or `len(raw)` if there are many strings: what a parser would have
+    to build, found without building it."""
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 2 * MOST_STRINGS:
+        return len(raw)
+    return sum(map(len, plain.split(b'"')[::2]))
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise Refused(400, NOT_OURS) from None
+    if not isinstance(value, dict):
+        raise Refused(400, NOT_OURS)
+    return value
+
+
+def _check_names(body: dict[str, Any], *names: str) -> None:
+    # Gradio keeps these for as long as it runs.
+    for name in names:
+        value = body.get(name)
+        if value is not None and not (isinstance(value, str) and NAME.fullmatch(value)):
+            raise Refused(400, NOT_OURS)
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(one, str) for one in value)
+    return value is None or isinstance(value, str | int | float)

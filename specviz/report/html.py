@@ -1,0 +1,141 @@
+"""A run as one HTML file: the page's own player with the trace inside, opened from disk.
+
+Nothing is fetched: style sheets, modules, charts and the trace are all in the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ..environment import ASSETS
+from ..trace import Trace
+from .charts import CHARTS, PALETTE, chart_specs
+
+PAGE = ASSETS / "page"
+PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+SHEETS = ("player.css", "parts.css", "menus.css", "panels.css", "stage.css", "standalone.css")
+# A module from a data address cannot resolve "./lane.js": the import map gives it a bare name.
+IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+<script type="importmap">{modules}</script>
+<body class="sv-standalone">
+<header class="sv-bar-top">{brand}<p class="sv-prompt"></p>{tools}</header>
+<main>{player}</main>
+<script type="application/json" id="config">{config}</script>
+<script type="application/json" id="trace">{trace}</script>
+<script type="text/plain" id="plotly">{plotly}</script>
+<script type="module">{start}</script>
+</body>
+</html>
+"""
+
+_START = """
+import { mount } from "specviz/player";
+const read = (id) => document.getElementById(id).textContent;
+if (matchMedia("(prefers-color-scheme: dark)").matches) document.body.classList.add("dark");
+const config = JSON.parse(read("config"));
+config.trace = JSON.parse(read("trace"));
+document.querySelector(".sv-prompt").textContent = config.trace.header.prompt;
+const packed = Uint8Array.from(atob(read("plotly")), (one) => one.charCodeAt(0));
+const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+const script = new Blob([await new Response(stream).blob()], { type: "text/javascript" });
+config.plotly = URL.createObjectURL(script);
+mount({ element: document.body, props: { value: null }, watch() {}, server: {}, config });
+"""
+
+
+def standalone_html(trace: Trace) -> str:
+    """The page of a run: opens from disk, without a network, and plays as on the live page."""
+    modules = _json({"imports": _modules()})
+    return _PAGE.format(
+        policy=_policy(modules, _START),
+        title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
+        style=css_variables() + "\n".join(_read(name) for name in SHEETS),
+        modules=modules,
+        brand=_read("brand.html").replace('href="."', ""),
+        tools=_tools(),
+        player=_read("player.html"),
+        config=_json(_config()),
+        trace=_json(trace.to_dict()),
+        plotly=_packed_plotly(),
+        start=_START,
+    )
+
+
+def _policy(*scripts: str) -> str:
+    """Only these scripts run, the modules and Plotly; nothing is asked of any host."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
+    ours = " ".join(f"'sha256-{one.decode()}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {ours} data: blob:; style-src 'unsafe-inline'; "
+        "img-src data: blob:; connect-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def css_variables() -> str:
+    """The palette as CSS variables, light and dark."""
+    rules = {
+        selector: "".join(f"--sv-{name}:{colour};" for name, colour in PALETTE[theme].items())
+        for selector, theme in ((":root", "light"), (".dark", "dark"))
+    }
+    return "\n".join(f"{selector}{{{rule}}}" for selector, rule in rules.items())
+
+
+def _read(name: str) -> str:
+    return (PAGE / name).read_text("utf-8")
+
+
+def _tools() -> str:
+    """The page's own buttons, but for the settings: there is nothing to set."""
+    return re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html"))
+
+
+def _modules() -> dict[str, str]:
+    """An address for every module of the page, by its bare name."""
+    addresses = {}
+    for path in sorted(PAGE.glob("*.js")):
+        source = IMPORT.sub(r'\1 "specviz/\2"', path.read_text("utf-8"))
+        packed = base64.b64encode(source.encode()).decode()
+        addresses[f"specviz/{path.stem}"] = f"data:text/javascript;base64,{packed}"
+    return addresses
+
+
+def _config() -> dict[str, Any]:
+    """What the player needs to know; presets, recordings and limits are the live page's."""
+    return {
+        "charts": chart_specs(),
+        "titles": CHARTS,
+        "presets": [],
+        "recordings": {},
+        "defaults": {},
+        "limits": {},
+        "mostPacked": 0,
+    }
+
+
+def _json(value: Any) -> str:
+    """JSON that no text of a model or a visitor can end early: it stands in a script element."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+@cache
+def _packed_plotly() -> str:
+    """Plotly's script, gzipped: a third of its size even as base64."""
+    return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), mtime=0)).decode()

@@ -1,0 +1,146 @@
+"""Every number that is shown, derived from rounds and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..theory import predicted_tau
+from ..trace import LANES, OUTCOMES, Lane, Round, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The figures of a trace; None where nothing has been measured yet.
+
+    All but the dicts by lane describe the speculative lane.
+
+    counts: tokens by outcome; drafted = accepted + rejected + ignored and
+        emitted = accepted + corrected + bonus. rounds: target passes.
+    alpha: accepted / (accepted + rejected). efficiency: accepted / drafted.
+    beta: mean over judged positions of the sum of min(p, q), an estimate of alpha.
+    tau: emitted tokens per target pass. tau_predicted: what alpha would give if acceptances
+        were independent.
+    c: seconds of a draft step / seconds of a one-token target pass (of the baseline lane).
+    speedup: baseline seconds per token / speculative seconds per token, without prefill;
+    speedup_end_to_end: the same with prefill; speedup_predicted: from alpha, c and gamma.
+    tokens, seconds, tokens_per_second: by lane, without prefill.
+    draft_seconds, verify_seconds, overhead_seconds: of all rounds together.
+    alpha_by_position: entry i is alpha among the drafts at place i of their round.
+    """
+
+    counts: dict[str, int]
+    drafted: int
+    emitted: int
+    rounds: int
+    alpha: float | None
+    efficiency: float | None
+    beta: float | None
+    tau: float | None
+    tau_predicted: float | None
+    c: float | None
+    speedup: float | None
+    speedup_end_to_end: float | None
+    speedup_predicted: float | None
+    tokens: dict[Lane, int]
+    seconds: dict[Lane, float]
+    tokens_per_second: dict[Lane, float | None]
+    draft_seconds: float
+    verify_seconds: float
+    overhead_seconds: float
+    alpha_by_position: tuple[float | None, ...]
+
+
+def compute_metrics(trace: Trace) -> Metrics:
+    """The figures of a trace, finished or not."""
+    rounds = trace.lane("speculative")
+    drafted = [t for r in rounds for t in r.drafted]
+    counts = _counts(rounds)
+    alpha = ratio(counts["accepted"], counts["accepted"] + counts["rejected"])
+    betas = [t.beta for t in drafted if t.beta is not None]
+    emitted = sum(len(r.emitted) for r in rounds)
+    c = _cost_ratio(trace)
+    tokens = {lane: sum(len(r.emitted) for r in trace.lane(lane)) for lane in LANES}
+    seconds = {lane: _seconds(trace.lane(lane)) for lane in LANES}
+    prefill = {lane: sum(trace.header.prefill_seconds.get(lane, {}).values()) for lane in LANES}
+    whole = {lane: seconds[lane] + prefill[lane] for lane in LANES}
+    return Metrics(
+        counts=counts,
+        drafted=len(drafted),
+        emitted=emitted,
+        rounds=len(rounds),
+        alpha=alpha,
+        efficiency=ratio(counts["accepted"], len(drafted)),
+        beta=ratio(sum(betas), len(betas)),
+        tau=ratio(emitted, len(rounds)),
+        tau_predicted=_mean_predicted_tau(rounds, alpha),
+        c=c,
+        speedup=_speedup(seconds, tokens),
+        speedup_end_to_end=_speedup(whole, tokens),
+        speedup_predicted=_mean_predicted_speedup(rounds, alpha, c),
+        tokens=tokens,
+        seconds=seconds,
+        tokens_per_second={lane: ratio(tokens[lane], seconds[lane]) for lane in LANES},
+        draft_seconds=sum(r.draft_seconds for r in rounds),
+        verify_seconds=sum(r.verify_seconds for r in rounds),
+        overhead_seconds=sum(r.overhead_seconds for r in rounds),
+        alpha_by_position=_alpha_by_position(rounds),
+    )
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """part / whole, or None where there is nothing to divide by."""
+    return part / whole if whole else None
+
+
+def _counts(rounds: Sequence[Round]) -> dict[str, int]:
+    """Tokens by outcome; an accepted one stands in both lists of its round and counts once."""
+    seen = Counter(t.outcome for r in rounds for t in r.drafted)
+    seen.update(t.outcome for r in rounds for t in r.emitted if t.outcome != "accepted")
+    return {outcome: seen[outcome] for outcome in OUTCOMES}
+
+
+def _seconds(rounds: Sequence[Round]) -> float:
+    return rounds[-1].clock if rounds else 0.0
+
+
+def _speedup(seconds: dict[Lane, float], tokens: dict[Lane, int]) -> float | None:
+    per_token = {lane: ratio(seconds[lane], tokens[lane]) for lane in LANES}
+    slow, fast = per_token["baseline"], per_token["speculative"]
+    return slow / fast if slow and fast else None
+
+
+def _cost_ratio(trace: Trace) -> float | None:
+    drafting = [r for r in trace.lane("speculative") if r.drafted]
+    step = ratio(sum(r.draft_seconds for r in drafting), sum(len(r.drafted) for r in drafting))
+    alone = trace.lane("baseline")
+    target_pass = ratio(sum(r.verify_seconds for r in alone), len(alone))
+    return step / target_pass if step and target_pass else None
+
+
+def _mean_predicted_tau(rounds: Sequence[Round], alpha: float | None) -> float | None:
+    # Each round with the number that it really drafted: gamma may adapt, text seen before may
+    # have nothing to offer, and the last rounds may draft fewer.
+    if alpha is None:
+        return None
+    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), len(rounds))
+
+
+def _mean_predicted_speedup(
+    rounds: Sequence[Round], alpha: float | None, c: float | None
+) -> float | None:
+    if alpha is None or c is None:
+        return None
+    tokens = sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
+    return ratio(tokens, sum(len(r.drafted) * c + 1 for r in rounds))
+
+
+def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:
+    judged: Counter[int] = Counter()
+    accepted: Counter[int] = Counter()
+    for r in rounds:
+        for place, token in enumerate(r.drafted):
+            judged[place] += token.outcome in ("accepted", "rejected")
+            accepted[place] += token.outcome == "accepted"
+    return tuple(ratio(accepted[place], judged[place]) for place in range(len(judged)))

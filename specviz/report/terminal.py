@@ -1,0 +1,106 @@
+"""A race in a terminal: one line per round, then the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..trace import LANES, End, Event, Header, Lane, Outcome, Round, Token, Trace
+from .metrics import Metrics, compute_metrics
+
+# outcome: (mark, ANSI attributes); the mark says in words of one letter what the colour says
+LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
+FINAL = ("corrected", "bonus")
+STYLES: dict[Outcome, tuple[str, str]] = {
+    "accepted": ("", "4;38;5;32"),
+    "rejected": ("✗", "9;38;5;166"),
+    "ignored": ("", "2;38;5;245"),
+    "corrected": ("↳", "4;38;5;175"),
+    "bonus": ("★", "4;38;5;36"),
+}
+
+
+def legend(*, color: bool) -> str:
+    """The outcomes in the style in which they are shown."""
+    return "  ".join(_styled(o, STYLES[o][0] + o, color) for o in STYLES)
+
+
+def event_line(event: Event, *, color: bool) -> str | None:
+    """What to print when an event arrives: the prompt, then each round that drafts."""
+    if isinstance(event, Header):
+        return f"     │ {_printable(event.prompt)}"
+    if isinstance(event, Round) and event.lane == "speculative":
+        return round_line(event, color=color)
+    return None
+
+
+def round_line(result: Round, *, color: bool) -> str:
+    """The tokens of a round in the order in which they were judged."""
+    tail = result.emitted[-1:] if result.emitted and result.emitted[-1].outcome in FINAL else ()
+    shown = "".join(_token(t, color) for t in (*result.drafted, *tail))
+    return f"{result.index + 1:4} │ {shown}"
+
+
+def _token(token: Token, color: bool) -> str:
+    mark = STYLES[token.outcome][0]
+    text = _printable(token.text)
+    if not color:
+        text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
+    return _styled(token.outcome, mark + text, color)
+
+
+def _printable(text: str) -> str:
+    # A line stays a line, and no control character of a model's text reaches the terminal.
+    shown = text.replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(c if c.isprintable() else "�" for c in shown)
+
+
+def _styled(outcome: Outcome, text: str, color: bool) -> str:
+    return f"\x1b[{STYLES[outcome][1]}m{text}\x1b[0m" if color else text
+
+
+def figures(trace: Trace) -> Iterator[str]:
+    """The metrics of a trace, a line each."""
+    m, head = compute_metrics(trace), trace.header
+    for lane in LANES:
+        rate = number(m.tokens_per_second[lane], 1)
+        label = LABELS[lane]
+        yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
+    rows = {
+        "speed-up": (number(m.speedup, 2), _verdict(m)),
+        "  end to end": (number(m.speedup_end_to_end, 2), "with the prefill of the prompt"),
+        "alpha": (number(m.alpha, 3), "of judged drafts were accepted"),
+        "efficiency": (number(m.efficiency, 3), "of all drafts were accepted"),
+        "beta": (number(m.beta, 3), "mean overlap of the two distributions"),
+        "tau": (
+            number(m.tau, 2),
+            f"tokens per target pass; {number(m.tau_predicted, 2)} predicted",
+        ),
+        "c": (number(m.c, 3), "a draft step, in target steps"),
+    }
+    for name, (value, meaning) in rows.items():
+        yield f"{name:15} {value}  {meaning}"
+    yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
+    if trace.end and trace.end.identical is not None:
+        yield _comparison(trace.end)
+    yield f"on {head.device}, {head.dtype}, threads: {head.threads}, torch {head.versions['torch']}"
+
+
+def _comparison(end: End) -> str:
+    where = end.divergence
+    if where is None:
+        return f"{end.compared}/{end.compared} tokens identical to the baseline"
+    margin = number(where.margin, 4)
+    return (
+        f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"
+    )
+
+
+def _verdict(m: Metrics) -> str:
+    if m.speedup is None:
+        return ""
+    return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"
+
+
+def number(value: float | None, places: int) -> str:
+    """A figure with so many decimals, or a dash for none."""
+    return "–" if value is None else f"{value:.{places}f}"

@@ -1,0 +1,37 @@
+"""A run as data: its events, the trace that holds them, its JSON, and the rules of a recording."""
+
+from .events import (
+    LANES,
+    OUTCOMES,
+    Choice,
+    Divergence,
+    End,
+    EndReason,
+    Event,
+    Header,
+    Lane,
+    Outcome,
+    Round,
+    Token,
+)
+from .schema import SCHEMA
+from .trace import Trace, digest_of, event_dict
+
+__all__ = [
+    "LANES",
+    "OUTCOMES",
+    "SCHEMA",
+    "Choice",
+    "Divergence",
+    "End",
+    "EndReason",
+    "Event",
+    "Header",
+    "Lane",
+    "Outcome",
+    "Round",
+    "Token",
+    "Trace",
+    "digest_of",
+    "event_dict",
+]

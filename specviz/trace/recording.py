@@ -1,0 +1,95 @@
+"""Recordings: traces from files that a stranger may have written, held to their word.
+
+Three gates, each cheaper to pass than to force: the size, packed and unpacked; the schema;
+and what every real run has in common, whatever the models.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..errors import TraceError
+from .rules import check_trace
+from .trace import Trace, digest_of
+from .validators import ADVICE, Wrong
+
+MOST_PACKED = 4 * 2**20  # bytes of a file
+MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their reasons
+
+
+def read_recording(
+    raw: bytes, *, most_packed: int = MOST_PACKED, most_unpacked: int = MOST_UNPACKED
+) -> Trace:
+    """The trace in a file's bytes, gzipped or plain JSON.
+
+    Raises `TraceError` with one sentence that names the first thing wrong and where. Never
+    unpacks more than `most_unpacked` bytes.
+    """
+    if not raw:
+        raise TraceError(f"this file is empty; {ADVICE}.")
+    if len(raw) > most_packed:
+        raise _too_large("this file holds", most_packed)
+    data = _parsed(_unpacked(raw, most_unpacked))
+    trace = Trace.from_dict(data)
+    try:
+        check_trace(trace)
+        if data.get("digest") not in (None, digest_of(data)):
+            raise Wrong("the digest does not fit: something was changed after the recording")
+    except Wrong as wrong:
+        raise wrong.error() from None
+    return trace
+
+
+def file_summary(path: str | Path) -> str:
+    """One line about a recording that `read_recording` takes. Raises `TraceError` otherwise."""
+    name = Path(path).name
+    try:
+        raw = Path(path).read_bytes()
+        trace = read_recording(raw)
+    except OSError as error:
+        raise TraceError(f"{name} cannot be read: {error.strerror}.") from error
+    except TraceError as error:
+        raise TraceError(f"{name}: {error}") from error
+    tokens = sum(len(r.emitted) for r in trace.rounds)
+    return (
+        f"{name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens} tokens, "
+        f"{trace.header.device}, {trace.header.date}, "
+        f"{digest_of(_parsed(_unpacked(raw, MOST_UNPACKED)))}"
+    )
+
+
+def _unpacked(raw: bytes, most: int) -> bytes:
+    if raw[:2] == b"\x1f\x8b":
+        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: gzip, and nothing else
+        try:
+            raw = unpacker.decompress(raw, most + 1)
+        except zlib.error:
+            raise TraceError(f"this file's gzip data is damaged; {ADVICE}.") from None
+        if len(raw) <= most and not unpacker.eof:
+            raise TraceError(f"this file is cut off: its gzip data has no end; {ADVICE}.")
+        if unpacker.unused_data:
+            raise TraceError(f"this file goes on after the end of its gzip data; {ADVICE}.")
+    if len(raw) > most:
+        raise _too_large("this file unpacks to", most)
+    return raw
+
+
+def _too_large(what: str, most: int) -> TraceError:
+    return TraceError(
+        f"{what} more than {most / 2**20:.3g} MiB, the most a recording may have here; "
+        "record a shorter run."
+    )
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        # Refuses NaN, deep nesting, halves of surrogate pairs and text that is not UTF-8.
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise TraceError(
+            f"this file is no valid JSON at line {error.lineno}, column {error.colno}; {ADVICE}."
+        ) from None

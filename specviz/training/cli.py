@@ -1,0 +1,293 @@
+"""`python -m specviz train`: a tokenizer, a target and a draft from a folder of books.
+
+Every stage resumes where it was killed. The result is three folders that the hub understands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from ..errors import SpecvizError
+from ..models.pair import parameter_count
+from . import corpus as books
+from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
+from .evaluate import estimated_alpha, expected_tokens, held_out_loss
+from .export import digest, load_model, save_model, save_tokenizer
+from .growth import grow
+from .loop import LoopOptions, head, hidden_states, train
+from .losses import cross_entropy
+from .schedule import Schedule
+from .shapes import CONTEXT, PRESETS, Preset, Shape, build_model
+from .tokenizer import load_tokenizer, train_tokenizer
+from .writing import WrittenRows, write_rows
+
+Number = TypeVar("Number", int, float)
+STAGES = ("tokenizer", "target", "draft")
+PROMPT_TOKENS = 16  # of a book, before the target goes on by itself
+DEFAULT_TEMPERATURE = 0.7  # greedy text of so small a model falls into loops
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `train` to a parser."""
+    add = parser.add_argument
+    add("--corpus", type=Path, required=True, help="folder of .txt books, one file per book")
+    add("--output", type=Path, default=Path("assets/pair"), help="where the pair is saved")
+    add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
+    add("--stage", choices=(*STAGES, "all"), default="all", help="what to train")
+    add("--evaluate", action="store_true", help="train nothing, judge the saved pair")
+    add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
+    add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
+    add("--vocabulary", type=int, default=4096, help="pieces of the tokenizer")
+    for name in ("target", "draft"):
+        add(f"--{name}-layers", type=int, default=0, help=f"layers of the {name}")
+        add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
+    add("--grow-from", type=Path, help="folder of a smaller target that the new one begins as")
+    add("--draft-from", type=Path, help="folder of a draft that the new one begins as")
+    add("--minutes", type=float, default=0.0, help="the target's budget; a resume continues it")
+    add("--draft-minutes", type=float, default=0.0, help="the draft's budget")
+    add("--steps", type=int, default=0, help="the target's budget in steps, which repeats exactly")
+    add("--draft-steps", type=int, default=0, help="the draft's budget in steps")
+    add("--lengths", default="256,512,1024", help="window lengths, from first to last")
+    add("--decay", type=float, default=0.6, help="last share of the budget, with a falling rate")
+    add("--warmup-steps", type=int, default=60)
+    add("--batch-tokens", type=int, default=8192, help="tokens per update")
+    add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
+    add("--matrix-rate", type=float, default=0.01, help="Muon's peak learning rate")
+    add("--embedding-rate", type=float, default=0.003, help="AdamW's peak learning rate")
+    add("--written-tokens", type=int, default=1_000_000, help="text that the target writes")
+    add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
+    add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
+    add("--checkpoint-minutes", type=float, default=5.0)
+    add("--stop-after", type=int, default=0, help="leave after so many steps, to resume later")
+    add("--seed", type=int, default=0)
+    add("--device", default="", help="cuda or cpu; by default cuda where there is one")
+    add("--threads", type=int, default=0, help="CPU threads; 0 leaves torch's choice")
+    add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Run the stages asked for; raises SpecvizError with one sentence on what to do."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    job = Job(args)
+    if args.evaluate:
+        evaluate(job)
+        return
+    for stage in STAGES if args.stage == "all" else (args.stage,):
+        {"tokenizer": make_tokenizer, "target": make_target, "draft": make_draft}[stage](job)
+
+
+@dataclass
+class Job:
+    """The options of one call and what several stages need from them."""
+
+    args: argparse.Namespace
+
+    @property
+    def device(self) -> str:
+        return self.args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    @property
+    def preset(self) -> Preset:
+        return PRESETS[self.args.preset]
+
+    @cached_property
+    def corpus(self) -> books.Corpus:
+        return books.read_corpus(self.args.corpus, [n for n in self.args.held_out.split(",") if n])
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        return load_tokenizer(self.args.work / "tokenizer")
+
+    @property
+    def end_id(self) -> int:
+        return int(self.tokenizer.eos_token_id)
+
+    @cached_property
+    def train_tokens(self) -> np.ndarray:
+        return self._encode(self.corpus.train)
+
+    @cached_property
+    def held_out_tokens(self) -> np.ndarray:
+        return self._encode(self.corpus.held_out)
+
+    def _encode(self, part: tuple[books.Book, ...]) -> np.ndarray:
+        backend = self.tokenizer.backend_tokenizer
+        return books.encode_books(part, backend, self.end_id, self.args.seed, self.args.work)
+
+    def shape(self, name: str) -> Shape:
+        default: Shape = getattr(self.preset, name)
+        layers = getattr(self.args, f"{name}_layers") or default.layers
+        return Shape(layers, getattr(self.args, f"{name}_width") or default.width)
+
+    def new_model(self, name: str) -> LlamaForCausalLM:
+        model = build_model(
+            self.shape(name),
+            vocabulary=len(self.tokenizer),
+            end_id=self.end_id,
+            seed=self.args.seed,
+        )
+        torch.nn.Module.to(model, self.device)
+        if self.args.compile:
+            model.model.compile(dynamic=False)
+        return model
+
+    def options(
+        self, name: str, *, minutes: float, steps: int, book_share: float = 1.0, suffix: str = ""
+    ) -> LoopOptions:
+        """`book_share`: the part of the budget in which the windows grow to their last length."""
+        args, shape = self.args, self.shape(name)
+        schedule = Schedule(
+            minutes=minutes,
+            steps=steps,
+            warmup_steps=args.warmup_steps,
+            decay=args.decay,
+            lengths=tuple(_numbers(args.lengths, int, "--lengths")),
+            shares=tuple(book_share * share for share in Schedule.shares),
+        )
+        return LoopOptions(
+            schedule=schedule,
+            checkpoint=args.work / f"{name}-{shape.layers}x{shape.width}{suffix}.pt",
+            batch_tokens=args.batch_tokens,
+            micro_tokens=args.micro_tokens,
+            matrix_rate=args.matrix_rate,
+            embedding_rate=args.embedding_rate,
+            checkpoint_minutes=args.checkpoint_minutes,
+            stop_after=args.stop_after,
+            label=name,
+        )
+
+
+def make_tokenizer(job: Job) -> None:
+    """Learn the pieces from the books that are trained on, unless that was done before."""
+    folder = job.args.work / "tokenizer"
+    if (folder / "tokenizer.json").exists():
+        return
+    texts = (book.text for book in job.corpus.train)
+    tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
+    # The file that marks the stage as done arrives last, and whole.
+    partial = folder.with_suffix(".partial")
+    save_tokenizer(tokenizer, partial)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == "tokenizer.json"):
+        path.replace(folder / path.name)
+    partial.rmdir()
+
+
+def make_target(job: Job) -> None:
+    """Train the target on the books; the output folder holds its latest checkpoint throughout."""
+    args = job.args
+    windows = books.Windows(job.train_tokens, args.seed)
+    minutes = args.minutes or job.preset.minutes
+    options = job.options("target", minutes=minutes, steps=args.steps)
+    folder = args.output / "target"
+
+    def loss(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+        hidden = hidden_states(model, ids[:, :-1]).flatten(0, 1)
+        return cross_entropy(hidden, head(model), ids[:, 1:].flatten())
+
+    def report(model: LlamaForCausalLM) -> str:
+        save_model(model, job.tokenizer, folder, DEFAULT_TEMPERATURE)
+        nats = held_out_loss(model, job.held_out_tokens, length=256, limit=32_768)
+        return f"held-out {nats:.3f} nats per token"
+
+    model = job.new_model("target")
+    if args.grow_from:
+        grow(model, load_model(args.grow_from, job.device))
+    spent = train(
+        model, lambda n, seen, rows, _: windows.batch(n, seen, rows), loss, options, report
+    )
+    print(f"target: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
+
+
+def make_draft(job: Job) -> None:
+    """Distil the draft from the saved target: on the books, then on the target's own text."""
+    args = job.args
+    target = load_model(args.output / "target", job.device)
+    if len(job.tokenizer) != target.config.vocab_size:
+        raise SpecvizError("The target has another vocabulary than the tokenizer: train it anew.")
+    made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
+    rows = write_rows(
+        torch.nn.Module.to(copy.deepcopy(target), torch.bfloat16),
+        lambda chunk, rows: books.Windows(job.train_tokens, args.seed + 1).batch(
+            PROMPT_TOKENS, chunk * rows * PROMPT_TOKENS, rows
+        )[:, :-1],
+        folder=args.work / f"written-{made_by}",
+        total_tokens=args.written_tokens,
+        length=min(256, CONTEXT),
+        rows=min(128, max(1, args.written_tokens // 256)),
+        temperatures=tuple(_numbers(args.written_temperatures, float, "--written-temperatures")),
+        end_id=job.end_id,
+        seed=args.seed,
+    )
+    if args.compile:
+        target.model.compile(dynamic=False)
+    source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
+    minutes = args.draft_minutes or job.preset.draft_minutes
+    options = job.options(
+        "draft",
+        minutes=minutes,
+        steps=args.draft_steps,
+        book_share=args.switch,
+        suffix=f"-{made_by}",
+    )
+    draft = job.new_model("draft")
+    if args.draft_from:
+        grow(draft, load_model(args.draft_from, job.device))
+    else:
+        inherit_embeddings(draft, target)
+    spent = train(draft, source.batch, distillation_loss(target), options)
+    save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
+    print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
+
+
+def evaluate(job: Job) -> None:
+    """Print sizes, held-out perplexity, and alpha estimated over text that the target writes."""
+    models = {name: load_model(job.args.output / name, job.device) for name in ("target", "draft")}
+    for name, model in models.items():
+        nats = held_out_loss(model, job.held_out_tokens, length=CONTEXT)
+        print(
+            f"{name}: {parameter_count(model) / 1e6:.2f} M parameters, held-out "
+            f"{nats:.3f} nats per token, perplexity {np.exp(nats):.1f}"
+        )
+    prompts = books.Windows(job.held_out_tokens, job.args.seed).batch(PROMPT_TOKENS, 0, 64)
+    for heat in (0.0, 0.7, 1.0):
+        alpha = estimated_alpha(
+            models["target"],
+            models["draft"],
+            prompts[:, :-1].to(job.device),
+            temperature=heat,
+            new_tokens=128,
+            end_id=job.end_id,
+            seed=job.args.seed,
+        )
+        print(
+            f"temperature {heat}: alpha about {alpha:.3f}, "
+            f"{expected_tokens(alpha, 5):.2f} tokens per round at gamma 5"
+        )
+
+
+def _numbers(text: str, kind: type[Number], option: str) -> list[Number]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise SpecvizError(f"{option} is {text!r}: give numbers separated by commas.") from error
+
+
+if __name__ == "__main__":
+    _parser = argparse.ArgumentParser(prog="python -m specviz.training.cli", description=__doc__)
+    add_arguments(_parser)
+    try:
+        main(_parser.parse_args())
+    except SpecvizError as error:
+        sys.exit(f"error: {error}")

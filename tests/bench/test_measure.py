@@ -1,0 +1,132 @@
+"""What a benchmark compares, and that measuring leaves nothing behind."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from toy_models import generated, llama, pair_of, relative
+
+from specviz import Pair, Settings
+from specviz.bench.hf_generate import generate_seconds
+from specviz.bench.kernels import kernel_seconds
+from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, measured
+from specviz.bench.roofline import cache_bytes, floors
+from specviz.bench.round_time import RoundParts, context_costs, round_parts, timed_passes
+from specviz.decoding.numpy_path import HostRows
+from specviz.engines.choose import make_engine
+from specviz.engines.eager import EagerEngine
+from specviz.engines.packed.forward import PackedEngine
+from specviz.engines.packed.support import plain_form
+
+SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = llama(24, hidden_size=32, num_hidden_layers=2)
+    return pair_of(target, relative(target, noise=0.1))
+
+
+def test_both_lanes_compete_with_generate_on_the_same_modules_too(pair: Pair) -> None:
+    row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, rivals=True)
+    assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
+    assert header.target["form"] == "packed"
+    assert row.parts is not None and 0 < row.parts.outside < 1
+    assert row.context == 1 + 6 and row.identical == 2
+
+
+def test_nothing_is_called_assisted_without_an_assistant(pair: Pair) -> None:
+    alone, none = pair_of(pair.target), Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
+    row, _ = measured(alone, ["w1"], none, 1, rivals=True)
+    assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
+    assert row.parts is None and row.draft_step_seconds is None
+
+
+@pytest.mark.parametrize("assisted", [False, True])
+def test_a_rival_leaves_the_models_as_they_were(pair: Pair, assisted: bool) -> None:
+    models = (pair.target, pair.draft)
+    pair.draft.generation_config.num_assistant_tokens = 17
+    before = [copy.deepcopy(m.generation_config.to_dict()) for m in models]
+    _, ids = generate_seconds(pair, [3, 1], SETTINGS, assisted=assisted)
+    assert ids == generated(pair.target, [3, 1], 12)
+    assert [m.generation_config.to_dict() for m in models] == before
+
+
+def test_a_rival_that_fails_leaves_the_draft_as_it_was(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no memory")
+
+    own = pair.draft.generation_config
+    monkeypatch.setattr(pair.target, "generate", fails)
+    with pytest.raises(RuntimeError, match="no memory"):
+        generate_seconds(pair, [3], SETTINGS, assisted=True)
+    assert pair.draft.generation_config is own
+
+
+def test_models_run_as_they_are_where_equal_modules_are_asked_for(pair: Pair) -> None:
+    with plain_form():
+        assert make_engine(pair.target, pair.vocab).form == "eager"
+    assert make_engine(pair.target, pair.vocab).form == "packed"
+
+
+def test_passes_are_timed_only_within() -> None:
+    plain = EagerEngine.forward, PackedEngine.forward
+    engine = EagerEngine(llama(8), 8)
+    with pytest.raises(KeyboardInterrupt), timed_passes() as spent:
+        engine.forward(torch.tensor([1]), 1)
+        engine.forward(torch.tensor([1]), 1)
+        assert len(spent) == 2 and min(spent) > 0
+        raise KeyboardInterrupt
+    assert (EagerEngine.forward, PackedEngine.forward) == plain
+
+
+def test_the_parts_of_a_round_are_told_apart(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that stands still but for the passes, and for looks at probabilities."""
+    seconds = 0.0
+
+    def moving(function: Any, step: float) -> Any:
+        def moved(*args: Any, **options: Any) -> Any:
+            nonlocal seconds
+            seconds += step
+            return function(*args, **options)
+
+        return moved
+
+    monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
+    for look, step in (("drawn", 0.125), ("write", 0.5)):
+        monkeypatch.setattr(HostRows, look, moving(getattr(HostRows, look), step))
+    monkeypatch.setattr("specviz.engines.base.time.perf_counter", lambda: seconds)
+    parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
+    assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))
+
+
+def test_a_round_is_priced_where_the_context_has_room(pair: Pair) -> None:
+    costs = context_costs(pair, SETTINGS, (10, 1000), 1)
+    assert {lane: list(by_length) for lane, by_length in costs.items()} == {
+        lane: [10, 512 - 4 * 4] for lane in ("speculative", "baseline")
+    }
+    assert all(value > 0 for by_length in costs.values() for value in by_length.values())
+
+
+def test_every_kernel_is_timed_at_every_width(pair: Pair) -> None:
+    seconds = kernel_seconds(pair.target, (1, 3))
+    assert len(seconds) == 4
+    assert all(0 < value < 1 for by_width in seconds.values() for value in by_width.values())
+
+
+def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:
+    config = pair.target.config
+    a_token = 2 * 2 * config.num_key_value_heads * config.head_dim * 4
+    assert cache_bytes(pair.target) == a_token
+    head, table = (m.weight for m in (pair.target.lm_head, pair.target.model.embed_tokens))
+    assert head is not table
+    weights = sum(p.numel() for p in pair.target.parameters()) - table.numel()
+    least = floors(pair, 100)
+    assert least["target"].bytes == 4 * weights + 100 * a_token
+    assert least["target"].seconds == least["target"].bytes / least["target"].bytes_per_second
+    assert set(floors(pair_of(pair.target), 0)) == {"target"}

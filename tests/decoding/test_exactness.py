@@ -1,0 +1,271 @@
+"""Whatever the draft and the settings, the tokens follow the target's own law.
+
+The laws are enumerated in tests/laws.py. The last part biases the verifier in the ways that
+public code does, and the same tests must then fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from reference_distribution import chi_square, continuations, transitions
+from torch import Tensor
+from toy_models import emitted_ids, llama, mini, pair_of
+
+import specviz.decoding.drafters.base
+import specviz.decoding.drafters.model
+import specviz.decoding.loop
+from specviz import Pair, Settings, baseline, speculate
+from specviz.decoding.drafters.base import Draft, draft_run
+from specviz.decoding.numpy_path import HostRows
+from specviz.decoding.sampling import decide, draw, probabilities, residual, uniforms
+
+PROMPT = [2, 0]
+SHOWN = 3  # tokens of a sequence whose joint law is tested
+SAMPLES = 800
+RUN = 500  # tokens of the one long run of a chain
+LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
+
+Decode = Callable[..., Iterator[Any]]
+
+
+def history_pair(**config: Any) -> Pair:
+    """Two models whose next token depends on all before it."""
+    return pair_of(*(mini(4, seed=seed, spread=2.0, **config) for seed in (2, 3)))
+
+
+def llama_pair() -> Pair:
+    return pair_of(llama(4, seed=0), llama(4, seed=1))
+
+
+def chain_pair() -> Pair:
+    """Two Markov chains: each token of one long run is a sample of a known law."""
+    return history_pair(decay=0.0, max_position_embeddings=7 * RUN)
+
+
+def deep_pair() -> Pair:
+    """A target of two layers, whose first agrees with both now and then."""
+    target = llama(4, seed=0, num_hidden_layers=2)
+    with torch.no_grad():
+        for weight in target.model.layers[1].parameters():
+            weight *= 1.5
+    return pair_of(target)
+
+
+def deep_chain() -> Pair:
+    """The same without attention, which makes it a chain."""
+    pair = deep_pair()
+    with torch.no_grad():
+        for block in pair.target.model.layers:
+            block.self_attn.o_proj.weight.zero_()
+    pair.target.config.max_position_embeddings = 7 * RUN
+    return pair
+
+
+def first_tokens(lane: Decode, pair: Pair, settings: Settings) -> tuple[int, ...]:
+    ids: list[int] = []
+    for r in lane(pair, PROMPT, settings):
+        ids += [token.id for token in r.emitted]
+        if len(ids) >= SHOWN:
+            break
+    return tuple(ids[:SHOWN])
+
+
+def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
+    """How well the first tokens of many runs, a seed each, fit the target's law."""
+    law = continuations(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
+    # Runs are longer than what is tested, so that every round has room for all its drafts.
+    longer = replace(settings, max_new_tokens=SHOWN + settings.gamma)
+    seeds = (replace(longer, seed=seed) for seed in range(SAMPLES))
+    return chi_square([first_tokens(lane, pair, seeded) for seeded in seeds], law)
+
+
+def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) -> float:
+    """How well one long run of a chain fits the target's law."""
+    pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
+    rounds = lane(pair, PROMPT, replace(settings, max_new_tokens=tokens))
+    return transitions(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
+
+
+def named(settings: Settings) -> str:
+    return f"{settings.gamma}-{settings.temperature}-{settings.top_k}-{settings.top_p}"
+
+
+def sampling(gamma: int, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Settings:
+    return Settings(gamma=gamma, temperature=temperature, top_k=top_k, top_p=top_p)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        sampling(1, 1.0),
+        sampling(2, 0.7, top_k=3),
+        sampling(3, 1.5, top_p=0.8),
+        sampling(5, 1.0, top_k=3, top_p=0.8),
+        sampling(5, 1.5),
+    ],
+    ids=named,
+)
+def test_whole_sequences_follow_the_target(settings: Settings):
+    assert sequences_fit(history_pair(), settings) > LUCK
+
+
+@pytest.mark.parametrize(
+    "settings", [sampling(3, 1.0), sampling(2, 1.5, top_k=3, top_p=0.8)], ids=named
+)
+def test_whole_sequences_of_a_llama_follow_the_target(settings: Settings):
+    assert sequences_fit(llama_pair(), settings) > LUCK
+
+
+def test_whole_sequences_that_may_end_early_follow_the_target():
+    assert sequences_fit(history_pair(eos_token_id=1), sampling(3, 1.0)) > LUCK
+
+
+@pytest.mark.parametrize(
+    "settings", [sampling(5, 1.0), sampling(5, 0.7, top_k=3, top_p=0.8)], ids=named
+)
+def test_whole_sequences_of_the_baseline_follow_the_target(settings: Settings):
+    assert sequences_fit(history_pair(), settings, baseline) > LUCK
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.8])
+@pytest.mark.parametrize("top_k", [0, 3])
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
+@pytest.mark.parametrize("gamma", [1, 2, 3, 5])
+def test_every_mix_of_settings_follows_the_target(
+    gamma: int, temperature: float, top_k: int, top_p: float
+):
+    assert chain_fits(sampling(gamma, temperature, top_k, top_p)) > LUCK
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
+def test_the_baseline_follows_the_target(temperature: float):
+    assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > LUCK
+
+
+ADAPTIVE = [
+    replace(sampling(gamma, temperature, top_k=top_k), drafter=drafter, gamma_policy=policy)
+    for drafter in ("model", "ngram", "early-exit")
+    for policy, gamma, temperature, top_k in (
+        ("fixed", 3, 1.0, 3),
+        ("heuristic", 5, 1.0, 0),
+        ("optimal", 5, 0.7, 0),
+    )
+]
+
+
+@pytest.fixture
+def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toys of one size are no drafts for each other: at real prices "optimal" is not to draft."""
+    monkeypatch.setattr(specviz.decoding.loop._Run, "prices", lambda run: (0.1, 0.05))
+
+
+def in_words(settings: Settings) -> str:
+    return f"{settings.drafter}-{settings.gamma_policy}-{settings.temperature}"
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("settings", ADAPTIVE, ids=in_words)
+def test_a_long_run_with_every_drafter_and_policy_follows_the_target(settings: Settings):
+    assert chain_fits(settings, tokens=2 * RUN) > LUCK
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("settings", ADAPTIVE, ids=in_words)
+def test_whole_sequences_with_every_drafter_and_policy_follow_the_target(settings: Settings):
+    pair = deep_pair() if settings.drafter == "early-exit" else history_pair()
+    assert sequences_fit(pair, settings) > LUCK
+
+
+# From here on: verifiers that are wrong on purpose.
+
+
+def lenient(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
+    """Accepts with probability 1.2 p / q."""
+    return decide(p, q, drafted, u / 1.2, rng)
+
+
+def reckless(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
+    """Accepts with probability 2 p / q."""
+    return decide(p, q, drafted, u / 2, rng)
+
+
+def corrects_from_p(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
+) -> Tensor:
+    """Draws what follows a rejection from the target instead of the residual."""
+    accepted = decide(p, q, drafted, u, rng)[0]
+    return torch.stack([accepted, draw(p[accepted], uniforms(1, rng)[0])])
+
+
+def residual_of_the_last_row(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
+) -> Tensor:
+    """Corrects with the residual of the wrong position."""
+    accepted, next_id = decide(p, q, drafted, u, rng)
+    if accepted < len(drafted):
+        next_id = draw(residual(p[-2], q[-1]), uniforms(1, rng)[0])
+    return torch.stack([accepted, next_id])
+
+
+WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
+
+
+@pytest.mark.parametrize("verifier", WRONG)
+def test_a_wrong_verifier_fails_on_whole_sequences(verifier: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(specviz.decoding.loop, "decide", verifier)
+    assert sequences_fit(history_pair(), sampling(3, 1.0)) < LUCK
+
+
+@pytest.mark.parametrize("verifier", [decide, *WRONG])
+def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
+    verifier: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(specviz.decoding.loop, "decide", verifier)
+    fit = chain_fits(sampling(3, 1.0), tokens=3 * RUN)
+    assert fit > LUCK if verifier is decide else fit < LUCK
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "early-exit"])
+@pytest.mark.parametrize("verifier", [decide, reckless, *WRONG[1:]])
+def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
+    verifier: Any, drafter: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(specviz.decoding.loop, "decide", verifier)
+    settings = replace(sampling(3, 1.0), drafter=drafter)
+    fit = chain_fits(settings, tokens=4 * RUN)
+    assert fit > LUCK if verifier is decide else fit < LUCK
+
+
+def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
+    """Ending a draft before its unlikely token, as some rules for gamma do, biases the text."""
+
+    def drops_unlikely(*values: Any) -> Draft:
+        ids, q, rows = draft_run(*values)
+        chances = q.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+        kept = int((chances > 0.25).long().cumprod(0).sum())
+        return Draft(ids[:kept], q[:kept], rows[:kept] if rows is not None else None)
+
+    assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) > LUCK
+    monkeypatch.setattr(specviz.decoding.drafters.model, "draft_run", drops_unlikely)
+    assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) < LUCK
+
+
+@pytest.mark.parametrize("fit", [lambda s: sequences_fit(history_pair(), s), chain_fits])
+def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPatch):
+    """Drafts are drawn from the truncated q and judged by the whole one."""
+    settings = sampling(3, 1.0, top_k=2)
+    whole = replace(settings, top_k=0)
+    drawn = HostRows.drawn
+
+    def judged_by_the_whole(rows: HostRows, place: int, logits: Tensor, uniform: float) -> Tensor:
+        feed = drawn(rows, place, logits, uniform)
+        rows.p[place + 1][place] = probabilities(logits * rows.heat, whole)[0]
+        return feed
+
+    monkeypatch.setattr(HostRows, "drawn", judged_by_the_whole)
+    assert fit(settings) < LUCK

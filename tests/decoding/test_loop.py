@@ -1,0 +1,256 @@
+"""The loop of a lane: the same tokens as without drafts, caches that stay true, honest rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from toy_models import emitted_ids, generated, llama, next_logits, pair_of, relative, scripted
+
+import specviz.decoding.drafters.model
+import specviz.decoding.loop
+from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
+from specviz.decoding.loop import _Run
+from specviz.engines.choose import make_engine
+from specviz.engines.eager import EagerEngine
+from specviz.errors import ModelError, PairError
+
+PROMPT = [3, 1, 4, 1, 5]
+LENGTH = 140  # past the first place where the cache of a packed model grows
+LANES = (speculate, baseline)
+SAMPLED = [
+    Settings(temperature=1.0),
+    Settings(temperature=0.7, top_k=7),
+    Settings(temperature=1.5, top_p=0.8),
+    Settings(temperature=1.0, top_k=9, top_p=0.9),
+]
+
+
+@pytest.fixture(params=["fastest", "static", "eager"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The form that the engine picks for a Llama, that of a GPU, and transformers' own forward."""
+    if request.param == "static":
+        monkeypatch.setenv("SPECVIZ_FORM", "static")
+    if request.param == "eager":
+        replace_engines(monkeypatch, EagerEngine)
+    return str(request.param)
+
+
+def replace_engines(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+    monkeypatch.setattr(specviz.decoding.loop, "make_engine", make)
+    monkeypatch.setattr(specviz.decoding.drafters.model, "make_engine", make)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    """A target and a draft that agree about half of the time."""
+    target = llama(40, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
+    return pair_of(target, relative(target, noise=0.35))
+
+
+@pytest.fixture(scope="module")
+def alone(pair: Pair) -> list[int]:
+    """What transformers' `generate` writes."""
+    return generated(pair.target, PROMPT, LENGTH)
+
+
+def greedy(gamma: int, length: int = LENGTH) -> Settings:
+    return Settings(gamma=gamma, max_new_tokens=length)
+
+
+def judged(rounds: list[Round]) -> tuple[int, int]:
+    """How many drafts were accepted and how many rejected."""
+    found = [t.outcome for r in rounds for t in r.drafted]
+    return found.count("accepted"), found.count("rejected")
+
+
+@pytest.mark.parametrize("gamma", range(1, 9))
+def test_greedy_speculation_writes_what_generate_writes(
+    pair: Pair, alone: list[int], gamma: int, form: str
+):
+    rounds = list(speculate(pair, PROMPT, greedy(gamma)))
+    assert emitted_ids(rounds) == alone
+    assert min(judged(rounds)) > 5, "the draft must sometimes be right and sometimes wrong"
+
+
+def test_the_greedy_baseline_writes_what_generate_writes(pair: Pair, alone: list[int], form: str):
+    rounds = list(baseline(pair, PROMPT, greedy(5)))
+    assert emitted_ids(rounds) == alone
+    assert all(len(r.emitted) == 1 and not r.drafted for r in rounds)
+
+
+@pytest.mark.parametrize("settings", [Settings(), *SAMPLED], ids=lambda s: f"{s.temperature}")
+def test_a_target_that_drafts_for_itself_is_always_accepted(
+    pair: Pair, settings: Settings, form: str
+):
+    twins = pair_of(pair.target, pair.target)
+    rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=200)))
+    assert judged(rounds) == (150, 0)
+    assert all(t.outcome == "accepted" for r in rounds for t in r.drafted)
+
+
+@pytest.mark.parametrize("settings", [Settings(), *SAMPLED], ids=lambda s: f"{s.temperature}")
+def test_after_every_round_both_caches_agree_with_an_uncached_pass(
+    pair: Pair, settings: Settings, form: str
+):
+    run = _Run(pair, PROMPT, replace(settings, gamma=4, max_new_tokens=60), "speculative")
+    run.prefill()
+    while run.end_reason() is None:
+        run.round()
+        for model, engine in ((pair.target, run.target), (pair.draft, run.drafter.engine)):
+            with torch.inference_mode():
+                wanted = model(input_ids=torch.tensor([run.ids]), use_cache=False).logits[0, -1]
+            torch.testing.assert_close(next_logits(engine, run.ids), wanted, atol=1e-4, rtol=1e-4)
+
+
+class CountedEngine:
+    """An engine that notes how many tokens each pass was fed."""
+
+    def __init__(self, model: Any, vocab: int) -> None:
+        self.inner = make_engine(model, vocab)
+        self.passes: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def forward(self, ids: torch.Tensor, keep: int, **options: Any) -> torch.Tensor:
+        self.passes.append(len(ids))
+        return self.inner.forward(ids, keep, **options)
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 5])
+def test_a_round_is_one_target_pass(pair: Pair, gamma: int, monkeypatch: pytest.MonkeyPatch):
+    replace_engines(monkeypatch, CountedEngine)
+    run = _Run(pair, PROMPT, greedy(gamma, 40), "speculative")
+    run.prefill()
+    assert run.target.passes == [len(PROMPT) - 1]
+    rounds = []
+    while run.end_reason() is None:
+        rounds.append(run.round())
+    assert run.target.passes[1:] == [len(r.drafted) + 1 for r in rounds]
+    if gamma:
+        fed = run.drafter.engine.passes[1:]
+        assert len(fed) == sum(len(r.drafted) for r in rounds), "a draft step is one pass"
+        assert set(fed) <= {1, 2}, "only what is new: the last token, or the last two"
+
+
+@pytest.mark.parametrize("settings", [Settings(), *SAMPLED], ids=lambda s: f"{s.temperature}")
+def test_every_token_shows_the_verdict_that_it_got(pair: Pair, settings: Settings):
+    for r in speculate(pair, PROMPT, replace(settings, max_new_tokens=40)):
+        for token in r.drafted:
+            assert token.q is not None and token.q > 0
+            if token.outcome == "ignored":
+                assert token.p is token.u is token.beta is None
+            else:
+                assert (token.u < token.p / token.q) == (token.outcome == "accepted")
+                assert 0.0 <= token.beta <= 1.0 + 1e-6
+        for token in r.emitted:
+            assert token.p is not None and token.p > 0
+        assert [t for t in r.drafted if t.outcome == "accepted"] == [
+            t for t in r.emitted if t.outcome == "accepted"
+        ]
+
+
+def test_shown_distributions_are_those_of_the_models(pair: Pair):
+    """At p's top five stands the target's softmax, at q's the draft's."""
+    first = next(speculate(pair, PROMPT, Settings(gamma=2, temperature=1.0)))
+    for model, top in ((pair.target, first.drafted[0].top_p), (pair.draft, first.drafted[0].top_q)):
+        logits = model(input_ids=torch.tensor([PROMPT])).logits[0, -1]
+        best = torch.softmax(logits, -1).topk(5)
+        assert [c.id for c in top] == best.indices.tolist()
+        assert [c.probability for c in top] == pytest.approx(best.values.tolist(), abs=1e-5)
+
+
+def test_a_seeded_run_repeats_and_another_seed_differs(pair: Pair):
+    settings = replace(SAMPLED[0], max_new_tokens=40)
+    one, same, other = (
+        emitted_ids(speculate(pair, PROMPT, replace(settings, seed=seed))) for seed in (7, 7, 8)
+    )
+    assert one == same != other
+
+
+def test_an_abandoned_run_leaves_nothing_behind(pair: Pair):
+    settings = replace(SAMPLED[0], max_new_tokens=30)
+    whole = emitted_ids(speculate(pair, PROMPT, settings))
+    for rounds in (1, 3):
+        begun = speculate(pair, PROMPT, settings)
+        for _ in range(rounds):
+            next(begun)
+        del begun
+    # Two runs at once do not disturb each other either.
+    together = zip(
+        speculate(pair, PROMPT, settings), speculate(pair, PROMPT, settings), strict=True
+    )
+    assert emitted_ids(ours for ours, _ in together) == whole
+
+
+def test_visitors_at_once_each_get_their_own_run(pair: Pair):
+    """Threads that share the models, and a run that moves to another thread."""
+    settings = replace(SAMPLED[0], max_new_tokens=40)
+    wanted = {start: emitted_ids(speculate(pair, [start], settings)) for start in range(4)}
+    moved = speculate(pair, [0], settings)
+    found = {0: [t.id for t in next(moved).emitted]}
+
+    def visit(start: int) -> None:
+        rounds = speculate(pair, [start], settings) if start else moved
+        found[start] = found.get(start, []) + emitted_ids(rounds)
+
+    threads = [Thread(target=visit, args=(start,)) for start in wanted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == wanted
+
+
+@pytest.mark.parametrize("settings", [Settings(gamma=0), Settings(drafter="none")], ids=str)
+def test_without_drafts_a_lane_is_the_baseline(pair: Pair, alone: list[int], settings: Settings):
+    rounds = list(speculate(pair, PROMPT, replace(settings, max_new_tokens=20)))
+    assert emitted_ids(rounds) == alone[:20]
+    assert {t.outcome for r in rounds for t in r.emitted} == {"bonus"}
+
+
+def test_a_pair_without_a_draft_runs_alone_or_says_so(pair: Pair):
+    single = pair_of(pair.target)
+    assert len(list(baseline(single, PROMPT, greedy(5, 3)))) == 3
+    with pytest.raises(PairError, match="no draft model"):
+        next(speculate(single, PROMPT, greedy(5, 3)))
+
+
+@pytest.mark.parametrize("top", [{}, {"top_k": 1}, {"top_p": 1e-6}])
+def test_ties_go_to_the_lowest_id_in_both_lanes(top: dict[str, float]):
+    # Chains without a script: their logits are read from a table, so equal ones are equal.
+    target, draft = scripted([], 6, seed=1), scripted([], 6, seed=2)
+    for model in (target, draft):
+        with torch.no_grad():
+            model.head.weight[3:] = model.head.weight[:3]
+    settings = Settings(temperature=1.0 if top else 0.0, max_new_tokens=40, **top)
+    ours, theirs = (emitted_ids(f(pair_of(target, draft), [5], settings)) for f in LANES)
+    assert ours == theirs and max(ours) < 3
+
+
+@pytest.mark.parametrize("draft", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("target", [torch.bfloat16, torch.float16, torch.float64])
+def test_models_of_other_precisions_run(target: torch.dtype, draft: torch.dtype):
+    models = [llama(40, seed=0).to(target), llama(40, seed=1).to(draft)]
+    for lane in LANES:
+        rounds = list(lane(pair_of(*models), PROMPT, Settings(temperature=1.0, max_new_tokens=10)))
+        assert len(emitted_ids(rounds)) == 10
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("broken", ["target", "draft"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_finite_end_in_a_sentence(
+    value: float, broken: str, temperature: float
+):
+    models = {"target": llama(40, seed=0), "draft": llama(40, seed=1)}
+    with torch.no_grad():
+        models[broken].model.layers[0].mlp.down_proj.weight[3] = value
+    pair = pair_of(models["target"], models["draft"])
+    with pytest.raises(ModelError, match=f"the {broken} gave logits that are not finite") as caught:
+        list(speculate(pair, PROMPT, Settings(temperature=temperature, max_new_tokens=5)))
+    assert isinstance(caught.value, SpecvizError) and str(caught.value).count("\n") == 0

@@ -1,0 +1,66 @@
+"""More architectures and configs than the families have: models held in memory can race."""
+
+from __future__ import annotations
+
+import pytest
+from model_families import VARIANTS, build
+from toy_models import emitted_ids, generated, pair_of, relative
+
+from specviz import Settings, baseline, race, speculate
+from specviz.engines.choose import make_engine
+from specviz.models.pair import context_length
+from specviz.settings import DRAFTERS
+
+VOCAB = 40
+PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]  # longer than the window of sliding attention
+
+
+@pytest.mark.parametrize("gamma", [1, 4])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_both_lanes_write_what_generate_writes(kind: str, gamma: int):
+    target = build(kind)
+    pair = pair_of(target, relative(target, noise=0.2))
+    settings = Settings(gamma=gamma, max_new_tokens=40)
+    wanted = generated(target, PROMPT, 40)
+    assert len(set(wanted)) > 3, "a text of one token would prove little"
+    rounds = list(speculate(pair, PROMPT, settings))
+    assert emitted_ids(rounds) == wanted
+    assert emitted_ids(baseline(pair, PROMPT, settings)) == wanted
+    assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
+
+
+@pytest.mark.parametrize("drafter", [d for d in DRAFTERS if d not in ("model", "none")])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_a_target_alone_writes_what_generate_writes(kind: str, drafter: str):
+    target = build(kind)
+    settings = Settings(gamma=3, drafter=drafter, max_new_tokens=40)
+    rounds = list(speculate(pair_of(target), PROMPT, settings))
+    assert emitted_ids(rounds) == generated(target, PROMPT, 40)
+    assert any(r.drafted for r in rounds)
+
+
+@pytest.mark.parametrize("kind", ["gpt 2", "opt", "mistral, sliding", "gpt neox"])
+def test_the_last_place_of_the_context_is_used(kind: str):
+    """Learned positions would run off their table, one place further."""
+    limit = {"n_positions": 16} if kind == "gpt 2" else {"max_position_embeddings": 16}
+    target = build(kind, **limit)
+    assert context_length(target) == 16
+    pair = pair_of(target, relative(target, noise=0.2))
+    ours, theirs = (
+        emitted_ids(lane(pair, PROMPT, Settings(gamma=4, max_new_tokens=99)))
+        for lane in (speculate, baseline)
+    )
+    assert ours == theirs and len(ours) == 16 - len(PROMPT) + 1
+
+
+def test_a_plain_llama_runs_packed_and_all_others_as_they_are():
+    for kind in ("llama", "llama, biases", "llama, wide heads", "llama, yarn"):
+        assert make_engine(build(kind), VOCAB).form == "packed", kind
+    for kind in ("llama, dynamic rope", "mistral, sliding", "gpt 2", "qwen 2"):
+        assert make_engine(build(kind), VOCAB).form == "eager", kind
+
+
+def test_different_architectures_race_each_other():
+    pair = pair_of(build("gpt 2"), build("mistral, sliding"))
+    *_, end = race(pair, PROMPT, Settings(gamma=3, max_new_tokens=20))
+    assert end.identical

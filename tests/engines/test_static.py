@@ -1,0 +1,603 @@
+"""The static form: programs of fixed shapes over caches that stay in place.
+
+On a processor the very functions that a GPU captures run over the same buffers, so that all but
+the capture is tested here; tests/test_cuda.py tests that where there is a GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import pytest
+import torch
+from model_families import FAMILIES, RECURRENT, VARIANTS, build
+from reference_distribution import chi_square, continuations
+from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
+from transformers import LlamaForCausalLM
+
+import specviz.decoding.graph_path
+import specviz.engines.static.engine
+from specviz import Pair, Settings, baseline, race, speculate
+from specviz.bench.random_models import scripted
+from specviz.decoding.graph_path import DraftPrograms, VerifyPrograms, width_for, widths
+from specviz.decoding.loop import _Run
+from specviz.decoding.sampling import decide, fixed_shapes, probabilities, uniforms
+from specviz.engines.choose import make_engine
+from specviz.engines.packed.support import plain_form
+from specviz.engines.static.cuda_graphs import HostRead, NoHostReads, Program
+from specviz.engines.static.engine import (
+    StaticEngine,
+    startup_seconds,
+    static_engine,
+    static_reason,
+)
+from specviz.errors import SettingsError
+from specviz.models.truncated import shallow_model
+
+PROMPT = [3, 1, 4, 1, 5]
+VOCAB = 40
+SETTINGS = [
+    Settings(),
+    Settings(temperature=1.0),
+    Settings(temperature=0.7, top_k=7),
+    Settings(temperature=1.5, top_p=0.8),
+    Settings(temperature=1.0, top_k=9, top_p=0.9),
+]
+
+
+def named(s: Settings) -> str:
+    return f"{s.temperature}-{s.top_k}-{s.top_p}"
+
+
+# Else a broken static form would fall back, and its tests pass.
+pytestmark = pytest.mark.filterwarnings("error:the static form")
+
+
+@pytest.fixture(autouse=True)
+def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Static wherever possible, with windows so short that every run outgrows several."""
+    monkeypatch.setenv("SPECVIZ_FORM", "static")
+    monkeypatch.setattr("specviz.engines.static.cache.SMALLEST", 16)
+    yield
+    specviz.engines.static.engine._homes.clear()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    """A target and a draft that agree about half of the time."""
+    target = llama(VOCAB, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
+    return pair_of(target, relative(target, noise=0.35))
+
+
+def uncached(model: Any, ids: list[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def forms(pair: Pair) -> set[str]:
+    return {make_engine(m, pair.vocab).form for m in (pair.target, pair.draft)}
+
+
+# The text
+
+
+@pytest.mark.parametrize("gamma", [1, 5, 7])
+def test_greedy_text_is_that_of_generate_across_windows(pair: Pair, gamma: int):
+    assert forms(pair) == {"static"}
+    settings = Settings(gamma=gamma, max_new_tokens=220)
+    wanted = generated(pair.target, PROMPT, 220)
+    rounds = list(speculate(pair, PROMPT, settings))
+    assert emitted_ids(rounds) == wanted
+    assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
+    if gamma == 5:
+        assert emitted_ids(baseline(pair, PROMPT, settings)) == wanted
+
+
+@pytest.mark.parametrize("settings", SETTINGS[1:], ids=named)
+def test_a_seed_gives_the_text_of_the_plain_form(
+    pair: Pair, settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    settings = replace(settings, max_new_tokens=60, seed=3)
+    ours = [emitted_ids(lane(pair, PROMPT, settings)) for lane in (speculate, baseline)]
+    assert ours[0] == emitted_ids(speculate(pair, PROMPT, settings)), "a seed repeats"
+    assert ours[0] != emitted_ids(speculate(pair, PROMPT, replace(settings, seed=4)))
+    monkeypatch.setenv("SPECVIZ_FORM", "fastest")
+    assert "static" not in forms(pair)
+    assert ours == [emitted_ids(lane(pair, PROMPT, settings)) for lane in (speculate, baseline)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(gamma=3, temperature=1.0), Settings(gamma=2, temperature=1.5, top_k=3, top_p=0.8)],
+    ids=named,
+)
+def test_sampled_sequences_follow_the_target(settings: Settings):
+    pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 200
+    law = continuations(pair.target, prompt, 3, settings)
+    runs = (replace(settings, max_new_tokens=6, seed=seed) for seed in range(samples))
+    found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
+    assert chi_square(found, law) > 1e-4
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[-1]], ids=named)
+def test_a_target_that_drafts_for_itself_is_always_accepted(pair: Pair, settings: Settings):
+    twins = pair_of(pair.target, pair.target)
+    rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=200)))
+    assert len(emitted_ids(rounds)) == 200
+    assert {t.outcome for r in rounds for t in r.drafted} == {"accepted"}
+
+
+def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
+    target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
+    pair = pair_of(target)
+    settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
+    run = _Run(pair, PROMPT, settings, "speculative")
+    run.prefill()
+    shallow = shallow_model(target, run.drafter.layers)
+    with torch.inference_mode():
+        while len(run.ids) < 40:
+            draft = run.drafter.draft(run.ids, 3)
+            wanted = uncached(shallow, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
+            torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
+            assert run.target.length == len(run.ids) - 1
+            judged = run.verifier.judge(run.ids, draft)
+            wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
+            torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
+            run.commit(judged)
+    assert any(key[0] == "draft" for key in run.target._slot.programs)
+
+
+def check_every_round(pair: Pair, settings: Settings) -> None:
+    run = _Run(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=40), "speculative")
+    assert run.target.form == run.drafter.form == "static"
+    run.prefill()
+    with torch.inference_mode():
+        while run.end_reason() is None:
+            before, gamma = list(run.ids), run.gamma()
+            draft = run.drafter.draft(run.ids, gamma) if gamma else None
+            judged = run.verifier.judge(run.ids, draft)
+            assert len(judged.ids) == gamma
+            wanted = uncached(pair.target, before + judged.ids)[len(before) - 1 :]
+            torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(judged.p, probabilities(wanted, settings))
+            if draft is not None:
+                wanted = uncached(pair.draft, before + judged.ids[:-1])[len(before) - 1 :]
+                torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
+            run.commit(judged)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_every_round_sees_what_an_uncached_pass_sees(pair: Pair, settings: Settings):
+    check_every_round(pair, settings)
+
+
+def test_programs_that_are_made_within_a_run_do_no_harm(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    """The runs before a capture write to the cache as well."""
+    for kind in (DraftPrograms, VerifyPrograms):
+        monkeypatch.setattr(kind, "prepare", lambda *_: None)
+    check_every_round(pair, SETTINGS[1])
+
+
+def test_a_prompt_of_one_token_and_the_last_place_of_a_context():
+    """The first draft step has no last but one token; the widest rounds reach past the table."""
+    target = build("gpt 2", n_positions=40)
+    pair = pair_of(target, relative(target, noise=0.2))
+    assert forms(pair) == {"static"}
+    for gamma in (3, 7):
+        settings = Settings(gamma=gamma, max_new_tokens=99)
+        ours, theirs = (emitted_ids(f(pair, [7], settings)) for f in (speculate, baseline))
+        assert ours == theirs and len(ours) == 40
+        assert ours[:39] == generated(target, [7], 39)
+
+
+def test_a_draft_that_fell_behind_catches_up(pair: Pair):
+    """As after rounds without drafts."""
+    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
+    run.prefill()
+    with torch.inference_mode():
+        for _ in range(5):
+            run.commit(run.verifier.judge(run.ids, None))
+        draft = run.drafter.draft(run.ids, 3)
+        wanted = uncached(pair.draft, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
+        torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["fixed", "heuristic", "optimal"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "early-exit"])
+def test_other_drafters_and_policies_draft_for_a_static_target(
+    drafter: str, policy: str, monkeypatch: pytest.MonkeyPatch
+):
+    target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
+    pair = pair_of(target, relative(target, noise=0.35))
+    monkeypatch.setattr(_Run, "prices", lambda run: (0.1, 0.05))  # drafts pay
+    settings = Settings(gamma=6, max_new_tokens=50, drafter=drafter, gamma_policy=policy)
+    rounds = list(speculate(pair, PROMPT, settings))
+    assert emitted_ids(rounds) == generated(target, PROMPT, 50)
+    assert any(r.drafted for r in rounds)
+    sampled = replace(settings, temperature=1.0, top_p=0.9)
+    ours = emitted_ids(speculate(pair, PROMPT, sampled))
+    monkeypatch.setenv("SPECVIZ_FORM", "fastest")
+    assert ours == emitted_ids(speculate(pair, PROMPT, sampled))
+
+
+def test_both_lanes_race_in_the_static_form(pair: Pair):
+    header, *_, end = race(pair, PROMPT, Settings(gamma=3, max_new_tokens=30))
+    assert header.target["form"] == header.draft["form"] == "static"
+    assert end.identical
+
+
+# The engine
+
+
+def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
+    engine = static_engine(pair.target, VOCAB)
+    assert engine is not None
+    ids = [(7 * i + 2) % VOCAB for i in range(90)]
+    engine.forward(torch.tensor(ids[:10]), keep=1)
+    engine.forward(torch.tensor(ids[:3]), keep=1)
+    engine.rollback(8)
+    got = engine.forward(torch.tensor(ids[8:90]), keep=82)  # past several sizes of the buffers
+    torch.testing.assert_close(got, uncached(pair.target, ids)[8:], atol=1e-4, rtol=1e-4)
+    engine.rollback(50)
+    got = engine.forward(torch.tensor(ids[50:53]), keep=3, layers=1)
+    shallow = uncached(shallow_model(pair.target, 1), ids[:53])
+    torch.testing.assert_close(got, shallow[50:], atol=1e-4, rtol=1e-4)
+    engine.rollback(50)
+    got = engine.forward(torch.tensor(ids[50:53]), keep=3)
+    torch.testing.assert_close(got, uncached(pair.target, ids[:53])[50:], atol=1e-4, rtol=1e-4)
+
+
+def test_longer_buffers_need_new_programs(pair: Pair):
+    """Those of the old ones would go on writing to memory that is no longer theirs."""
+    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
+    run.prefill()
+    assert run.target._slot.programs
+    run.target.reserve(run.target.cache.capacity + 1)
+    assert not run.target._slot.programs
+
+
+STATIC = {
+    "llama", "llama, scaled", "llama, biases", "llama, wide heads", "llama, llama 3 rope",
+    "llama, yarn", "gemma", "qwen 2", "qwen 3", "phi 3", "olmo 2", "gpt neox", "gpt 2", "opt",
+    "gpt j", "mixtral", "phi",
+}  # fmt: skip
+REASONS = {
+    "llama, dynamic rope": "follow the length",
+    "mistral, sliding": "window of 8 tokens slides",
+    "gemma 2, sliding": "window of 8 tokens slides",
+    "gemma 3, sliding": "window of 8 tokens slides",
+    "gemma 3 with vision": "window of 8 tokens slides",
+    "phi 3, sliding": "window of 8 tokens slides",
+    "qwen 2, sliding": "window of 8 tokens slides",
+    "bloom": "takes no positions",
+    "lfm 2, convolutions": "running state",
+}
+
+
+@pytest.mark.parametrize("kind", {**FAMILIES, **VARIANTS})
+def test_families_run_static_or_fall_back_with_a_reason(kind: str):
+    target = build(kind)
+    pair = pair_of(target, relative(target, noise=0.2))
+    reason = static_reason(target, VOCAB)
+    if kind in STATIC:
+        assert reason is None and make_engine(target, VOCAB).form == "static"
+    else:
+        assert REASONS[kind] in reason and make_engine(target, VOCAB).form != "static"
+    rounds = list(speculate(pair, PROMPT, Settings(gamma=3, max_new_tokens=30)))
+    assert emitted_ids(rounds) == generated(target, PROMPT, 30)
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_models_with_a_running_state_have_no_static_form(kind: str):
+    assert static_reason(build(kind), VOCAB) is not None
+
+
+def test_windows_as_long_as_the_context_never_slide():
+    for kind in ("mistral, sliding", "gemma 3, sliding"):
+        target = build(kind, sliding_window=512)
+        assert static_reason(target, VOCAB) is None
+        pair = pair_of(target, relative(target, noise=0.2))
+        ours = emitted_ids(speculate(pair, PROMPT, Settings(gamma=3, max_new_tokens=60)))
+        assert ours == generated(target, PROMPT, 60)
+
+
+class Peeking(LlamaForCausalLM):
+    """Looks at a value on the host in each pass."""
+
+    @wraps(LlamaForCausalLM.forward)
+    def forward(self, input_ids: Any = None, **kwargs: Any) -> Any:
+        assert input_ids.sum() >= 0
+        return super().forward(input_ids, **kwargs)
+
+
+class Counting(LlamaForCausalLM):
+    """Its logits depend on how long the keys are, masked or not."""
+
+    @wraps(LlamaForCausalLM.forward)
+    def forward(self, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
+        out = super().forward(*args, past_key_values=past_key_values, **kwargs)
+        if past_key_values is not None:
+            out.logits = out.logits * (2 + past_key_values.layers[0].keys.shape[2] % 7)
+        return out
+
+
+@pytest.mark.parametrize(
+    "kind, reason", [(Peeking, "makes the host wait"), (Counting, "other logits")]
+)
+def test_a_model_that_fails_its_trial_falls_back_with_one_warning(kind: Any, reason: str):
+    model = kind(llama(VOCAB).config).eval()
+    with pytest.warns(UserWarning, match=f"static form cannot run this model: .*{reason}"):
+        assert make_engine(model, VOCAB).form == "eager"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make_engine(model, VOCAB).form == "eager"
+    assert reason in (static_reason(model, VOCAB) or "")
+
+
+def test_hooks_and_other_attention_fall_back():
+    hooked = llama(VOCAB)
+    hooked.model.layers[0].register_forward_hook(lambda *_: None)
+    assert "hooks" in (static_reason(hooked, VOCAB) or "")
+    plain = llama(VOCAB)
+    assert static_reason(plain, VOCAB) is None
+    plain.model.layers[0].register_forward_pre_hook(lambda *_: None)
+    assert "hooks" in (static_reason(plain, VOCAB) or ""), "also one that came later"
+    eager = llama(VOCAB, attn_implementation="eager")
+    pair = pair_of(eager, relative(eager, noise=0.3))
+    assert static_reason(eager, VOCAB) is None
+    ours = emitted_ids(speculate(pair, PROMPT, Settings(max_new_tokens=40)))
+    assert ours == generated(eager, PROMPT, 40)
+
+
+def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPatch):
+    model = llama(VOCAB)
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    assert make_engine(model, VOCAB).form != "static"
+    monkeypatch.delenv("SPACES_ZERO_GPU")
+    with plain_form():
+        assert make_engine(model, VOCAB).form == "eager"
+    monkeypatch.setenv("SPECVIZ_FORM", "statik")
+    with pytest.raises(SettingsError, match="statik"):
+        make_engine(model, VOCAB)
+    monkeypatch.delenv("SPECVIZ_FORM")
+    assert make_engine(model, VOCAB).form != "static"
+
+
+# What a graph could not hold
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_no_program_makes_the_host_wait(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    """Top-p over more entries than its short list is where the plain form looks."""
+    model = llama(2000, hidden_size=32)
+    with pytest.raises(HostRead), NoHostReads():
+        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
+    with fixed_shapes(), NoHostReads():
+        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
+    body = Program._body
+
+    def guarded(self: Program) -> None:
+        with NoHostReads():
+            body(self)
+
+    monkeypatch.setattr(Program, "_body", guarded)
+    rounds = list(speculate(pair_of(model, model), PROMPT, replace(settings, max_new_tokens=12)))
+    assert len(emitted_ids(rounds)) == 12
+
+
+def test_a_round_copies_once_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    run = _Run(pair, PROMPT, Settings(gamma=3, temperature=1.0, max_new_tokens=40), "speculative")
+    run.prefill()
+    copies: list[torch.Size] = []
+    tolist = torch.Tensor.tolist
+
+    def counted(self: torch.Tensor) -> Any:
+        copies.append(self.shape)
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", counted)
+    rounds = 0
+    with torch.inference_mode(), NoHostReads():
+        while len(run.ids) < 30:
+            run.commit(run.verifier.judge(run.ids, run.drafter.draft(run.ids, 3)))
+            rounds += 1
+    assert copies == [torch.Size([5])] * rounds
+
+
+def test_buffers_stay_where_they_are(pair: Pair):
+    """A graph would read and write at fixed addresses."""
+    run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
+    run.prefill()
+    slot = run.target._slot
+    seen: set[int] = set()
+    while run.end_reason() is None:
+        run.round()
+        layer = slot.cache._layers[0]
+        seen |= {layer.keys.data_ptr(), layer.values.data_ptr()}
+    assert len(seen) == 2
+    for program in slot.programs.values():
+        before = [t.data_ptr() for t in (*program.inputs, *program.outputs)]
+        program.forward()
+        assert before == [t.data_ptr() for t in (*program.inputs, *program.outputs)]
+
+
+# Widths
+
+
+def test_widths_hold_every_count():
+    for gamma in range(33):
+        for fixed in (True, False):
+            known = widths(Settings(gamma=gamma), fixed)
+            assert known[0] == 0 and known[-1] == gamma and list(known) == sorted(set(known))
+            for count in range(gamma + 1):
+                assert count <= width_for(count, known) <= max(2 * count, 0) or count == 0
+    assert widths(Settings(gamma=5), True) == (0, 1, 2, 4, 5)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_a_padded_width_gives_the_verdict_of_an_exact_one(pair: Pair, settings: Settings):
+    """gamma 8 has programs for 4 and 8: other counts leave a part of them as it was."""
+    settings = replace(settings, gamma=8)
+    ids = [*PROMPT, 9, 2, 6]
+    engine = static_engine(pair.target, VOCAB)
+    assert engine is not None
+    engine.forward(torch.tensor(ids[:-1]), keep=1)
+    ours, plain = (torch.Generator().manual_seed(5) for _ in range(2))
+    programs = VerifyPrograms(engine, settings, ours, decide)
+    likely = generated(pair.target, ids, 8)
+    whole = uncached(pair.target, ids + likely)[7:]
+    found = set()
+    for seed, count in enumerate([8, 4, 3, 5, 6, 0, 7, 2] * 6):
+        # The target's own drafts are all kept, a stranger's mostly not.
+        strange = torch.randn(count, VOCAB, generator=torch.Generator().manual_seed(seed))
+        q = probabilities(strange if seed % 3 == 0 else whole[:count], settings)
+        drafted = q.argmax(-1) if seed % 3 == 0 else torch.tensor(likely[:count], dtype=torch.long)
+        result, p, logits, u = programs.run(ids, (drafted, q) if count else None)
+        wanted = probabilities(uncached(pair.target, ids + drafted.tolist())[7:], settings)
+        draws = uniforms(count, plain)
+        decision = decide(wanted, q, drafted, draws, plain)
+        assert result.tolist() == [*drafted.tolist(), *decision.tolist()]
+        assert torch.equal(u, draws) and len(p) == len(logits) == count + 1
+        found.add(int(decision[0]) - count)
+        engine.rollback(len(ids) - 1)
+    assert 0 in found and min(found) < 0, "bonus and correction"
+
+
+def test_scripted_verdicts_run_inside_the_program(pair: Pair):
+    settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
+    events = race(pair, PROMPT, settings, decider=scripted(0.7))
+    found = [t.outcome for e in events if hasattr(e, "drafted") for t in e.drafted]
+    accepted, rejected = found.count("accepted"), found.count("rejected")
+    assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
+
+
+# Between runs
+
+
+def slots(model: Any) -> list[Any]:
+    return specviz.engines.static.engine._homes[model]._idle
+
+
+def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    made: list[Any] = []
+    capture = specviz.decoding.graph_path.capture
+    monkeypatch.setattr(
+        specviz.decoding.graph_path, "capture", lambda *args: made.append(args) or capture(*args)
+    )
+    settings = Settings(gamma=3, max_new_tokens=40)
+    list(race(pair, PROMPT, settings))
+    first = len(made)
+    assert first > 4 and startup_seconds(pair.target) > 0
+    list(race(pair, PROMPT, settings))
+    assert len(made) == first, "a second run finds all that it needs"
+    list(speculate(pair, PROMPT, replace(settings, temperature=0.5)))
+    assert len(made) > first, "settings are part of a program"
+    assert len(slots(pair.target)) <= specviz.engines.static.engine.MOST_IDLE
+
+
+def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    """What takes long is done before any clock runs."""
+    for gamma, policy in ((1, "fixed"), (5, "fixed"), (7, "fixed"), (7, "optimal")):
+        settings = Settings(gamma=gamma, max_new_tokens=100, gamma_policy=policy)
+        run = _Run(pair, PROMPT, settings, "speculative")
+        run.prefill()
+        with monkeypatch.context() as late:
+            late.setattr(specviz.decoding.graph_path, "capture", None)
+            while run.end_reason() is None:
+                run.round()
+
+
+def test_an_abandoned_run_gives_its_cache_back(pair: Pair):
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=30)
+    whole = emitted_ids(speculate(pair, PROMPT, settings))
+    for count in (1, 3):
+        begun = speculate(pair, PROMPT, settings)
+        for _ in range(count):
+            next(begun)
+        assert len(slots(pair.target)) == 0, "two runs never share a cache"
+        together = speculate(pair, PROMPT, settings)
+        next(together)
+        del begun, together
+        assert len(slots(pair.target)) == 2
+        assert emitted_ids(speculate(pair, PROMPT, settings)) == whole
+        slots(pair.target).clear()
+
+
+def test_a_cache_is_lent_without_what_another_run_left(pair: Pair):
+    engine = static_engine(pair.target, VOCAB)
+    assert engine is not None
+    engine.forward(torch.tensor(PROMPT), keep=1)
+    for layer in engine.cache._layers:
+        layer.keys.fill_(float("nan"))
+        layer.values.fill_(float("nan"))
+    cache = engine.cache
+    del engine
+    again = static_engine(pair.target, VOCAB)
+    assert again is not None
+    got = again.forward(torch.tensor(PROMPT), keep=5)
+    assert again.cache is cache
+    torch.testing.assert_close(got, uncached(pair.target, PROMPT), atol=1e-4, rtol=1e-4)
+
+
+def test_everything_is_freed_with_the_model():
+    model = llama(VOCAB)
+    list(speculate(pair_of(model, model), PROMPT, Settings(max_new_tokens=20)))
+    buffers = [weakref.ref(slot.cache._layers[0].keys) for slot in slots(model)]
+    gone = weakref.ref(model)
+    assert buffers
+    del model
+    gc.collect()
+    assert gone() is None and all(buffer() is None for buffer in buffers)
+
+
+def test_replaced_weights_make_everything_anew():
+    model = llama(VOCAB)
+    pair = pair_of(model, model)
+    settings = Settings(max_new_tokens=20)
+    before = emitted_ids(speculate(pair, PROMPT, settings))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.data = torch.randn_like(weight) * 0.5
+    after = emitted_ids(speculate(pair, PROMPT, settings))
+    assert after == generated(model, PROMPT, 20) != before
+
+
+def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(specviz.engines.static.engine, "MOST_PROGRAMS", 6)
+    run = _Run(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
+    run.prefill()
+    while run.end_reason() is None:
+        run.round()
+    assert len(run.target._slot.programs) == 6
+    assert run.ids[5:] == generated(pair.target, PROMPT, 60)
+
+
+def test_mini_models_run_as_they_are():
+    assert static_reason(mini(VOCAB), VOCAB) == "it takes no positions"
+    assert not isinstance(make_engine(mini(VOCAB), VOCAB), StaticEngine)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_sampling_without_a_look_is_the_same(settings: Settings):
+    """Rows with and without enough mass in the short list, and both verdicts."""
+    shared = torch.Generator().manual_seed(1)
+    for spread in (0.1, 3.0):
+        logits = spread * torch.randn(4, 3000, generator=shared)
+        p, wild = probabilities(logits, settings), probabilities(-logits, settings)
+        with fixed_shapes():
+            torch.testing.assert_close(probabilities(logits, settings), p, atol=0, rtol=0)
+        for seed in range(10):
+            q = (p if seed % 2 else wild)[:3]
+            drafted, u = q.argmax(-1), uniforms(3, shared)
+            ours, theirs = (torch.Generator().manual_seed(seed) for _ in range(2))
+            plain = decide(p, q, drafted, u, ours)
+            with fixed_shapes():
+                assert torch.equal(decide(p, q, drafted, u, theirs), plain)

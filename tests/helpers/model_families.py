@@ -1,0 +1,180 @@
+"""Tiny models of transformers' architectures with random weights, and folders that hold them.
+
+Their weights are spread far enough that greedy texts wander instead of repeating one token.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from toy_models import byte_level, relative
+
+WINDOW = 8  # of sliding attention: far shorter than any text of the tests
+
+SIZES = dict(
+    vocab_size=40,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    max_position_embeddings=512,
+    initializer_range=0.5,
+    tie_word_embeddings=False,
+    bos_token_id=None,
+    eos_token_id=None,
+    pad_token_id=None,
+)
+OLD_SIZES = dict(
+    vocab_size=40,
+    tie_word_embeddings=False,
+    initializer_range=0.5,
+    bos_token_id=None,
+    eos_token_id=None,
+)
+SLIDING = dict(sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"])
+VISION = dict(
+    vision_config=dict(
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        image_size=28,
+        patch_size=14,
+    ),
+    mm_tokens_per_image=1,
+    boi_token_index=37,
+    eoi_token_index=38,
+    image_token_id=39,
+)
+
+LLAMA_3 = dict(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+DYNAMIC = dict(rope_type="dynamic", factor=2.0)
+
+# name: (config class, what it takes)
+Kind = tuple[str, dict[str, Any]]
+
+# The families that the table of pairs and the literature draw on.
+FAMILIES: dict[str, Kind] = {
+    "llama": ("Llama", SIZES),
+    "gemma": ("Gemma", SIZES),
+    "gemma 2, sliding": ("Gemma2", {**SIZES, **SLIDING}),
+    "gemma 3, sliding": ("Gemma3Text", {**SIZES, **SLIDING}),
+    "mistral, sliding": ("Mistral", {**SIZES, "sliding_window": WINDOW}),
+    "mixtral": ("Mixtral", {**SIZES, "num_local_experts": 4}),
+    "qwen 2": ("Qwen2", SIZES),
+    "qwen 3": ("Qwen3", SIZES),
+    "gpt 2": ("GPT2", {**OLD_SIZES, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 512}),
+    "gpt neox": ("GPTNeoX", SIZES),
+    "opt": ("OPT", {**SIZES, "ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.5}),
+    "phi": ("Phi", {**SIZES, "partial_rotary_factor": 0.5}),
+    "phi 3, sliding": ("Phi3", {**SIZES, "sliding_window": WINDOW}),
+}  # fmt: skip
+
+# What else may stand in a config of theirs, and some more architectures.
+VARIANTS: dict[str, Kind] = {
+    "llama, scaled": ("Llama", {**SIZES, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    "llama, biases": ("Llama", {**SIZES, "attention_bias": True, "mlp_bias": True}),
+    "llama, wide heads": ("Llama", {**SIZES, "head_dim": 24, "tie_word_embeddings": True}),
+    "llama, llama 3 rope": ("Llama", {**SIZES, "rope_scaling": LLAMA_3}),
+    "llama, yarn": ("Llama", {**SIZES, "rope_scaling": YARN}),
+    "llama, dynamic rope": ("Llama", {**SIZES, "rope_scaling": DYNAMIC}),
+    "gemma 3 with vision": (
+        "Gemma3",
+        {"text_config": {**SIZES, **SLIDING}, **VISION, "tie_word_embeddings": False},
+    ),
+    "qwen 2, sliding": ("Qwen2", {**SIZES, **SLIDING, "use_sliding_window": True}),
+    "phi 3": ("Phi3", SIZES),
+    "olmo 2": ("Olmo2", SIZES),
+    "bloom": ("Bloom", {**OLD_SIZES, "hidden_size": 32, "n_layer": 2, "n_head": 2}),
+    "gpt j": ("GPTJ", {**OLD_SIZES, "n_embd": 32, "n_layer": 2, "n_head": 2, "rotary_dim": 8}),
+    "lfm 2, convolutions": ("Lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}),
+}  # fmt: skip
+
+# Layers that keep one state for all the past: no part of it can be taken back.
+RECURRENT: dict[str, Kind] = {
+    "mamba": ("Mamba", {**SIZES, "state_size": 4}),
+    "mamba 2": (
+        "Mamba2",
+        {**SIZES, "state_size": 4, "num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 8},
+    ),
+    "falcon-h1": (
+        "FalconH1",
+        dict(
+            **SIZES,
+            mamba_d_ssm=32,
+            mamba_n_heads=2,
+            mamba_d_head=16,
+            mamba_n_groups=1,
+            mamba_d_state=8,
+        ),
+    ),
+    "qwen3-next": (
+        "Qwen3Next",
+        dict(
+            **SIZES,
+            layer_types=["linear_attention", "full_attention"],
+            linear_num_value_heads=2,
+            linear_num_key_heads=2,
+            linear_key_head_dim=8,
+            linear_value_head_dim=8,
+            num_experts=2,
+            num_experts_per_tok=1,
+            moe_intermediate_size=16,
+            shared_expert_intermediate_size=16,
+        ),
+    ),
+}
+
+KINDS = {**FAMILIES, **VARIANTS, **RECURRENT}
+
+# Its id is 0, and it begins, ends and pads: a token that a text may hold like any other. By this
+# name, since transformers gives it to every tokenizer of Qwen 2 that lacks it.
+SPECIAL = "<|endoftext|>"
+
+
+def build(kind: str, *, seed: int = 0, **changes: Any) -> Any:
+    """A model of this kind; `changes` are put into its config."""
+    name, values = KINDS[kind]
+    values = {**values, **changes}
+    config = getattr(transformers, f"{name}Config")(**values)
+    torch.manual_seed(seed)
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def saved(folder: Path, model: Any, tokenizer: Any) -> Path:
+    """`folder`, with the model and the tokenizer in it as the hub would hold them."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    assert (folder / "model.safetensors").is_file() and (folder / "config.json").is_file()
+    return folder
+
+
+def small_tokenizer() -> Any:
+    """A byte-level BPE of 288 pieces, with one special token, `SPECIAL`."""
+    tokenizer = byte_level(288, special=[SPECIAL])
+    tokenizer.bos_token = tokenizer.eos_token = tokenizer.pad_token = SPECIAL
+    return tokenizer
+
+
+def saved_family(folder: Path, kind: str, *, noise: float, **changes: Any) -> tuple[Path, Path]:
+    """The folders of a target of this kind and of a draft that often agrees with it.
+
+    noise: on the draft's weights, in standard deviations.
+    """
+    tokenizer = small_tokenizer()
+    ends = dict(bos_token_id=0, eos_token_id=0, pad_token_id=0)
+    target = build(kind, **{"vocab_size": len(tokenizer), **ends, **changes})
+    draft = relative(target, noise=noise)
+    return saved(folder / "target", target, tokenizer), saved(folder / "draft", draft, tokenizer)

@@ -1,0 +1,116 @@
+"""The page on loopback, over a toy pair, in this process: for callers without a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+from toy_models import byte_level, llama, relative
+
+from specviz import Pair, race
+from specviz.page import build_page, launch_options
+from specviz.worker.client import LocalWorker
+
+JSON = {"Content-Type": "application/json"}
+NOWHERE = Path("/nonexistent")
+
+
+class Answer(NamedTuple):
+    """What came back: status, headers by lower-case name, body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Site:
+    """A running page. `config` is what its browser side is told."""
+
+    def __init__(self, page: Any, host: str, port: int) -> None:
+        self.page, self.host, self.port = page, host, port
+        self.url = f"http://{host}:{port}"
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """One request, its path sent as it is."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        try:
+            connection.putrequest(method, path, skip_accept_encoding=True)
+            if raw is not None:
+                connection.putheader("Content-Length", str(len(raw)))
+            usual = JSON if raw is not None else {}
+            for name, value in (usual if headers is None else headers).items():
+                connection.putheader(name, value)
+            connection.endheaders(raw)
+            got = connection.getresponse()
+            return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
+        return self.ask("GET", path, headers=headers)
+
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answer:
+        return self.ask("POST", path, body, headers)
+
+    def question(self, name: str, data: Any, **fields: Any) -> Answer:
+        """Ask a server function of the player."""
+        player = next(one for one in self.page.blocks.values() if one.elem_id == "player")
+        asked = {"data": data, "component_id": player._id, "fn_name": name, "session_hash": "s"}
+        return self.post("/gradio_api/component_server", {**asked, **fields})
+
+    def events(self, name: str, body: Any) -> list[tuple[str, Any]]:
+        """All that an endpoint says: pairs of the event's kind and its value."""
+        begun = self.post(f"/gradio_api/call/{name}", body)
+        assert begun.status == 200, begun
+        said = self.get(f"/gradio_api/call/{name}/{begun.json['event_id']}")
+        found = []
+        for block in said.body.decode().strip().split("\n\n"):
+            kind, data = block.split("\n", 1)
+            found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+        return found
+
+
+def toy_pair(*_: Any) -> Pair:
+    """Two models of a few microseconds that can read any text."""
+    target = llama(300)
+    return Pair(
+        target=target, draft=relative(target, noise=0.05), tokenizer=byte_level(300), name="toy"
+    )
+
+
+@contextmanager
+def served(
+    load: Any = toy_pair, race: Any = race, doctor: Any = None, **options: Any
+) -> Iterator[Site]:
+    """A page with these models, for as long as the block runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    doctor = doctor or LocalWorker(load, race)
+    page = build_page(LocalWorker(load, race), recordings=NOWHERE, doctor=doctor)
+    page.launch(
+        prevent_thread_lock=True,
+        quiet=True,
+        server_name="127.0.0.1",
+        server_port=port,
+        **{**launch_options(), **options},
+    )
+    try:
+        yield Site(page, "127.0.0.1", port)
+    finally:
+        page.close(verbose=False)

@@ -1,0 +1,288 @@
+"""Tiny models and tokenizers that tests build in milliseconds, and readers of their rounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import hypothesis
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor, nn
+from transformers import (
+    GenerationMixin,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from specviz import Pair, Round, Settings
+from specviz.decoding.loop import decode
+from specviz.engines.base import Engine
+from specviz.trace import EndReason, Lane
+
+# Threads only get in each other's way on models of this size.
+torch.set_num_threads(1)
+
+
+def examples(count: int) -> Any:
+    """Rules for `hypothesis.given`: the same examples each time, however slow the machine."""
+    return hypothesis.settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+
+
+class MiniConfig(PreTrainedConfig):
+    """Config of `MiniLM`.
+
+    decay: how much of the past each step keeps; 0 is a Markov chain. spread: of the logits.
+    """
+
+    model_type = "mini"
+    vocab_size: int = 5
+    hidden_size: int = 8
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 1
+    max_position_embeddings: int = 512
+    decay: float = 0.5
+    spread: float = 1.0
+
+
+class MiniLM(PreTrainedModel, GenerationMixin):
+    """About the cheapest causal language model that needs its cache: the logits are made of
+    all tokens so far, each weighted by `decay` to the power of its distance."""
+
+    config_class = MiniConfig
+
+    def __init__(self, config: MiniConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        wide = self.config.spread if module is self.head else 1.0
+        nn.init.normal_(module.weight, std=wide / self.config.hidden_size**0.5)
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.head
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        past_key_values: Any = None,
+        logits_to_keep: int = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        new = self.embedding(input_ids)[:, None]  # [batch, 1, new, hidden]
+        seen = past_key_values.update(new, new, 0)[0] if past_key_values is not None else new
+        count, total = new.shape[2], seen.shape[2]
+        distance = torch.arange(total - count, total)[:, None] - torch.arange(total)
+        weights = torch.where(distance < 0, 0.0, self.config.decay ** distance.clamp(min=0))
+        hidden = (weights.to(seen.dtype) @ seen[:, 0])[:, -logits_to_keep:]
+        return CausalLMOutputWithPast(logits=self.head(hidden), past_key_values=past_key_values)
+
+
+def mini(vocab: int = 5, *, seed: int = 0, **config: Any) -> MiniLM:
+    """A `MiniLM` with random weights."""
+    torch.manual_seed(seed)
+    return MiniLM(MiniConfig(vocab_size=vocab, **config)).eval()
+
+
+def llama(vocab: int = 5, *, seed: int = 0, **config: Any) -> LlamaForCausalLM:
+    """A random Llama. Its wide weights make two seeds disagree about most tokens."""
+    torch.manual_seed(seed)
+    defaults = dict(
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        initializer_range=0.5,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+    return LlamaForCausalLM(LlamaConfig(vocab_size=vocab, **{**defaults, **config})).eval()
+
+
+def relative(model: Any, *, noise: float, seed: int = 0) -> Any:
+    """A copy of `model` with some noise on every weight: a draft that often agrees with it."""
+    twin = type(model)(model.config).to(model.dtype).eval()
+    twin.load_state_dict(model.state_dict())
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in twin.parameters():
+            weight += noise * weight.std() * torch.randn(weight.shape, generator=generator)
+    return twin
+
+
+def scripted(tokens: Sequence[int], vocab: int, *, seed: int = 0) -> MiniLM:
+    """A Markov chain whose greedy continuation of `tokens[0]` is the rest of `tokens`.
+
+    The ids must differ from each other; what follows the last of them is left to chance.
+    """
+    model = mini(vocab, seed=seed, hidden_size=vocab, decay=0.0)
+    with torch.no_grad():
+        model.embedding.weight.copy_(torch.eye(vocab))
+        for before, after in itertools.pairwise(tokens):
+            model.head.weight[after, before] = 12.0
+    return model
+
+
+def words(count: int) -> PreTrainedTokenizerFast:
+    """A tokenizer of the words "w0", "w1" and so on, with ids in that order."""
+    vocab = {f"w{i}": i for i in range(count)}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+CORPUS = [
+    "the cat sat on the mat",
+    "a naïve café 日本語 日本",
+    "🙂🙃 good 👩‍👩‍👧 day",
+    "don't stop",
+]
+
+
+def byte_level(
+    size: int = 300, *, special: Sequence[str] = (), corpus: Sequence[str] = CORPUS
+) -> PreTrainedTokenizerFast:
+    """A byte-level BPE, in which characters outside ASCII may be split over tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[AddedToken(text, special=True) for text in special],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(corpus, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def metaspace() -> PreTrainedTokenizerFast:
+    """A BPE as sentencepiece makes them: "▁" for a space, single bytes for unknown characters."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    special = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator([text for text in CORPUS if text.isascii()], trainer)
+    # The bytes are ordinary pieces, not special ones: only so does the decoder join them.
+    plain = Tokenizer(
+        models.BPE(vocab=tokenizer.get_vocab(), merges=_merges(tokenizer), byte_fallback=True)
+    )
+    plain.pre_tokenizer, plain.decoder = tokenizer.pre_tokenizer, tokenizer.decoder
+    return PreTrainedTokenizerFast(tokenizer_object=plain)
+
+
+def _merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    import json
+
+    return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+
+
+def pair_of(target: Any, draft: Any = None, *, tokenizer: Any = None, **fields: Any) -> Pair:
+    """A pair over the words of the target's vocabulary, unless a tokenizer is given."""
+    vocab = target.config.get_text_config().vocab_size
+    return Pair(target=target, draft=draft, tokenizer=tokenizer or words(vocab), **fields)
+
+
+def emitted_ids(rounds: Iterable[Round]) -> list[int]:
+    """The ids that these rounds emitted."""
+    return [token.id for r in rounds for token in r.emitted]
+
+
+def emitted_text(rounds: Iterable[Round]) -> str:
+    """The text that these rounds emitted."""
+    return "".join(token.text for r in rounds for token in r.emitted)
+
+
+def generated(model: Any, prompt: Sequence[int], count: int) -> list[int]:
+    """What transformers' own greedy `generate` adds to `prompt`."""
+    ids = torch.tensor([list(prompt)])
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=count,
+        pad_token_id=0,
+    )
+    return out[0, len(prompt) :].tolist()
+
+
+def next_logits(engine: Engine, ids: Sequence[int]) -> Tensor:
+    """What the engine expects after `ids`, [vocab]; its cache is left as it was."""
+    before = engine.length
+    logits = engine.forward(torch.tensor(ids[before:]), keep=1)[0]
+    engine.rollback(before)
+    return logits
+
+
+def finish(
+    pair: Pair, prompt: Sequence[int], settings: Settings, lane: Lane = "speculative"
+) -> tuple[list[Round], EndReason]:
+    """All rounds of a lane, and why it ended."""
+    events = decode(pair, pair.encode(list(prompt)), settings, lane)
+    next(events)  # what the prefill took
+    rounds: list[Round] = []
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as stop:
+            return rounds, stop.value
+        assert isinstance(event, Round)
+        rounds.append(event)
+
+
+def outcome_counts(rounds: Iterable[Round]) -> Counter[str]:
+    """How many drafts had each outcome."""
+    return Counter(token.outcome for r in rounds for token in r.drafted)
+
+
+def outcomes(r: Round) -> str:
+    """The outcomes of a round's drafts and, after a dash, of what it emitted; one letter each."""
+    return "-".join("".join(t.outcome[0] for t in tokens) for tokens in (r.drafted, r.emitted))
+
+
+class VirtualTime:
+    """A clock that only the models' passes move, so that every timing is known beforehand.
+
+    Use it as `monkeypatch.setattr("specviz.engines.base.time", virtual_time)`.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+    def charge(self, model: Any, seconds: float, *, first: float = 0.0) -> Any:
+        """`model`, each pass of which takes so long, and its first so much longer."""
+        extra = [first]
+
+        def advance(*_: object) -> None:
+            self.seconds += seconds + (extra.pop() if extra else 0.0)
+
+        model.register_forward_pre_hook(advance)
+        return model

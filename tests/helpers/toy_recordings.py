@@ -1,0 +1,49 @@
+"""Runs of toy models, as recordings."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from toy_models import llama, pair_of, relative
+
+from specviz import Settings, Trace, race
+from specviz.errors import TraceError
+from specviz.trace.recording import read_recording
+
+SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=16, seed=2)
+GREEDY = Settings(gamma=4, max_new_tokens=16)
+
+
+def toy_pair(**config: Any) -> Any:
+    target = llama(40, seed=0, **config)
+    return pair_of(target, relative(target, noise=0.2))
+
+
+@cache
+def recorded(settings: Settings, mode: Any = "interleaved") -> Trace:
+    return Trace.from_events(race(toy_pair(), [1, 2, 3], settings, mode=mode))
+
+
+def values(settings: Settings) -> dict[str, Any]:
+    """The JSON values of a run, free to be edited."""
+    copy: dict[str, Any] = orjson.loads(orjson.dumps(recorded(settings).to_dict()))
+    return copy
+
+
+def saved(trace: Trace, folder: Path, name: str = "run.json.gz") -> bytes:
+    trace.save(folder / name)
+    return (folder / name).read_bytes()
+
+
+def sentence(raw: bytes, **limits: int) -> str:
+    """The sentence that a wrong file gets: one line, short, and harmless wherever it is shown."""
+    with pytest.raises(TraceError) as caught:
+        read_recording(raw, **limits)
+    said = str(caught.value)
+    assert said.isprintable() and len(said) < 250 and not set("<>&") & set(said)
+    assert said.endswith(".")
+    return said

@@ -1,0 +1,268 @@
+"""Every family of language models, from folders as the hub holds them, through the real loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from model_families import (
+    FAMILIES,
+    RECURRENT,
+    SPECIAL,
+    WINDOW,
+    build,
+    saved,
+    saved_family,
+    small_tokenizer,
+)
+from toy_models import byte_level, emitted_ids, generated, next_logits, outcome_counts
+from transformers import AutoModelForCausalLM
+
+from specviz import Pair, Settings, baseline, load_pair, race, speculate
+from specviz.decoding.loop import _Run
+from specviz.errors import PairError, SpecvizError
+from specviz.models.pair import text_config
+from specviz.settings import DRAFTERS
+
+# Longer than the window, with the id that begins, ends and pads in its midst: it must count.
+PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
+LONG, SHORT = 240, 48  # tokens to write
+
+# Seeds whose texts wander on and hold no near-tie, which rounding could decide either way.
+SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
+OTHER_SEEDS = 3
+
+GUESSING = [name for name in DRAFTERS if name != "none"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family's pair as the loader gives it, and what `generate` writes after the prompt."""
+
+    target: Path
+    draft: Path
+    pair: Pair
+    prompt: list[int]
+    wanted: list[int]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case_of(tmp_path_factory.mktemp("family"), request.param)
+
+
+def case_of(folder: Path, kind: str, *, seed: int | None = None) -> Case:
+    seed = SEEDS.get(kind, OTHER_SEEDS) if seed is None else seed
+    target, draft = saved_family(folder, kind, noise=0.05, seed=seed)
+    pair = load_pair(f"{target}+{draft}")
+    prompt = pair.encode(PROMPT)
+    assert 0 in prompt and pair.eos_ids == {0}
+    return Case(target, draft, pair, prompt, endless_text(target, prompt, LONG))
+
+
+def endless_text(folder: Path, prompt: list[int], count: int) -> list[int]:
+    """What `generate` adds to `prompt` if no token ends a text."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.generation_config.eos_token_id = None
+    wanted = generated(model, prompt, count)
+    assert len(wanted) == count
+    return wanted
+
+
+def greedy(gamma: int, drafter: str, count: int) -> Settings:
+    return Settings(gamma=gamma, drafter=drafter, max_new_tokens=count, ignore_eos=True)
+
+
+def test_the_texts_are_worth_comparing(case: Case):
+    """A text that repeats itself, or a tie that rounding may break, would prove nothing."""
+    assert len(set(case.wanted[-60:])) >= 10
+    window = getattr(text_config(case.pair.target), "sliding_window", None)
+    if window is not None:
+        assert window == WINDOW < len(case.prompt)
+    with torch.inference_mode():
+        ids = torch.tensor([case.prompt + case.wanted])
+        logits = case.pair.target(input_ids=ids, use_cache=False).logits[0, len(case.prompt) - 1 :]
+    first, second = logits[:-1].topk(2).values.unbind(-1)
+    assert (first - second).min() > 5e-4
+
+
+@pytest.mark.parametrize("kind", [k for k in FAMILIES if "sliding" in k])
+def test_the_windows_of_the_sliding_families_are_felt(kind: str):
+    """Otherwise a cache that ignored them would pass."""
+    ids = torch.randint(40, (1, 4 * WINDOW), generator=torch.Generator().manual_seed(0))
+    narrow, wide = (build(kind, **w) for w in ({}, {"sliding_window": 8 * WINDOW}))
+    with torch.inference_mode():
+        far = [model(input_ids=ids, use_cache=False).logits[0] for model in (narrow, wide)]
+    torch.testing.assert_close(far[0][:WINDOW], far[1][:WINDOW])
+    assert (far[0] - far[1]).abs()[WINDOW:].amax(-1).min() > 0.01
+
+
+@pytest.mark.parametrize(("gamma", "count"), [(1, SHORT), (3, LONG), (5, SHORT)])
+@pytest.mark.parametrize("drafter", GUESSING)
+def test_speculation_writes_what_generate_writes(case: Case, drafter: str, gamma: int, count: int):
+    rounds = list(speculate(case.pair, PROMPT, greedy(gamma, drafter, count)))
+    assert emitted_ids(rounds) == case.wanted[:count]
+    assert all(len(r.drafted) <= gamma for r in rounds)
+    judged = outcome_counts(rounds)
+    if count == LONG:  # what is kept and what is taken back must both be put to the test
+        assert judged["rejected"] >= 5
+        assert judged["accepted"] >= 20 or drafter == "ngram"
+
+
+@pytest.mark.parametrize(("lane", "count"), [(baseline, LONG), (speculate, SHORT)])
+def test_no_drafts_write_what_generate_writes(case: Case, lane: Any, count: int):
+    rounds = list(lane(case.pair, PROMPT, greedy(3, "none", count)))
+    assert emitted_ids(rounds) == case.wanted[:count]
+    assert all(len(r.emitted) == 1 and not r.drafted for r in rounds)
+
+
+def test_a_text_may_grow_past_the_window(case: Case):
+    """The first rounds see all there is, the later ones only a part."""
+    prompt = case.prompt[: WINDOW // 2]
+    wanted = endless_text(case.target, prompt, SHORT // 2)
+    for drafter in DRAFTERS:
+        rounds = speculate(case.pair, prompt, greedy(3, drafter, SHORT // 2))
+        assert emitted_ids(rounds) == wanted, drafter
+
+
+def test_a_target_that_drafts_for_itself_is_always_accepted(case: Case):
+    twins = load_pair(f"{case.target}+{case.target}")
+    rounds = list(speculate(twins, PROMPT, greedy(3, "model", 200)))
+    assert outcome_counts(rounds) == {"accepted": 150}
+    assert len(rounds) == 50
+
+
+@pytest.mark.parametrize("drafter", GUESSING)
+def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, drafter: str):
+    run = _Run(case.pair, case.prompt, greedy(4, drafter, SHORT // 2), "speculative")
+    run.prefill()
+    engines = [(case.pair.target, run.target)]
+    if drafter == "model":
+        engines.append((case.pair.draft, run.drafter.engine))
+    while run.end_reason() is None:
+        run.round()
+        for model, engine in engines:
+            with torch.inference_mode():
+                wanted = model(input_ids=torch.tensor([run.ids]), use_cache=False).logits[0, -1]
+            torch.testing.assert_close(next_logits(engine, run.ids), wanted, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 0), ("mistral, sliding", 1)])
+def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, seed: int):
+    """Rounds in which all is accepted follow each other, far past the window."""
+    case = case_of(tmp_path, kind, seed=seed)
+    assert len(set(case.wanted[-60:])) <= 2, "the text must have come to repeat itself"
+    for drafter in GUESSING:
+        rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, LONG)))
+        assert emitted_ids(rounds) == case.wanted, drafter
+        if drafter != "early-exit":  # its layers may well disagree with the whole
+            assert outcome_counts(rounds)["accepted"] >= 60, drafter
+
+
+def test_families_race_each_other(tmp_path: Path):
+    """What counts is the tokenizer, not the architecture."""
+    target, _ = saved_family(tmp_path / "one", "mistral, sliding", noise=0.0)
+    _, draft = saved_family(tmp_path / "two", "gpt 2", noise=0.0)
+    *_, end = race(load_pair(f"{target}+{draft}"), PROMPT, greedy(3, "model", SHORT))
+    assert end.identical
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_models_with_a_running_state_are_refused(tmp_path: Path, kind: str, role: str):
+    """Their rejected drafts could not be undone."""
+    tokenizer = small_tokenizer()
+    state = saved(tmp_path / "state", build(kind, vocab_size=len(tokenizer)), tokenizer)
+    plain = saved(tmp_path / "plain", build("llama", vocab_size=len(tokenizer)), tokenizer)
+    names = (state, plain) if role == "target" else (plain, state)
+    one_token, some = [1], [1, 2, 3]  # the prefill of a single token reads nothing
+    for drafter, prompt in [("model", one_token), *((d, some) for d in GUESSING)]:
+        if drafter == "model" or role == "target":
+            with pytest.raises(SpecvizError, match="cannot be rolled back"):
+                pair = load_pair(f"{names[0]}+{names[1]}")
+                list(speculate(pair, prompt, Settings(gamma=2, drafter=drafter)))
+
+
+def padded(kind: str, width: int, *, vocab: int, seed: int, **changes: Any) -> Any:
+    """A model with `width` logits, whose likeliest ids are often among those past `vocab`."""
+    model = build(kind, seed=seed, vocab_size=width, **changes)
+    with torch.no_grad():
+        head = model.get_output_embeddings().weight
+        head[vocab:] = 2.0 * head[: width - vocab]
+    return model
+
+
+def masked_text(model: Any, prompt: list[int], vocab: int, count: int) -> tuple[list[int], int]:
+    """Greedy ids below `vocab` from uncached passes, and how often a higher id was likelier."""
+    ids, higher = list(prompt), 0
+    for _ in range(count):
+        with torch.inference_mode():
+            logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+        higher += int(logits.argmax()) >= vocab
+        ids.append(int(logits[:vocab].argmax()))
+    return ids[len(prompt) :], higher
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen 2"])  # packed and eager
+@pytest.mark.parametrize("tied", [False, True], ids=["own head", "tied head"])
+@pytest.mark.parametrize("extra", [(32, 0), (0, 32)], ids=["target wider", "draft wider"])
+def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(
+    tmp_path: Path, kind: str, tied: bool, extra: tuple[int, int]
+):
+    tokenizer = small_tokenizer()
+    vocab = len(tokenizer)
+    folders = [
+        saved(
+            tmp_path / role,
+            padded(kind, vocab + more, vocab=vocab, seed=1, tie_word_embeddings=tied),
+            tokenizer,
+        )
+        for role, more in zip(("target", "draft"), extra, strict=True)
+    ]
+    pair = load_pair("+".join(map(str, folders)))
+    assert pair.vocab == vocab
+    prompt = pair.encode(PROMPT)
+    wanted, _ = masked_text(pair.target, prompt, vocab, SHORT // 2)
+    for model, more in zip((pair.target, pair.draft), extra, strict=True):
+        if more:
+            assert masked_text(model, prompt, vocab, SHORT // 2)[1] > 3, "padding must tempt"
+    for drafter in GUESSING:
+        *events, end = race(pair, PROMPT, greedy(3, drafter, SHORT // 2))
+        assert end.identical
+        assert emitted_ids(r for r in events[1:] if r.lane == "speculative") == wanted
+        warm = replace(greedy(3, drafter, SHORT // 2), temperature=1.5)
+        for r in [*events[1:], *speculate(pair, PROMPT, warm)]:
+            assert all(token.id < vocab for token in [*r.drafted, *r.emitted])
+
+
+def test_a_draft_too_narrow_for_the_tokenizer_is_refused(tmp_path: Path):
+    tokenizer = small_tokenizer()
+    sizes = {"target": len(tokenizer), "draft": len(tokenizer) - 40}
+    names = [
+        str(saved(tmp_path / role, build("qwen 2", vocab_size=size), tokenizer))
+        for role, size in sizes.items()
+    ]
+    with pytest.raises(PairError, match=f"{sizes['draft']} tokens.*{sizes['target']}"):
+        load_pair("+".join(names))
+
+
+def test_a_truly_different_tokenizer_is_refused_with_the_first_differing_piece(tmp_path: Path):
+    """Byte-level pieces are the same everywhere, up to the first that was learned."""
+    ours = byte_level(288)
+    theirs = byte_level(288, corpus=["zebras zigzag quickly", "the quiz was quite quizzical"] * 3)
+    first = next(
+        i for i in range(288) if ours.convert_ids_to_tokens(i) != theirs.convert_ids_to_tokens(i)
+    )
+    assert first == 256
+    pieces = [repr(t.convert_ids_to_tokens(first)) for t in (ours, theirs)]
+    model = build("llama", vocab_size=288)
+    one = saved(tmp_path / "one", model, ours)
+    two = saved(tmp_path / "two", model, theirs)
+    for names, (here, there) in (((one, two), pieces), ((two, one), pieces[::-1])):
+        with pytest.raises(PairError) as caught:
+            load_pair(f"{names[0]}+{names[1]}")
+        told = str(caught.value)
+        assert f"id {first} is {here}" in told and there in told and str(tmp_path) not in told

@@ -1,0 +1,140 @@
+"""Pairs by name: two folders in the hub's format, and sentences where that fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from toy_models import emitted_ids, llama, mini, words
+
+from specviz import Settings, load_pair, speculate
+from specviz.errors import PairError
+from specviz.models.load import ASSETS
+
+
+def saved(folder: Path, seed: int = 0, vocab: int = 8, dtype: torch.dtype = torch.bfloat16) -> Path:
+    """A model and its tokenizer as `save_pretrained` leaves them."""
+    llama(vocab, seed=seed).to(dtype).save_pretrained(folder)
+    words(vocab).save_pretrained(folder)
+    return folder
+
+
+def test_two_folders_make_a_pair(tmp_path: Path):
+    name = f"{saved(tmp_path / 'one')}+{saved(tmp_path / 'two', seed=1)}"
+    pair = load_pair(name)
+    assert pair.name == name and pair.vocab == 8
+    assert not pair.target.training and not pair.draft.training
+    if pair.device.type == "cpu":
+        assert pair.target.dtype == pair.draft.dtype == torch.float32
+    rounds = list(speculate(pair, "w1 w2", Settings(max_new_tokens=9)))
+    assert len(emitted_ids(rounds)) == 9 and any(r.drafted for r in rounds)
+
+
+def test_spaces_around_names_do_not_matter(tmp_path: Path):
+    load_pair(f" {saved(tmp_path / 'one')} + {saved(tmp_path / 'two')} ")
+
+
+@pytest.mark.parametrize("name", ["", "+", "one", "one+", "+two", "  +  "])
+def test_a_name_that_is_no_pair_says_how_to_write_one(name: str):
+    with pytest.raises(PairError, match=r"is no pair: write 'builtin' or 'target-id\+draft-id'"):
+        load_pair(name)
+
+
+def test_a_folder_that_is_missing_is_named_without_its_path(tmp_path: Path):
+    with pytest.raises(PairError, match=r"^nowhere cannot be loaded: check the name") as caught:
+        load_pair(f"{tmp_path / 'nowhere'}+{tmp_path / 'nowhere'}")
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PairError, match=r"^empty cannot be loaded"):
+        load_pair(f"{tmp_path / 'empty'}+{tmp_path / 'empty'}")
+
+
+@pytest.mark.parametrize("lost", ["tokenizer.json", "model.safetensors", "config.json"])
+def test_a_folder_that_lacks_a_part_is_refused(tmp_path: Path, lost: str):
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    (bad / lost).unlink()
+    for name in (f"{good}+{bad}", f"{bad}+{good}"):
+        with pytest.raises(PairError, match=r"^bad "):
+            load_pair(name)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x00\x01", b"[]", b"null", b"{}"])
+@pytest.mark.parametrize("spoilt", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_damaged_file_is_refused(tmp_path: Path, spoilt: str, content: bytes):
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    (bad / spoilt).write_bytes(content)
+    with pytest.raises(PairError, match=r"^bad "):
+        load_pair(f"{good}+{bad}")
+
+
+def test_weights_of_the_wrong_shape_are_refused(tmp_path: Path):
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    config = json.loads((bad / "config.json").read_text())
+    (bad / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
+    with pytest.raises(PairError, match=r"^bad "):
+        load_pair(f"{good}+{bad}")
+
+
+def test_pickled_weights_are_never_read(tmp_path: Path):
+    """A pickle can run any code while it loads."""
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    torch.save(load_file(bad / "model.safetensors"), bad / "pytorch_model.bin")
+    (bad / "model.safetensors").unlink()
+    with pytest.raises(PairError, match=r"^bad "):
+        load_pair(f"{good}+{bad}")
+
+
+def test_a_repository_with_its_own_code_does_not_run_it(tmp_path: Path):
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    config = json.loads((bad / "config.json").read_text())
+    del config["model_type"]
+    config["auto_map"] = {
+        "AutoConfig": "own.OwnConfig",
+        "AutoModelForCausalLM": "own.OwnModel",
+    }
+    (bad / "config.json").write_text(json.dumps(config))
+    (bad / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    with pytest.raises(PairError, match=r"^bad "):
+        load_pair(f"{good}+{bad}")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path: Path):
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    sizes = dict(vocab_size=8, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    T5ForConditionalGeneration(T5Config(**sizes)).save_pretrained(bad)
+    with pytest.raises(PairError, match=r"^bad is not a causal language model"):
+        load_pair(f"{bad}+{good}")
+
+
+def test_a_model_type_that_transformers_does_not_know_is_refused(tmp_path: Path):
+    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    mini(8).save_pretrained(bad)
+    with pytest.raises(PairError, match=r"^bad is not a causal language model"):
+        load_pair(f"{good}+{bad}")
+
+
+def test_two_tokenizers_are_refused(tmp_path: Path):
+    one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
+    text = (two / "tokenizer.json").read_text()
+    swapped = text.replace('"w5"', '"?"').replace('"w6"', '"w5"').replace('"?"', '"w6"')
+    (two / "tokenizer.json").write_text(swapped)
+    with pytest.raises(PairError, match="id 5 is 'w5' for the target and 'w6' for the draft"):
+        load_pair(f"{one}+{two}")
+
+
+@pytest.mark.skipif(not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here")
+def test_the_built_in_pair_writes_and_its_draft_agrees_with_it():
+    pair = load_pair()
+    rounds = list(speculate(pair, "It was a bright cold morning", Settings(max_new_tokens=32)))
+    assert len(emitted_ids(rounds)) <= 32
+    accepted = sum(t.outcome == "accepted" for r in rounds for t in r.drafted)
+    assert accepted >= len(rounds), "a useful draft has at least one token accepted per round"

@@ -1,0 +1,309 @@
+"""What makes two models a pair, what a prompt may be, and ids that no tokenizer knows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import AddedToken
+from toy_models import byte_level, emitted_ids, llama, mini, pair_of, words
+
+from specviz import Pair, Settings, SpecvizError, baseline, race, speculate
+from specviz.errors import PairError, PromptError, SettingsError
+
+SMALL = dict(
+    vocab_size=8,
+    hidden_size=16,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    max_position_embeddings=32,
+)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return pair_of(mini(8, seed=0), mini(8, seed=1))
+
+
+# Prompts
+
+
+@pytest.mark.parametrize("lane", [speculate, baseline, race])
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [
+        ("", "empty"),
+        ([], "empty"),
+        ((), "empty"),
+        ([8], "holds the id 8: this tokenizer has the ids 0 to 7"),
+        ([1, -1], "holds the id -1"),
+        ([10**30], "holds the id 1000000"),
+        ([1.5], "whole numbers"),
+        ([float("nan")], "whole numbers"),
+        ([float("inf")], "whole numbers"),
+        ([True, 1], "whole numbers"),
+        (["1"], "whole numbers"),
+        ([None], "whole numbers"),
+        ([[1, 2]], "whole numbers"),
+        (None, "whole numbers"),
+        (5, "whole numbers"),
+    ],
+    ids=repr,
+)
+def test_a_prompt_that_is_none_is_refused_at_once(
+    pair: Pair, lane: Any, prompt: Any, sentence: str
+):
+    with pytest.raises(PromptError, match=sentence) as caught:
+        lane(pair, prompt)
+    assert isinstance(caught.value, SpecvizError) and str(caught.value).endswith(".")
+
+
+def test_a_prompt_may_be_text_or_ids_in_any_form(pair: Pair):
+    forms = ["w2 w0 w7", [2, 0, 7], (2, 0, 7), np.array([2, 0, 7]), torch.tensor([2, 0, 7])]
+    assert [pair.encode(form) for form in forms] == [[2, 0, 7]] * len(forms)
+    assert pair.encode([2.0, 0.0]) == [2, 0]  # JSON of other programs writes 2 so
+
+
+def test_text_that_is_no_text_is_refused():
+    with pytest.raises(PromptError, match="not valid text"):
+        tokenizer = byte_level()
+        pair_of(mini(len(tokenizer)), tokenizer=tokenizer).encode("a\ud800b")
+
+
+# Vocabularies
+
+
+@pytest.mark.parametrize("make", [mini, llama])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(("target", "draft"), [(16, 8), (8, 16), (16, 12), (12, 16), (16, 16)])
+def test_ids_past_the_tokenizer_are_never_drafted_nor_emitted(
+    target: int, draft: int, temperature: float, make: Any
+):
+    """Some models have more logits than tokens. Here one of those is always the largest."""
+    models = [make(size, seed=seed) for seed, size in enumerate((target, draft))]
+    for model in models:
+        with torch.no_grad():
+            weight = model.get_output_embeddings().weight
+            weight[8:] = 50.0
+            weight[9::2] = -50.0
+    settings = Settings(temperature=temperature, max_new_tokens=40)
+    pair = pair_of(*models, tokenizer=words(8))
+    rounds = list(speculate(pair, [3], settings))
+    drafted = [t.id for r in rounds for t in r.drafted]
+    listed = [
+        choice.id
+        for r in rounds
+        for t in (*r.drafted, *r.emitted)
+        for choice in (*t.top_p, *t.top_q, *t.top_residual)
+    ]
+    assert max(drafted + emitted_ids(rounds) + listed) < 8
+    if temperature == 0.0:
+        assert emitted_ids(rounds) == emitted_ids(baseline(pair, [3], settings))
+
+
+def test_a_draft_with_too_few_tokens_is_refused():
+    with pytest.raises(PairError, match="the draft knows 6 tokens, the target's tokenizer 8"):
+        pair_of(mini(8), mini(6))
+
+
+def test_the_first_piece_that_differs_between_two_tokenizers_is_named():
+    other = words(8).get_vocab()
+    other["w5"], other["w6"] = other["w6"], other["w5"]
+    with pytest.raises(PairError, match="id 5 is 'w5' for the target and 'w6' for the draft"):
+        pair_of(mini(8), mini(8), draft_tokenizer=tokenizer_of(other))
+
+
+def test_a_tokenizer_that_lacks_pieces_is_refused():
+    with pytest.raises(PairError, match="id 7 is 'w7' for the target and None for the draft"):
+        pair_of(mini(8), mini(8), draft_tokenizer=words(7))
+
+
+def test_equal_tokenizers_of_two_folders_are_one():
+    pair_of(mini(8), mini(8), draft_tokenizer=words(8))
+
+
+def test_pieces_that_only_the_draft_knows_do_not_matter():
+    """A draft tuned for other uses may have gained special tokens."""
+    pair_of(mini(8), mini(10), draft_tokenizer=words(9))
+
+
+def tokenizer_of(vocab: dict[str, int]) -> Any:
+    from tokenizers import Tokenizer, models
+
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(vocab, unk_token="w0"))
+    )
+
+
+def test_added_tokens_count():
+    tokenizer = words(8)
+    tokenizer.add_tokens([AddedToken("<extra>")])
+    pair = pair_of(mini(16), tokenizer=tokenizer)
+    assert pair.vocab == 9 and pair.encode("w1 <extra>") == [1, 8]
+
+
+# Models
+
+
+def bert() -> Any:
+    return transformers.BertModel(transformers.BertConfig(**SMALL))
+
+
+def masked_bert() -> Any:
+    return transformers.BertForMaskedLM(transformers.BertConfig(**SMALL))
+
+
+def t5() -> Any:
+    sizes = dict(vocab_size=8, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+
+
+def bare_llama() -> Any:
+    return llama(8).model
+
+
+def classifier() -> Any:
+    return transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**SMALL))
+
+
+OTHERS = [bert, masked_bert, t5, bare_llama, classifier]
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+@pytest.mark.parametrize("make", OTHERS)
+def test_a_model_that_is_no_causal_language_model_is_refused(make: Any, role: str):
+    models = {"target": mini(8), "draft": mini(8), role: make()}
+    with pytest.raises(PairError, match=f"the {role} is a {type(models[role]).__name__}, not a"):
+        Pair(tokenizer=words(8), **models)
+
+
+@pytest.mark.parametrize("thing", [None, "gpt2", torch.nn.Linear(2, 2)])
+def test_what_is_no_model_at_all_is_refused(thing: Any):
+    with pytest.raises(PairError, match="not a causal language model"):
+        pair = Pair(target=thing, draft=None, tokenizer=words(8))
+        assert pair
+
+
+def test_models_left_in_training_mode_decode_without_dropout():
+    target = llama(8, attention_dropout=0.5)
+    pair = pair_of(copy.deepcopy(target).train(), None)
+    assert not pair.target.training
+    settings = Settings(max_new_tokens=30)
+    assert emitted_ids(baseline(pair, [1], settings)) == emitted_ids(
+        baseline(pair_of(target), [1], settings)
+    )
+
+
+# Chat
+
+TEMPLATE = (
+    "{{ '<s>' }}{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' + m.content }}"
+    "{{ '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>' }}{% endif %}"
+)
+
+
+def chat_pair(eos: int | None = None, template: str | None = TEMPLATE) -> Pair:
+    """A pair whose tokenizer starts every text with <s>, as Llama's does."""
+    from tokenizers import processors
+
+    tokenizer = byte_level(300, special=["<s>", "<|im_start|>", "<|im_end|>"])
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    tokenizer.bos_token = "<s>"
+    tokenizer.chat_template = template
+    target = llama(300, eos_token_id=eos)
+    return pair_of(target, tokenizer=tokenizer)
+
+
+def test_a_tuned_target_reads_a_prompt_as_the_turn_of_a_user():
+    pair = chat_pair(eos=2)
+    ids = pair.encode("the cat")
+    assert pair.tokenizer.decode(ids) == "<s><|im_start|>user the cat<|im_end|><|im_start|>"
+    assert ids.count(0) == 1 and ids == pair.encode("the cat", chat="on")
+    assert pair.tokenizer.decode(pair.encode("the cat", chat="off")) == "<s>the cat"
+
+
+def test_ids_are_never_put_into_a_template():
+    assert chat_pair(eos=2).encode([5, 6], chat="on") == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("eos", "template", "chat"),
+    [
+        (2, TEMPLATE, True),
+        (None, TEMPLATE, True),
+        (0, TEMPLATE, False),
+        (0, "{{ messages[0].content }}", True),
+        (2, None, False),
+    ],
+)
+def test_a_base_model_with_the_template_of_its_siblings_gets_plain_text(
+    eos: int | None, template: str | None, chat: bool
+):
+    pair = chat_pair(eos, template)
+    assert pair.is_chat is chat
+    assert (pair.encode("a") == pair.encode("a", chat="off")) is not chat
+
+
+def test_text_that_brings_its_own_first_token_gets_no_second():
+    pair = chat_pair(eos=2)
+    assert pair.encode("<s>the cat", chat="off") == pair.encode("the cat", chat="off")
+
+
+def test_chat_without_a_template_is_refused():
+    with pytest.raises(PromptError, match="no chat template: set chat to 'off'"):
+        chat_pair(template=None).encode("a", chat="on")
+
+
+def test_a_template_that_fails_is_refused():
+    with pytest.raises(PromptError, match="chat template does not take this prompt"):
+        chat_pair(template="{{ raise_exception('no') }}").encode("a")
+
+
+def test_chat_needs_a_prompt_and_a_known_mode():
+    with pytest.raises(PromptError, match="empty"):
+        chat_pair(eos=2).encode("")
+    with pytest.raises(SettingsError, match="chat is 'maybe': use one of 'auto', 'on', 'off'"):
+        chat_pair().encode("a", chat="maybe")
+
+
+# Drafts for text alone
+
+
+def picture_tokenizer(special: bool) -> Any:
+    """Eight words and a mark, as of a target that also reads pictures."""
+    tokenizer = words(8)
+    tokenizer.add_tokens([AddedToken("<image>", special=special)], special_tokens=special)
+    return tokenizer
+
+
+def test_a_draft_need_not_know_marks_that_no_text_holds():
+    pair = pair_of(mini(10), mini(8, seed=1), tokenizer=picture_tokenizer(True))
+    assert pair.vocab == 8
+    with pytest.raises(PromptError, match="the id 8"):
+        pair.encode([8])
+    settings = Settings(max_new_tokens=20)
+    assert emitted_ids(speculate(pair, [3], settings)) == emitted_ids(baseline(pair, [3], settings))
+
+
+def test_a_draft_must_know_every_piece_that_a_text_may_hold():
+    with pytest.raises(PairError, match="the draft knows 8 tokens, the target's tokenizer 9"):
+        pair_of(mini(10), mini(8), tokenizer=picture_tokenizer(False))
+    with pytest.raises(PairError, match="the draft knows 8 tokens"):
+        pair_of(mini(10, eos_token_id=8), mini(8), tokenizer=picture_tokenizer(True))
+
+
+def test_pieces_that_the_target_cannot_write_need_not_be_equal():
+    """Two tokenizers may give their own marks to ids past the target's last logit."""
+    ours, theirs = words(8), words(8)
+    ours.add_tokens(["<ours>"])
+    theirs.add_tokens(["<theirs>"])
+    pair_of(mini(8), mini(9), tokenizer=ours, draft_tokenizer=theirs)
+    with pytest.raises(PairError, match="id 8 is '<ours>' for the target and '<theirs>'"):
+        pair_of(mini(9), mini(9), tokenizer=ours, draft_tokenizer=theirs)

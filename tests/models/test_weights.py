@@ -1,0 +1,258 @@
+"""Where weights go, in which form, and what is said meanwhile or instead."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from model_families import saved
+from safetensors.torch import load_file, save_file
+from toy_models import emitted_ids, llama, words
+
+from specviz import Settings, baseline, load_pair, speculate
+from specviz.errors import PairError
+from specviz.models.hub import find_source
+from specviz.models.memory import Need, Room, rooms
+from specviz.models.metadata import Caches, LayerCache
+from specviz.models.progress import Progress, terminal_watcher
+from specviz.models.weights import Load, Way, load_model, release_memory, target_place
+
+CPU = torch.device("cpu")
+
+
+def gpu(index: int, free: int) -> Room:
+    return Room(torch.device("cuda", index), free)
+
+
+def load(name: str, count: int) -> Load:
+    """A model of so many numbers of two bytes, with no caches."""
+    return Load(name, Need(count // 2, count // 2, Caches((), True)), "bfloat16")
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> str:
+    folders = [saved(tmp_path / n, llama(8, seed=i), words(8)) for i, n in enumerate("td")]
+    return "+".join(map(str, folders))
+
+
+# Places
+
+
+def test_both_models_go_to_the_gpu_with_most_room():
+    place = target_place(load("t", 100), load("d", 10), [gpu(0, 90), gpu(1, 120), gpu(2, 110)])
+    assert place == (torch.device("cuda", 1), {})
+
+
+def test_a_large_target_is_spread_and_the_last_gpu_keeps_room_for_the_draft():
+    place = target_place(load("t", 100), load("d", 10), [gpu(0, 60), gpu(1, 60)])
+    assert place == (None, {0: 60, 1: 50})
+    assert target_place(load("t", 100), None, [gpu(0, 60), gpu(1, 60)]) == (None, {0: 60, 1: 60})
+
+
+@pytest.mark.parametrize("spaces", [[gpu(0, 100)], [gpu(0, 50), gpu(1, 50)], [Room(CPU, 100)]])
+def test_what_fits_nowhere_is_refused_with_numbers(spaces: list[Room]):
+    with pytest.raises(PairError, match=r"t 100 B as bfloat16 and d 10 B as bfloat16") as caught:
+        target_place(load("t", 100), load("d", 10), spaces)
+    assert "100 B free" in str(caught.value) and str(caught.value).endswith(".")
+
+
+def test_weights_of_fewer_bits_are_named_where_they_would_fit():
+    with pytest.raises(PairError, match=r"choose 8-bit weights, which need 50 B, or a smaller"):
+        target_place(load("t", 100), None, [gpu(0, 60)])
+    with pytest.raises(PairError, match=r"choose 4-bit weights, which need 28 B"):
+        target_place(load("t", 100), None, [gpu(0, 30)])
+    with pytest.raises(PairError, match=r"free; choose a smaller model\."):
+        target_place(load("t", 100), None, [gpu(0, 20)])
+
+
+def test_caches_count_and_windows_end_them():
+    need = Need(0, 0, Caches((LayerCache(3, None), LayerCache(5, 10)), True), copies=2, context=50)
+    assert need.bytes("bfloat16", 8) == 2 * 2 * 8 * (3 + 5)
+    assert need.bytes("float32", 40) == 2 * 4 * (40 * 3 + 10 * 5)
+    assert need.bytes("float32", 99) == need.bytes("float32", 50)
+
+
+def test_this_machine_has_room():
+    assert all(room.free > 10**8 for room in rooms())
+    assert [room.device for room in rooms(CPU)] == [CPU]
+
+
+# Options
+
+
+def test_a_processor_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
+    one = torch.device("cuda", 1)
+    assert Way(device=CPU).options() == {"dtype": torch.float32}
+    assert Way(torch.bfloat16, device=CPU).options() == {"dtype": torch.bfloat16}
+    assert Way(device=one).options() == {"dtype": "auto", "device_map": {"": one}}
+    spread = Way(most={0: 5, 1: 4}).options()
+    assert spread == {"dtype": "auto", "device_map": "auto", "max_memory": {0: 5, 1: 4}}
+
+
+def test_bits_are_asked_of_bitsandbytes():
+    one = torch.device("cuda", 0)
+    eight = Way(quantize="8bit", device=one).options()
+    four = Way(torch.float16, "4bit", one).options()["quantization_config"]
+    assert eight["quantization_config"].load_in_8bit and eight["device_map"] == {"": one}
+    assert four.load_in_4bit and four.bnb_4bit_compute_dtype == torch.float16
+    assert four.bnb_4bit_quant_type == "nf4"
+
+
+@pytest.mark.parametrize("which", ["quantize", "draft_quantize"])
+def test_bits_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any):
+    with pytest.raises(PairError, match="quantize is '3bit': use one of '8bit', '4bit'"):
+        load_pair(names, **{which: "3bit"})
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(PairError, match="8-bit weights need an NVIDIA GPU"):
+        load_pair(names, **{which: "8bit"})
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(PairError, match=r"bitsandbytes: pip install -r requirements-quantize\.txt"):
+        load_pair(names, **{which: "4bit"})
+
+
+def test_each_model_is_loaded_in_its_own_way(names: str, monkeypatch: Any):
+    """What a machine with two GPUs would do; only the calls are looked at."""
+    from transformers import AutoModelForCausalLM
+
+    asked: list[dict[str, Any]] = []
+
+    def from_pretrained(name: str, **options: Any) -> Any:
+        asked.append(options)
+        return llama(8), {"missing_keys": set()}
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    monkeypatch.setattr("specviz.models.load.rooms", lambda place: [gpu(0, 60_000), gpu(1, 60_000)])
+    monkeypatch.setattr("specviz.models.load.checked_quantization", lambda bits: bits)
+    monkeypatch.setattr("specviz.models.weights._placed", lambda model, way: model)
+    load_pair(names, dtype="float32", draft_quantize="8bit")
+    target, draft = asked
+    assert target["device_map"] == "auto" and "quantization_config" not in target
+    # Room is kept for the draft on the last one, and for caches on both.
+    assert target["max_memory"][1] < target["max_memory"][0] < 60_000
+    # The draft follows to the device where the target's logits appear.
+    assert "device_map" not in draft and draft["quantization_config"].load_in_8bit
+    for options in asked:
+        assert options["use_safetensors"] and options["trust_remote_code"] is False
+
+
+def test_a_dtype_may_be_asked_for(names: str):
+    pair = load_pair(names, dtype="bfloat16", device="cpu")
+    assert pair.target.dtype == pair.draft.dtype == torch.bfloat16
+    assert load_pair(names, dtype=torch.float32).target.dtype == torch.float32
+    with pytest.raises(PairError, match="dtype is 'int7': use one of 'float32', 'bfloat16'"):
+        load_pair(names, dtype="int7")
+
+
+# Pairs with one model
+
+
+def test_a_target_may_stand_alone(names: str):
+    target = names.partition("+")[0]
+    pair = load_pair(f"{target}+none")
+    assert pair.draft is None
+    written = emitted_ids(baseline(pair, "w1", Settings(max_new_tokens=5)))
+    assert written == emitted_ids(speculate(load_pair(names), "w1", Settings(max_new_tokens=5)))
+
+
+def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path):
+    folder = saved(tmp_path / "a+b", llama(8), words(8))
+    assert load_pair(f"{folder}+none").draft is None
+    assert load_pair(f"{folder}+{folder}").draft is not None
+
+
+# Want of memory
+
+
+def test_a_pair_that_does_not_fit_is_refused_before_it_is_read(names: str, monkeypatch: Any):
+    monkeypatch.setattr("specviz.models.load.rooms", lambda place: [Room(CPU, 1000)])
+    monkeypatch.setattr("specviz.models.load.load_model", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(PairError, match=r"not enough memory: .* and cpu has 1\.0 kB free"):
+        load_pair(names)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    ],
+)
+def test_running_out_while_loading_is_one_sentence_with_numbers(
+    names: str, error: Exception, monkeypatch: Any
+):
+    from transformers import AutoModelForCausalLM
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", fail)
+    with pytest.raises(PairError, match=r"not enough memory: with caches of 2,048 .* as float32"):
+        load_pair(names)
+    monkeypatch.undo()
+    release_memory()
+    assert load_pair(names).draft is not None
+
+
+# Before and after the weights
+
+
+def test_two_that_do_not_match_are_refused_before_any_weights_are_read(
+    tmp_path: Path, monkeypatch: Any
+):
+    monkeypatch.setattr("specviz.models.load.load_model", lambda *_: pytest.fail("it was read"))
+    one, two = (saved(tmp_path / str(n), llama(8), words(n)) for n in (8, 7))
+    with pytest.raises(PairError, match="id 7 is 'w7' for the target and None for the draft"):
+        load_pair(f"{one}+{two}")
+
+
+def test_a_model_with_missing_weights_is_not_completed_by_chance(tmp_path: Path):
+    """transformers would draw them at random."""
+    folder = saved(tmp_path / "t", llama(8), words(8))
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.norm.weight"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(PairError, match=r"^t lacks weights, model\.norm\.weight among them"):
+        load_model(find_source(str(folder)), Way(device=CPU))
+
+
+# Progress
+
+
+def test_progress_is_told_for_each_model_and_ends_at_the_whole(names: str):
+    told: list[Progress] = []
+    load_pair(names, on_progress=told.append)
+    sentences = list(dict.fromkeys(p.sentence for p in told))
+    assert sentences == [f"reading what {names} needs", "loading t", "loading d"]
+    for name in sentences[1:]:
+        parts = [p.fraction for p in told if p.sentence == name]
+        assert parts == sorted(parts) and parts[-1] == 1.0 and len(set(parts)) > 3
+
+
+def test_bars_are_the_library_s_own_again_afterwards(names: str, capsys: Any):
+    from transformers.utils import logging
+
+    load_pair(names, on_progress=lambda progress: None)
+    assert logging.set_tqdm_hook(None) is None
+    assert "Loading weights" not in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
+    steps = [Progress("loading t", part / 4) for part in range(5)] + [Progress("loading d", 0.5)]
+    lines, screen = io.StringIO(), Terminal()
+    for out in (lines, screen):
+        show = terminal_watcher(out)
+        for step in steps:
+            show(step)
+    assert lines.getvalue() == "loading t\nloading d\n"
+    assert "██████████░░░░░░░░░░  50 % loading t" in screen.getvalue()
+    assert screen.getvalue().count("\n") == 0

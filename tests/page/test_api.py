@@ -1,0 +1,256 @@
+"""The page for programs: what its endpoints give, refuse, and do when nobody listens any more."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from page_server import Site, served, toy_pair
+
+from specviz import Settings, Trace, compute_metrics
+from specviz.decoding.race import race
+from specviz.environment import ASSETS
+from specviz.page.api import MOST_CHARACTERS
+from specviz.page.controls import MAX_LENGTH
+from specviz.trace.recording import read_recording
+
+BUILTIN = (ASSETS / "pair" / "target").is_dir()
+
+
+class Watched:
+    """A race that counts who is in it, and can be made to take its time."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.ended = 0
+        self.pause = 0.0
+        self.settings: list[Settings] = []
+
+    def __call__(self, pair: Any, prompt: Any, settings: Settings) -> Iterator[Any]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.settings.append(settings)
+        try:
+            for event in race(pair, prompt, settings):
+                time.sleep(self.pause)
+                yield event
+        finally:
+            self.now -= 1
+            self.ended += 1
+
+
+WATCHED = Watched()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with served(race=WATCHED) as site:
+        yield site
+
+
+@pytest.fixture
+def client(site: Site) -> Client:
+    """A new one for each test: on a stalled machine gradio_client takes the end of one answer
+    for that of a call which follows at once, and then waits for ever."""
+    return Client(site.url, verbose=False)
+
+
+def test_only_three_endpoints_are_named(site: Site) -> None:
+    info = site.get("/gradio_api/info").json
+    assert set(info["named_endpoints"]) == {"/generate", "/race", "/doctor"}
+    assert info["unnamed_endpoints"] == {}
+    for name, endpoint in info["named_endpoints"].items():
+        assert endpoint["description"].strip(), name
+        assert endpoint["returns"], f"{name} has no declared result"
+
+
+def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
+    result = client.predict(
+        "the cat", max_new_tokens=20, temperature=0.8, seed=3, api_name="/generate"
+    )
+    trace = Trace.from_dict(result["trace"])
+    assert read_recording(orjson.dumps(result["trace"])) == trace
+    assert result["text"] == result["texts"]["speculative"] == trace.text("speculative")
+    expected = compute_metrics(trace)
+    assert result["metrics"]["alpha"] == expected.alpha
+    assert result["metrics"]["tokens"] == expected.tokens
+    assert trace.header.settings.seed == 3 and trace.header.settings.max_new_tokens == 20
+
+
+def test_race_streams_what_a_recording_holds(client: Client) -> None:
+    job = client.submit("the cat", max_new_tokens=24, seed=5, api_name="/race")
+    values = list(job)
+    data: dict[str, Any] = {"schema": 1, "header": None, "rounds": [], "end": None}
+    for value in values:
+        data["rounds"] += value.get("rounds", [])
+        data |= {name: value[name] for name in ("header", "end") if name in value}
+    trace = Trace.from_dict(data)
+    assert json.loads(orjson.dumps(trace.to_dict())) == data
+    assert trace.end is not None and read_recording(orjson.dumps(data)) == trace
+
+
+def test_plain_http_needs_no_client(site: Site) -> None:
+    settings = {"prompt": "the cat", "max_new_tokens": 12, "temperature": 0}
+    begun = site.post("/gradio_api/call/v2/generate", settings)
+    said = site.get(f"/gradio_api/call/generate/{begun.json['event_id']}").body.decode()
+    *_, last = said.strip().split("\n\n")
+    assert last.startswith("event: complete\n")
+    (result,) = json.loads(last.split("data: ", 1)[1])
+    assert result["metrics"]["tokens"]["baseline"] == 12
+    assert result["trace"]["end"]["identical"] is True
+
+
+BAD = [
+    ({"gamma": 99_999}, "gamma is 99999"),
+    ({"temperature": "hot"}, "temperature is 'hot'"),
+    ({"top_p": 0}, "top_p is 0"),
+    ({"max_new_tokens": MAX_LENGTH + 1}, f"use up to {MAX_LENGTH}"),
+    ({"seed": -1}, "seed is -1"),
+    ({"drafter": "oracle"}, "drafter is 'oracle'"),
+    ({"chat": None}, "chat is None"),
+    ({"stop": ["", "x"]}, "stop is"),
+    ({"prompt": ""}, "prompt is empty"),
+    ({"prompt": 7}, "The prompt is no text"),
+    ({"prompt": "x" * (MOST_CHARACTERS + 1)}, f"use up to {MOST_CHARACTERS}"),
+    ({"pair": "/etc+/tmp"}, "not offered here"),
+    ({"pair": "evil/target+evil/draft"}, "not offered here"),
+    ({"pair": None}, "has no name"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), BAD)
+@pytest.mark.parametrize("endpoint", ["generate", "race"])
+def test_a_wrong_value_is_a_sentence(
+    client: Client, endpoint: str, change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(AppError) as refused:
+        asked = {"prompt": "the cat", "max_new_tokens": 4, **change}
+        client.predict(**asked, api_name="/" + endpoint)
+    assert sentence.lower() in str(refused.value).lower()
+    assert str(refused.value).endswith(".") and "\n" not in str(refused.value)
+
+
+def test_any_model_may_be_named_where_the_operator_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
+    result = client.predict(
+        "the cat", pair="some/target+some/draft", max_new_tokens=4, api_name="/generate"
+    )
+    assert result["metrics"]["tokens"]["baseline"] == 4
+
+
+def test_runs_take_turns(client: Client) -> None:
+    WATCHED.most = 0
+    jobs = [client.submit("the cat", max_new_tokens=30, api_name="/generate") for _ in range(5)]
+    assert [job.result()["metrics"]["tokens"]["baseline"] for job in jobs] == [30] * 5
+    assert WATCHED.most == 1
+
+
+def _until(true: Any, seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(true())
+
+
+@pytest.mark.parametrize("endpoint", ["generate", "race"])
+def test_a_run_ends_when_its_client_leaves(site: Site, endpoint: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(WATCHED, "pause", 0.2)  # seconds; by itself it would end after 100
+    ended = WATCHED.ended
+    begun = site.post(f"/gradio_api/call/v2/{endpoint}", {"prompt": "cat", "max_new_tokens": 512})
+    connection = http.client.HTTPConnection(site.host, site.port, timeout=60)
+    connection.request("GET", f"/gradio_api/call/{endpoint}/{begun.json['event_id']}")
+    answer = connection.getresponse()
+    assert any(b"data" in answer.readline() for _ in range(20))
+    assert _until(lambda: WATCHED.now == 1)
+    answer.close()
+    connection.close()
+    assert _until(lambda: WATCHED.now == 0)
+    assert WATCHED.ended == ended + 1
+
+
+def test_a_cancelled_job_ends_its_run(client: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(WATCHED, "pause", 0.2)
+    job = client.submit("the cat", max_new_tokens=512, api_name="/race")
+    assert list(itertools.islice(job, 1))
+    assert _until(lambda: WATCHED.now == 1)
+    job.cancel()
+    assert _until(lambda: WATCHED.now == 0)
+
+
+@pytest.mark.skipif(not BUILTIN, reason="no built-in pair here")
+def test_the_doctor_answers_programs(client: Client) -> None:
+    report = client.predict(api_name="/doctor")
+    assert report["verdict"] in ("good", "warning")
+    assert report["findings"] and report["summary"].endswith(".")
+
+
+def test_the_doctor_reads_no_folder_that_is_not_offered(client: Client) -> None:
+    for pair in ("/etc", "/etc+/tmp", "../..+none", "gpt2"):
+        with pytest.raises(AppError, match="not offered here"):
+            client.predict(pair, api_name="/doctor")
+
+
+def test_events_of_the_page_are_not_for_programs(site: Site) -> None:
+    for name in ("start", "halt", "examine", "list_pairs"):
+        answer = site.post(f"/gradio_api/call/{name}", {"data": []})
+        assert answer.status in (400, 404) and answer.json["detail"].endswith(".")
+
+
+def test_threads_do_not_pile_up(client: Client) -> None:
+    client.predict("the cat", max_new_tokens=4, api_name="/generate")
+    before = threading.active_count()
+    for _ in range(5):
+        client.predict("the cat", max_new_tokens=4, api_name="/generate")
+    assert _until(lambda: threading.active_count() <= before + 2)
+
+
+def test_toy_pairs_are_what_the_tests_think() -> None:
+    assert toy_pair().tokenizer.decode(toy_pair().encode("<b>")) == "<b>"
+
+
+def blocks_of_the_readme(language: str) -> list[str]:
+    """What the README's section for programs shows in a language."""
+    text = (ASSETS.parent / "README.md").read_text("utf-8")
+    section = text.split("## From a program\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+@pytest.mark.skipif(not BUILTIN, reason="no built-in pair here")
+def test_the_readmes_python_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks_of_the_readme("python")
+    exec(code.replace("http://127.0.0.1:7860", site.url), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("baseline [") for line in printed) == 64
+    assert printed[0].endswith(".")
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_the_readmes_shell_runs(site: Site) -> None:
+    (code,) = blocks_of_the_readme("sh")
+    script = code.replace("http://127.0.0.1:7860", site.url)
+    run = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    *_, last = run.stdout.strip().split("\n\n")
+    assert last.startswith("event: complete\n")
+    (result,) = json.loads(last.split("data: ", 1)[1])
+    assert result["metrics"]["tokens"]["baseline"] == 64
+
+
+def test_the_readme_names_every_setting_that_programs_have(site: Site) -> None:
+    section = (ASSETS.parent / "README.md").read_text("utf-8").split("## From a program\n")[1]
+    parameters = site.get("/gradio_api/info").json["named_endpoints"]["/generate"]["parameters"]
+    for parameter in parameters:
+        assert f"`{parameter['parameter_name']}`" in section.split("\n## ")[0]

@@ -1,0 +1,68 @@
+"""Which pairs the page offers, and that nobody can ask it for others."""
+
+from __future__ import annotations
+
+import pytest
+
+from specviz.errors import PairError
+from specviz.models.catalogue import named_pairs
+from specviz.page.choices import OTHER, chosen_pair, offered_pairs, pair_choices
+from specviz.page.doctor import report_html
+from specviz.worker.tasks import Machine
+
+LAPTOP = Machine(free=16 * 10**9, cpu=True)
+SERVER = Machine(free=80 * 10**9, cpu=False)
+
+
+def test_what_fits_comes_first() -> None:
+    labels = [label for label, _ in pair_choices("builtin", LAPTOP)]
+    fits = ["too large" not in label for label in labels]
+    assert fits == sorted(fits, reverse=True)
+    assert True in fits and False in fits
+    assert not any("8 or 4 bits" in label for label in labels), "a processor runs no such weights"
+
+
+def test_a_large_gpu_takes_more_than_a_laptop() -> None:
+    def large(machine: Machine) -> int:
+        return sum("too large" in label for label, _ in pair_choices("builtin", machine))
+
+    assert large(SERVER) < large(LAPTOP)
+
+
+def test_every_pair_of_the_table_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for machine in (None, LAPTOP, SERVER):
+        values = [value for _, value in pair_choices("builtin", machine)]
+        assert sorted(values) == sorted(pair.name for pair in named_pairs())
+    monkeypatch.setenv("SPECVIZ_PAIRS", "qwen3-8b-0.6b, gpt2-xl-gpt2")
+    assert {pair.name for pair in offered_pairs()} == {"builtin", "qwen3-8b-0.6b", "gpt2-xl-gpt2"}
+
+
+def test_other_models_are_refused_unless_the_operator_allows_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPECVIZ_ANY_MODEL", raising=False)
+    assert chosen_pair("builtin", "", "", own="builtin") == "builtin"
+    assert chosen_pair("toy", "", "", own="toy") == "toy"
+    for asked in (OTHER, "owner/model+owner/draft", "/etc+none", "", None, 3, ["builtin"]):
+        with pytest.raises(PairError, match="not offered"):
+            chosen_pair(asked, "owner/model", "owner/draft", own="builtin")
+    with pytest.raises(PairError, match="weights"):
+        chosen_pair("builtin", "", "", "2bit", own="builtin")
+    assert chosen_pair("builtin", "", "", "4bit", own="builtin") == "builtin@4bit"
+    monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
+    assert chosen_pair(OTHER, " a/b ", "c/d", own="builtin") == "a/b+c/d"
+    assert chosen_pair(OTHER, "a/b", "", own="builtin") == "a/b+none"
+    with pytest.raises(PairError, match="target"):
+        chosen_pair(OTHER, " ", "c/d", own="builtin")
+    with pytest.raises(PairError, match="not offered"):
+        chosen_pair("owner/model+owner/draft", "", "", own="builtin")
+
+
+def test_a_report_is_text_with_the_worst_first() -> None:
+    findings = [
+        {"level": "good", "topic": "size", "sentence": "fine."},
+        {"level": "stop", "topic": "name", "sentence": "<img src=x onerror=alert(1)>"},
+    ]
+    html = report_html({"verdict": "stop", "summary": "<b>no</b>", "findings": findings})
+    assert "<img" not in html and "<b>no" not in html
+    assert html.index("&lt;img") < html.index("fine.")

@@ -1,0 +1,256 @@
+"""What stands behind the page: runs in turn, deltas without gaps, mistakes as sentences."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_models import llama, pair_of, relative
+
+from specviz import Pair, Settings, Trace, race
+from specviz.errors import PairError, PromptError
+from specviz.page.layout import checked_settings
+from specviz.page.presets import FALLBACK, load_presets
+from specviz.page.queue import Engine, Run, deltas
+from specviz.page.wire import encode_delta
+from specviz.trace import Event, Round, Token, event_dict
+from specviz.worker.client import FAILED, LocalWorker
+
+SHORT = Settings(gamma=3, temperature=1.0, max_new_tokens=24, seed=1)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = llama(40)
+    return pair_of(target, relative(target, noise=0.1))
+
+
+def engine_of(pair: Any, race: Any = race) -> Engine:
+    engine = Engine(LocalWorker(lambda *_: pair, race))
+    engine.start("toy")
+    return engine
+
+
+def run_of(settings: Settings = SHORT, *, session: str = "one", prompt: str = "w1 w2") -> Run:
+    return Run(session, "toy", prompt, settings)
+
+
+def rebuilt(texts: list[str]) -> Trace:
+    """The trace that a player would put together."""
+    data: dict[str, Any] = {"schema": 1, "rounds": [], "end": None}
+    for delta in map(json.loads, texts):
+        for name in ("header", "end"):
+            data[name] = delta.get(name) or data.get(name)
+        for wire in delta.get("rounds", []):
+            kept = wire.pop("kept")
+            wire["emitted"] = wire["drafted"][:kept] + wire["emitted"]
+            for tokens in (wire["drafted"], wire["emitted"]):
+                tokens[:] = [{k: v for k, v in t.items() if v not in (None, [])} for t in tokens]
+            data["rounds"].append(wire)
+    return Trace.from_dict(data)
+
+
+def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> None:
+    seen: list[Event] = []
+
+    def watched(*arguments: Any) -> Iterator[Event]:
+        for event in race(*arguments):
+            seen.append(event)
+            yield event
+
+    texts = list(deltas(engine_of(pair, watched), run_of()))
+    numbers = [json.loads(text)["seq"] for text in texts]
+    assert numbers == list(range(len(texts)))
+    assert [json.loads(text)["over"] for text in texts][-2:] == [False, True]
+    assert rebuilt(texts) == Trace.from_events(seen)
+
+
+def test_the_first_delta_comes_before_anything_is_loaded() -> None:
+    loading = threading.Event()
+    engine = Engine(LocalWorker(lambda *_: loading.wait(60), lambda *_: iter(())))
+    engine.start("toy")
+    stream = deltas(engine, run_of())
+    assert json.loads(next(stream))["status"]
+    assert any("Loading" in json.loads(text).get("status", "") for text in stream)
+    loading.set()
+    assert json.loads(list(stream)[-1])["over"]
+
+
+def test_runs_take_turns_and_the_waiting_are_told(pair: Pair) -> None:
+    racing, most = [0], [0]
+
+    def counted(*arguments: Any) -> Iterator[Event]:
+        racing[0] += 1
+        most[0] = max(most[0], racing[0])
+        yield from race(*arguments)
+        racing[0] -= 1
+
+    engine = engine_of(pair, counted)
+    settings = Settings(temperature=1.0, max_new_tokens=200)
+    heard: dict[str, list[str]] = {}
+
+    def visit(name: str) -> None:
+        heard[name] = list(deltas(engine, run_of(settings, session=name, prompt=f"w{name} w2")))
+
+    threads = [threading.Thread(target=visit, args=(str(i),)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert most == [1]
+    assert {rebuilt(texts).header.prompt for texts in heard.values()} == {"w0 w2", "w1 w2", "w2 w2"}
+    assert any("ahead of yours" in text for texts in heard.values() for text in texts)
+
+
+def test_stop_ends_within_a_round(pair: Pair) -> None:
+    engine = engine_of(pair, slow_race)
+    run = run_of(Settings(temperature=1.0, max_new_tokens=500))
+    texts = []
+    for text in deltas(engine, run):
+        texts.append(text)
+        if "rounds" in text and not run.stopping.is_set():
+            engine.stop("somebody else")
+            assert not run.stopping.is_set()
+            engine.stop("one")
+    trace = rebuilt(texts)
+    assert trace.end is not None
+    assert set(trace.end.reasons.values()) == {"stopped"}
+    assert 0 < len(trace.rounds) < 500
+    assert json.loads(list(deltas(engine, run_of()))[-1])["over"]
+
+
+def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
+    closed, seen = threading.Event(), []
+
+    def watched(*arguments: Any) -> Iterator[Event]:
+        try:
+            for event in slow_race(*arguments):
+                seen.append(event)
+                yield event
+        finally:
+            closed.set()
+
+    run = run_of(Settings(temperature=1.0, max_new_tokens=500))
+    stream = deltas(engine_of(pair, watched), run)
+    next(text for text in stream if "rounds" in text)
+    stream.close()  # type: ignore[attr-defined]
+    before = len(seen)
+    assert closed.wait(60)
+    assert len(seen) < before + 20
+
+
+def test_a_run_stopped_while_it_waits_never_races(pair: Pair) -> None:
+    engine = engine_of(pair, slow_race)
+    first = deltas(engine, run_of(Settings(max_new_tokens=500)))
+    next(text for text in first if "rounds" in text)
+    waiting = run_of(session="two")
+    second = deltas(engine, waiting)
+    next(second)
+    assert "ahead" in json.loads(next(second))["status"]
+    engine.stop("two")
+    assert json.loads(list(second)[-1])["over"]
+    first.close()  # type: ignore[attr-defined]
+    assert not waiting.racing
+
+
+def slow_race(*arguments: Any) -> Iterator[Event]:
+    """A race with a pause after each event, for tests that step in while it runs."""
+    for event in race(*arguments):
+        yield event
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [(PromptError("Write a prompt."), "Write a prompt."), (ZeroDivisionError(), FAILED)],
+)
+def test_a_failure_is_one_sentence_and_the_next_run_works(
+    pair: Pair, error: Exception, sentence: str
+) -> None:
+    failures = [error]
+
+    def flaky(*arguments: Any) -> Iterator[Event]:
+        for place, event in enumerate(race(*arguments)):
+            if failures and place == 3:
+                raise failures.pop()
+            yield event
+
+    engine = engine_of(pair, flaky)
+    texts = list(deltas(engine, run_of()))
+    assert json.loads(texts[-1])["error"] == sentence
+    assert "Traceback" not in "".join(texts)
+    assert len(rebuilt(texts).rounds) == 2  # what was finished stays
+    assert rebuilt(list(deltas(engine, run_of()))).end is not None
+
+
+def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
+    answers: list[Any] = [PairError("It is not here."), PairError("It is not here."), pair]
+
+    def load(name: str, watcher: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    engine = Engine(LocalWorker(load, race))
+    engine.start("toy")
+    assert json.loads(list(deltas(engine, run_of()))[-1])["error"] == "It is not here."
+    assert "error" not in json.loads(list(deltas(engine, run_of()))[-1])
+
+
+def test_missed_deltas_can_be_asked_for_by_run_only(pair: Pair) -> None:
+    engine = engine_of(pair)
+    run = run_of()
+    texts = list(deltas(engine, run))
+    assert engine.missed(run.id, 1) == texts[1:]
+    assert engine.missed(run.id, 10_000) == engine.missed("another", 0) == []
+
+
+def test_old_runs_are_forgotten(pair: Pair) -> None:
+    engine = engine_of(pair, lambda *_: iter(()))
+    runs = [run_of(session=str(i)) for i in range(20)]
+    for run in runs:
+        list(deltas(engine, run))
+    remembered = [run for run in runs if engine.missed(run.id, 0)]
+    assert runs[-1] in remembered
+    assert runs[0] not in remembered
+
+
+def test_accepted_tokens_travel_once_and_markup_is_harmless() -> None:
+    kept = Token(1, "<script>", "accepted", p=0.5, q=0.5, u=0.1, beta=0.9)
+    own = Token(2, "b", "bonus", p=0.4)
+    event = Round("speculative", 0, [kept], [kept, own], 0.1, 0.2, 0.0, 0.3)
+    text = encode_delta("run", 0, [event])
+    assert "<" not in text
+    assert text.count("script>") == 1
+    wire = json.loads(text)["rounds"][0]
+    assert (wire["kept"], len(wire["emitted"])) == (1, 1)
+    shown = [{k: v for k, v in t.items() if v not in (None, [])} for t in wire["drafted"]]
+    assert shown == event_dict(event)["drafted"]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"seed": None}, "seed is None"),
+        ({"gamma": 2.5}, "gamma is 2.5"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"max_new_tokens": 513}, "up to 512"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        checked_settings(values)
+
+
+def test_presets_are_read_or_made_up(tmp_path: Path) -> None:
+    assert load_presets(tmp_path / "none.json") == FALLBACK
+    path = tmp_path / "presets.json"
+    path.write_text(json.dumps([{"name": "easy", "prompt": "One", "why": "Known."}]))
+    (only,) = load_presets(path)
+    assert (only.name, only.prompt, only.why, only.settings) == ("easy", "One", "Known.", {})

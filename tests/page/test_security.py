@@ -1,0 +1,513 @@
+"""What strangers reach and what they do not: addresses, bodies, errors, the password, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_server import Site, served
+from places import HELPERS, ROOT
+
+from specviz.environment import ASSETS
+from specviz.errors import SettingsError
+from specviz.logs import HIDDEN, DiscreetFormatter
+from specviz.page.look import PAGE
+from specviz.page.security import bodies, operator
+from specviz.page.security.bodies import LARGE, SMALL, Bodies, Refused, check_event, check_question
+from specviz.page.security.guard import is_public
+from specviz.page.security.headers import security_headers
+from specviz.page.security.operator import guarded_options
+from specviz.report.html import PLOTLY
+
+SECRET = "hf_" + "Secret" * 5
+INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with served() as site:
+        yield site
+
+
+def is_sentence(answer: Any) -> bool:
+    """Whether an answer is one sentence and shows nothing of the inside."""
+    said = answer.json["detail"]
+    return said[0].isupper() and said.endswith(".") and not INSIDES.search(answer.body)
+
+
+OUTSIDE = [
+    "/gradio_api/file=/etc/passwd",
+    "/gradio_api/file=etc/passwd",
+    "/gradio_api/file=../../../../../../etc/passwd",
+    "/gradio_api/file=file:///etc/passwd",
+    "/gradio_api/file=http://127.0.0.1:9/x",
+    "/gradio_api/file=https://example.com/",
+    "/gradio_api/file=%2e%2e/%2e%2e/etc/passwd",
+    "/gradio_api/file=/etc/passwd%00.svg",
+    "/gradio_api/file=//etc/passwd",
+    "/gradio_api/file=",
+    "/gradio_api/file/etc/passwd",
+    "/file=/etc/passwd",
+    f"/gradio_api/file={PAGE}/../../app.py",
+    f"/gradio_api/file={PAGE}/..%2f..%2fapp.py",
+    f"/gradio_api/file={PAGE}",
+    f"/gradio_api/file={PLOTLY.parent}/datasets/gapminder.csv.gz",
+    f"/gradio_api/file={ASSETS}/pair/target/config.json",
+    f"/gradio_api/file={ROOT}/app.py",
+    f"/gradio_api/file={ROOT}/.git/config",
+    "/gradio_api/proxy=http://127.0.0.1:9/",
+    "/gradio_api/proxy=https://huggingface.co/",
+    "/gradio_api/custom_component/x/client/component/../../../../etc/passwd",
+    "/gradio_api/stream/a/b/c/playlist.m3u8",
+    "/gradio_api/upload_progress?upload_id=x",
+    "/gradio_api/deep_link?session_hash=x",
+    "/gradio_api/vibe-code",
+    "/gradio_api/dev/reload",
+    "/gradio_api/runs",
+    "/gradio_api/profiling/traces",
+    "/static/../../../../etc/passwd",
+    "/static/..%2f..%2f..%2froutes.py",
+    "/static/%2e%2e/index.html",
+    "/assets/../../../routes.py",
+    "/assets/..%2findex.html",
+    "/assets/....//....//routes.py",
+    "/svelte/../../x",
+    "/monitoring",
+    "/monitoring/summary",
+    "/docs",
+    "/redoc",
+    "/openapi.json",
+    "/pwa_icon/99999",
+    "/.env",
+    "/app.py",
+    "//etc/passwd",
+    "/..",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_nothing_else_is_served(site: Site, path: str) -> None:
+    answer = site.get(path)
+    assert answer.status in (400, 404), path
+    assert is_sentence(answer)
+
+
+UPLOADS = ["upload", "process_recording", "vibe-edit", "vibe-code", "proxy=x", "stream/x"]
+EVENTS = ["run/start", "api/start", "call/start", "call/v2/halt", "file=/etc/x"]
+
+
+@pytest.mark.parametrize("path", [*UPLOADS, *EVENTS])
+def test_nothing_else_can_be_posted_to(site: Site, path: str) -> None:
+    answer = site.post(f"/gradio_api/{path}", {"data": []})
+    assert answer.status == 404 and is_sentence(answer)
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND"])
+def test_other_methods_are_refused(site: Site, method: str) -> None:
+    assert site.ask(method, "/").status == 404
+
+
+def test_files_are_public_one_folder_at_a_time(site: Site, tmp_path: Path) -> None:
+    assert site.get(f"/gradio_api/file={PAGE}/player.js").status == 200
+    assert site.get(f"/gradio_api/file={PLOTLY}").status == 200
+    assert not is_public(str(tmp_path)) and not is_public("\0") and not is_public("x" * 9999)
+    link = PAGE / "link-to-nowhere-public.js"
+    link.symlink_to(ASSETS.parent / "app.py")
+    try:
+        assert site.get(f"/gradio_api/file={link}").status == 404
+    finally:
+        link.unlink()
+
+
+def test_what_lies_in_the_cache_of_gradio_is_not_handed_out(site: Site) -> None:
+    from gradio.utils import get_upload_folder
+
+    folder = Path(get_upload_folder())
+    folder.mkdir(parents=True, exist_ok=True)
+    secret = folder / "somebody-elses.txt"
+    secret.write_text("private")
+    try:
+        assert site.get(f"/gradio_api/file={secret}").status == 404
+    finally:
+        secret.unlink()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/config", "/nowhere", f"/gradio_api/file={PAGE}/player.js", "/gradio_api/info"]
+)
+def test_every_answer_tells_the_browser_what_may_run(site: Site, path: str) -> None:
+    headers = site.get(path).headers
+    policy = headers["content-security-policy"]
+    script = re.search(r"script-src ([^;]*)", policy)
+    assert script and "unsafe-inline" not in script[1] and "http" not in script[1]
+    assert "*" not in policy.replace("https://*.hf.space", "")
+    assert "frame-ancestors 'self' https://huggingface.co" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+
+
+def test_scripts_run_by_a_mark_that_is_new_each_time(site: Site) -> None:
+    pages = [site.get("/") for _ in range(2)]
+    policies = [page.headers["content-security-policy"] for page in pages]
+    marks = [re.search(r"'nonce-([^']+)'", policy) for policy in policies]
+    assert marks[0] and marks[1] and marks[0][1] != marks[1][1]
+    for page, mark in zip(pages, marks, strict=True):
+        scripts = re.findall(rb"<script[^>]*>", page.body)
+        assert scripts and all(f'nonce="{mark[1]}"'.encode() in one for one in scripts)
+
+
+def test_the_hub_is_asked_on_a_space_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = re.compile(r"connect-src [^;]*huggingface")
+    assert not connect.search(security_headers("x")["content-security-policy"])
+    monkeypatch.setenv("SPACE_ID", "somebody/specviz")
+    assert connect.search(security_headers("x")["content-security-policy"])
+
+
+def raw_answer(site: Site, head: str, chunks: Iterator[bytes] | None = None) -> tuple[bytes, int]:
+    """What the server says to a request sent by hand, and how many bytes it took until then."""
+    with socket.create_connection((site.host, site.port), timeout=60) as plug:
+        plug.sendall(head.encode())
+        sent = 0
+        plug.setblocking(False)
+        for chunk in chunks or iter(()):
+            try:
+                if plug.recv(1, socket.MSG_PEEK):
+                    break
+            except BlockingIOError:
+                pass
+            plug.setblocking(True)
+            try:
+                plug.sendall(chunk)
+            except OSError:
+                break
+            sent += len(chunk)
+            plug.setblocking(False)
+        plug.setblocking(True)
+        return plug.recv(65536), sent
+
+
+def head(path: str, *lines: str) -> str:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines, "", ""])
+
+
+@pytest.mark.parametrize(
+    "path", ["component_server", "queue/join", "call/generate", "call/v2/race", "cancel", "reset"]
+)
+def test_a_vast_body_is_refused_before_it_is_sent(site: Site, path: str) -> None:
+    lines = ("Content-Type: application/json", f"Content-Length: {50 * 2**20}")
+    answer, sent = raw_answer(site, head(f"/gradio_api/{path}", *lines))
+    assert answer.startswith(b"HTTP/1.1 413") and sent == 0
+
+
+@pytest.mark.parametrize(("path", "most"), [("queue/join", SMALL), ("component_server", LARGE)])
+def test_a_body_of_unknown_length_is_cut_off(site: Site, path: str, most: int) -> None:
+    piece = b"x" * 2**16
+    chunks = (b"%x\r\n%s\r\n" % (len(piece), piece) for _ in range(50 * 16))
+    lines = ("Content-Type: application/json", "Transfer-Encoding: chunked")
+    answer, sent = raw_answer(site, head(f"/gradio_api/{path}", *lines), chunks)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert sent < most + 16 * 2**20  # what the sockets hold between both ends is not ours
+
+
+@pytest.mark.parametrize(
+    "promised", ["-1", "9" * 400, "0x10", "1e9", "abc"], ids=lambda text: text[:5]
+)
+def test_nonsense_lengths_are_refused(promised: str) -> None:
+    async def read() -> None:
+        with Bodies().room() as body:
+            await body.read(_feed([b"{}"]), SMALL, promised)
+
+    with pytest.raises(Refused):
+        asyncio.run(read())
+
+
+def _feed(parts: list[bytes], pause: float = 0.0) -> Any:
+    left = list(parts)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(pause)
+        part = left.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(left)}
+
+    return receive
+
+
+def test_a_few_large_bodies_at_a_time() -> None:
+    async def all_at_once() -> list[Any]:
+        together = Bodies()
+
+        async def one() -> int:
+            with together.room() as body:
+                await body.read(_feed([b"x" * SMALL, b"x", b"x"], 0.01), LARGE, None)
+                return len(body.raw)
+
+        first = await asyncio.gather(*(one() for _ in range(9)), return_exceptions=True)
+        return [*first, await one()]
+
+    *first, later = asyncio.run(all_at_once())
+    assert [r for r in first if r == SMALL + 2] == [SMALL + 2] * bodies.LARGE_AT_ONCE
+    assert {getattr(r, "status", 503) for r in first} == {503}
+    assert later == SMALL + 2
+
+
+def test_a_body_that_dawdles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE", 0.05)
+
+    async def read() -> None:
+        with Bodies().room() as body:
+            await body.read(_feed([b"x"] * 50, 0.02), SMALL, None)
+
+    with pytest.raises(Refused) as refused:
+        asyncio.run(read())
+    assert refused.value.status == 408
+
+
+ASKED = b'{"data":%s,"component_id":1,"fn_name":"opened","session_hash":"s"}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 5_000_000,
+        b'{"a":' * 1_000_000,
+        b"[" + b"{}," * 3_000_000 + b"{}]",
+        b'{"a":[' + b'"",' * 3_000_000 + b'""]}',
+        b'{"a":"' + b'\\"' * 6_000_000,
+        b"1" * 9_000_000,
+    ],
+    ids=["deep", "deep objects", "wide", "many strings", "endless string", "long number"],
+)
+def test_what_would_cost_a_parser_dear_is_seen_without_parsing(data: bytes) -> None:
+    began = time.process_time()
+    with pytest.raises(Refused):
+        check_question(ASKED.replace(b"%s", data))
+    assert time.process_time() - began < 1.0
+
+
+def test_a_recording_of_any_size_gets_through() -> None:
+    check_question(ASKED.replace(b"%s", json.dumps({"packed": "QUJD" * 1_400_000}).encode()))
+    text = json.dumps({"a": ["\\\"'<b>", 1.5] * 300_000})
+    check_question(ASKED.replace(b"%s", json.dumps({"form": "html", "trace": text}).encode()))
+
+
+FILE = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": [FILE]},
+        {"data": [[FILE]]},
+        {"data": [{"url": "http://127.0.0.1/"}]},
+        {"data": {"prompt": FILE}},
+        {"data": [], "session_hash": "x" * 65},
+        {"data": [], "session_hash": "../../x"},
+        {"data": [], "session_hash": ["x"]},
+        {"data": [], "session_hash": "x", "event_id": {"a": 1}},
+        {"data": [], "batched": True},
+        {"data": [], "fn_index": "0"},
+        [],
+        "text",
+        None,
+    ],
+)
+def test_events_hold_plain_values(site: Site, body: Any) -> None:
+    with pytest.raises(Refused):
+        check_event(json.dumps(body).encode())
+    for path in ("queue/join", "call/generate"):
+        answer = site.post(f"/gradio_api/{path}", json.dumps(body).encode())
+        assert answer.status == 400 and is_sentence(answer)
+    answer = site.post("/gradio_api/call/v2/generate", {"prompt": FILE})
+    assert answer.status == 400 and is_sentence(answer)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""],
+)
+def test_a_form_of_another_site_reaches_nothing(site: Site, kind: str) -> None:
+    body = json.dumps({"data": {}, "component_id": 1, "fn_name": "x", "session_hash": "s"})
+    for path in ("component_server", "queue/join", "cancel", "call/generate"):
+        answer = site.post(f"/gradio_api/{path}", body.encode(), {"Content-Type": kind})
+        assert answer.status == 400 and is_sentence(answer)
+
+
+def test_no_other_site_may_read_answers(site: Site) -> None:
+    headers = site.get("/config", {"Origin": "https://evil.example", "Host": "localhost"}).headers
+    assert "access-control-allow-origin" not in headers
+
+
+def broken(*_: Any) -> Any:
+    raise RuntimeError(f"cannot open /home/somebody/weights.bin with {os.environ.get('HF_TOKEN')}")
+
+
+def test_failures_show_nothing_of_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    from specviz.page import layout
+
+    monkeypatch.setattr(layout, "opener", lambda: _named("opened", broken))
+    with served(race=broken, doctor=type("Broken", (), {"run": broken, "close": broken})()) as site:
+        for endpoint, data in (("generate", _values("the cat")), ("doctor", ["builtin"])):
+            kind, said = site.events(endpoint, {"data": data})[-1]
+            assert kind == "error" and said["error"].endswith(".")
+            assert not INSIDES.search(json.dumps(said).encode()) and "somebody" not in str(said)
+        answer = site.question("opened", {"packed": "x"})
+        assert answer.status == 200 and answer.json["error"].endswith(".")
+        assert b"somebody" not in answer.body
+
+        asked = {"data": [], "fn_index": 10**6, "session_hash": "s"}
+        answer = site.post("/gradio_api/queue/join", asked)
+        assert answer.status >= 400 and is_sentence(answer)
+
+
+def _named(name: str, function: Any) -> Any:
+    def asked(asked: dict[str, Any]) -> Any:
+        return function(asked)
+
+    asked.__name__ = name
+    return asked
+
+
+def _values(prompt: str) -> list[Any]:
+    return [prompt, "builtin", 5, 0.7, 0, 1.0, 8, 1, "model", "fixed", "auto", None]
+
+
+def test_a_request_that_breaks_gradio_is_a_sentence(site: Site) -> None:
+    for path in ("/gradio_api/component_server", "/gradio_api/call/v2/doctor"):
+        answer = site.post(path, {"data": {}, "component_id": 10**9, "fn_name": "x"})
+        assert answer.status >= 400 and is_sentence(answer)
+    answer = site.post("/gradio_api/call/v2/generate", {"no_such": 1})
+    assert answer.status >= 400 and is_sentence(answer)
+
+
+def test_server_functions_are_the_players_alone(site: Site) -> None:
+    for name in ("__init__", "preprocess", "get_config", "render", "_is_server_fn", "unrender"):
+        assert site.question(name, {}).status == 404
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv(operator.AUTH, "somebody:sesame")
+    with served() as site:
+        yield site
+
+
+def test_a_password_stands_before_everything(locked: Site) -> None:
+    begun = {"data": _values("the cat")}
+    for answer in (
+        locked.get("/config"),
+        locked.get("/gradio_api/info"),
+        locked.get(f"/gradio_api/file={PAGE}/player.js"),
+        locked.get("/gradio_api/queue/data?session_hash=x"),
+        locked.post("/gradio_api/call/generate", begun),
+        locked.post("/gradio_api/queue/join", {**begun, "fn_index": 0, "session_hash": "x"}),
+        locked.question("opened", {}),
+    ):
+        assert answer.status == 401 and is_sentence(answer)
+    assert b"Once upon" not in locked.get("/").body
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    wrong = locked.post("/login", b"username=somebody&password=open", form)
+    assert wrong.status == 400 and is_sentence(wrong)
+    right = locked.post("/login", b"username=somebody&password=sesame", form)
+    assert right.status == 200
+    cookie = right.headers["set-cookie"].split(";")[0]
+    assert "httponly" in right.headers["set-cookie"].lower()
+    assert locked.get("/config", {"Cookie": cookie}).status == 200
+
+
+def test_programs_sign_in_too(locked: Site) -> None:
+    from gradio_client import Client
+
+    client = Client(locked.url, auth=("somebody", "sesame"), verbose=False)
+    result = client.predict("the cat", max_new_tokens=4, api_name="/generate")
+    assert result["metrics"]["tokens"]["baseline"] == 4
+
+
+@pytest.mark.parametrize("value", ["somebody", "somebody:", ":sesame"])
+def test_half_a_password_stops_the_start(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(operator.AUTH, value)
+    with pytest.raises(SettingsError) as error:
+        guarded_options()
+    assert "sesame" not in str(error.value)
+
+
+def test_tools_are_off_unless_switched_on_and_installed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert guarded_options()["mcp_server"] is False
+    monkeypatch.setenv(operator.TOOLS, "1")
+    monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: None)
+    assert guarded_options()["mcp_server"] is False
+    assert "requirements-mcp.txt" in caplog.text
+    monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: object())
+    assert guarded_options()["mcp_server"] is True
+    monkeypatch.setenv(operator.AUTH, "somebody:sesame")
+    assert guarded_options()["mcp_server"] is False
+
+
+def test_the_tools_address_is_closed_while_they_are_off(site: Site) -> None:
+    assert site.get("/gradio_api/mcp/").status == 404
+    assert site.post("/gradio_api/mcp/", {}).status == 404
+
+
+def logged(message: str, *arguments: Any, error: BaseException | None = None) -> str:
+    info = (type(error), error, None) if error else None
+    record = logging.LogRecord("specviz", logging.INFO, "", 1, message, arguments, info)
+    return DiscreetFormatter("%(levelname)s %(message)s").format(record)
+
+
+def test_the_log_hides_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setenv("SPECVIZ_AUTH", "somebody:sesame")
+    said = logged("asked with %s by %s", SECRET, "sesame", error=OSError(f"Bearer {SECRET}"))
+    assert SECRET not in said and "sesame" not in said and said.count(HIDDEN) == 3
+
+
+def test_no_visitor_can_write_lines_of_the_log() -> None:
+    forged = "a\n2026 specviz ERROR forged\x1b[2J\u202e"
+    said = logged("refused: %s", forged, error=ValueError("b\nERROR c"))
+    assert all(not line.startswith(("2026", "ERROR c")) for line in said.splitlines()[1:])
+    assert "\x1b" not in said and "\u202e" not in said
+
+
+FAILING = """
+import os, sys
+sys.path[:0] = sys.argv[1:]
+from specviz.logs import set_up_logging
+set_up_logging()
+from page_server import served
+
+def broken(*_):
+    raise RuntimeError("no access with " + os.environ["HF_TOKEN"] + os.environ["SPECVIZ_AUTH"])
+
+with served(load=broken, race=broken, auth=None) as site:
+    values = ["the cat", "builtin", 5, 0.7, 0, 1.0, 8, 1, "model", "fixed", "auto", None]
+    print(site.events("generate", {"data": values})[-1])
+    site.question("opened", {"packed": 7})
+    site.question("missed", {"run": 1, "seq": "x"})
+    site.post("/gradio_api/call/v2/generate", {"no_such": 1})
+"""
+
+
+def test_a_run_with_failures_logs_no_secret() -> None:
+    secrets = {"HF_TOKEN": SECRET, "SPECVIZ_AUTH": "somebody:sesame", "PYTHONUNBUFFERED": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", FAILING, str(ROOT), str(HELPERS)],
+        env=os.environ | secrets,
+        capture_output=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr.decode()
+    assert HIDDEN.encode() in run.stderr and b"RuntimeError" in run.stderr
+    for secret in (SECRET.encode(), b"sesame"):
+        assert secret not in run.stderr + run.stdout

@@ -1,0 +1,273 @@
+"""Many visitors: one run at a time, in order, within limits, and nobody meets another's run."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from toy_models import mini, pair_of
+
+from specviz import Settings, race
+from specviz.errors import SettingsError
+from specviz.page import jobs
+from specviz.page import queue as runs
+from specviz.page.jobs import Run
+from specviz.page.queue import Engine, deltas
+from specviz.trace import Event
+from specviz.worker.client import LocalWorker
+from specviz.worker.limits import VARIABLES, Limits
+
+LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=400, seed=3)
+SHORT = Settings(gamma=3, max_new_tokens=4)
+
+
+def slow_race(*arguments: Any) -> Iterator[Event]:
+    for event in race(*arguments):
+        yield event
+        time.sleep(0.01)
+
+
+def engine_of(racing: Any = slow_race, limits: Limits | None = None) -> Engine:
+    pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
+    engine = Engine(LocalWorker(lambda *_: pair, racing), limits or Limits())
+    engine._start_thread(None)
+    return engine
+
+
+def told(engine: Engine, run: Run) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in deltas(engine, run)]
+
+
+def run_of(session: str, settings: Settings = LONG) -> Run:
+    return Run(session, "tiny", f"w1 w2 w{len(session)}", settings)
+
+
+def begun(engine: Engine, run: Run) -> Iterator[str]:
+    """The rest of a run's deltas once it races."""
+    stream = deltas(engine, run)
+    next(text for text in stream if "rounds" in text)
+    return stream
+
+
+def in_line(engine: Engine, run: Run) -> Iterator[str]:
+    """The rest of a run's deltas once it waits."""
+    stream = deltas(engine, run)
+    next(text for text in stream if "ahead" in text)
+    return stream
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def test_the_line_keeps_its_order_and_tells_places_and_times() -> None:
+    engine = engine_of()
+    told(engine, run_of("earlier", Settings(max_new_tokens=30)))  # so that durations are known
+    first = begun(engine, run_of("a"))
+    waiting = [run_of(name) for name in ("b", "c", "d")]
+    lines = [in_line(engine, run) for run in waiting]
+    said = [engine.waiting(run) for run in waiting]
+    pattern = r"(\d) other runs? (?:is|are) ahead of yours, about (\d+) s\."
+    places = [re.fullmatch(pattern, sentence) for sentence in said]
+    assert [match and match[1] for match in places] == ["1", "2", "3"]
+    seconds = [int(match[2]) for match in places if match]
+    assert seconds == sorted(seconds)
+    lines[1].close()  # type: ignore[attr-defined]
+    assert engine.waiting(waiting[2]).startswith("2 other runs")
+    first.close()  # type: ignore[attr-defined]
+    assert until(lambda: engine._doing is waiting[0])
+    assert not waiting[2].racing
+    lines[0].close()  # type: ignore[attr-defined]
+    assert until(lambda: engine._doing is waiting[2])
+    assert not waiting[1].racing
+    lines[2].close()  # type: ignore[attr-defined]
+
+
+def test_without_earlier_runs_no_time_is_made_up() -> None:
+    engine = engine_of()
+    first, second = begun(engine, run_of("a")), run_of("b")
+    waiting = in_line(engine, second)
+    assert engine.waiting(second) == "1 other run is ahead of yours."
+    for stream in (waiting, first):
+        stream.close()  # type: ignore[attr-defined]
+
+
+def test_a_full_line_says_so_and_places_come_free() -> None:
+    engine = engine_of(limits=Limits(waiting=2))
+    first = begun(engine, run_of("a"))
+    second, third = in_line(engine, run_of("b")), in_line(engine, run_of("c"))
+    refused = told(engine, run_of("d"))[-1]
+    assert refused["over"]
+    assert refused["error"].startswith("2 runs are waiting already")
+    assert refused["error"].endswith(".")
+    second.close()  # type: ignore[attr-defined]
+    fourth = in_line(engine, run_of("d"))
+    for stream in (third, fourth, first):
+        stream.close()  # type: ignore[attr-defined]
+    assert until(lambda: engine._doing is None)
+    assert "error" not in told(engine, run_of("e", SHORT))[-1]
+
+
+def test_a_line_without_places_still_serves_one_at_a_time() -> None:
+    engine = engine_of(limits=Limits(waiting=0))
+    first = begun(engine, run_of("a"))
+    assert "error" in told(engine, run_of("b"))[-1]
+    first.close()  # type: ignore[attr-defined]
+    assert until(lambda: engine._doing is None)
+    assert "error" not in told(engine, run_of("b", SHORT))[-1]
+
+
+def test_a_run_that_takes_too_long_ends_with_what_it_has() -> None:
+    engine, heard = engine_of(), []
+    for text in deltas(engine, run_of("a")):
+        heard.append(json.loads(text))
+        if "rounds" in text:  # however long it took until there were some
+            engine.limits = Limits(seconds=0.3)
+    assert heard[-1]["remark"] == "A run may take 0.3 s here, so this one ended with what it had."
+    assert "error" not in heard[-1]
+    assert any("rounds" in delta for delta in heard)
+    (end,) = [delta["end"] for delta in heard if "end" in delta]
+    assert set(end["reasons"].values()) == {"stopped"}
+
+
+def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, late = pair_of(mini(5), mini(5, seed=1)), [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=time.sleep)
+    for module in (jobs, runs):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(jobs, "PATIENCE", float("inf"))  # its visitor waits all the while
+
+    def load(*_: Any) -> Any:
+        late[0] = 3600.0  # seconds
+        return pair
+
+    engine = Engine(LocalWorker(load, race), Limits())
+    engine._start_thread(None)
+    assert "remark" not in told(engine, run_of("a", SHORT))[-1]
+
+
+def test_an_experiment_nobody_asks_after_gives_its_place_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from specviz.page import experiment as sameness
+
+    monkeypatch.setattr(sameness, "PATIENCE", 0.2)
+    engine = engine_of()
+    first = begun(engine, run_of("a"))
+    asked = sameness.Asked("b", "tiny", "w1", SHORT, 5)
+    experiment = sameness.Experiment(asked)
+    engine.submit(experiment)
+    third = run_of("c")
+    line = in_line(engine, third)
+    assert until(lambda: engine.waiting(third).startswith("1 other"))
+    assert experiment.over
+    for stream in (line, first):
+        stream.close()  # type: ignore[attr-defined]
+
+
+def test_two_tabs_of_one_visitor_are_two_visitors() -> None:
+    """Each has a session of its own; a second Run in the same tab replaces the first."""
+    engine = engine_of()
+    tabs = [run_of("tab 1"), run_of("tab 2")]
+    first = begun(engine, tabs[0])
+    second = in_line(engine, tabs[1])
+    again = run_of("tab 2")
+    third = in_line(engine, again)
+    assert json.loads(list(second)[-1])["over"]
+    assert not tabs[0].stopping.is_set()
+    for stream in (third, first):
+        stream.close()  # type: ignore[attr-defined]
+
+
+def test_what_one_visitor_made_is_for_that_visitor() -> None:
+    engine = engine_of(race)
+    one, two = run_of("one", SHORT), run_of("twoo", SHORT)
+    texts = list(deltas(engine, one)), list(deltas(engine, two))
+    assert len(one.id) == len(two.id) == 32
+    for run, own in zip((one, two), texts, strict=True):
+        assert {json.loads(text)["run"] for text in own} == {run.id}
+        assert engine.missed(run.id, 0) == own
+    prompts = [
+        json.loads(text)["header"]["prompt"] for own in texts for text in own if "header" in text
+    ]
+    assert prompts == ["w1 w2 w3", "w1 w2 w4"]
+    for guess in ("", "0" * 32, one.id[:-1], one.id.upper() + "x"):
+        assert engine.missed(guess, 0) == []
+
+
+def test_nobody_who_does_not_run_waits() -> None:
+    """What the player asks of the server is answered while a run is under way."""
+    engine, run = engine_of(), run_of("a")
+    first = begun(engine, run)
+    engine.missed("", 0)
+    engine.stop("somebody else")
+    engine.tend()
+    assert not run.over
+    first.close()  # type: ignore[attr-defined]
+
+
+def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MOST_KEPT", 20_000)
+    engine = engine_of(race)
+    past = [run_of(f"{i}", Settings(max_new_tokens=20)) for i in range(2 * runs.KEPT_RUNS)]
+    for run in past:
+        told(engine, run)
+    assert len(engine._kept) <= runs.KEPT_RUNS + 1
+    kept = sum(run.size for run in engine._kept.values() if isinstance(run, Run))
+    assert 0 < kept <= 20_000 + past[-1].size
+    assert engine.missed(past[-1].id, 0)
+    assert engine.job(past[-3].id) is past[-3]  # its prompt is still known
+
+
+def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes no deltas holds the line for as long as the patience, and no longer."""
+    monkeypatch.setattr(jobs, "PATIENCE", 0.3)
+    engine, run = engine_of(), run_of("slow")
+    slow = begun(engine, run)
+    assert "error" not in told(engine, run_of("quick", SHORT))[-1]
+    assert run.stopping.is_set()  # it did not come to its end
+    rest = [json.loads(text) for text in slow]
+    assert rest[-1]["over"]
+
+
+def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "TICK", 0.01)
+    engine = engine_of(race, Limits(waiting=30))
+    heard: dict[int, list[dict[str, Any]]] = {}
+
+    def visit(number: int) -> None:
+        settings = Settings(gamma=3, temperature=1.0, max_new_tokens=5 + number)
+        heard[number] = told(engine, run_of("x" * number, settings))
+
+    threads = [threading.Thread(target=visit, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for number, own in heard.items():
+        (header,) = [delta["header"] for delta in own if "header" in delta]
+        assert header["settings"]["max_new_tokens"] == 5 + number
+        rounds = [one for delta in own for one in delta.get("rounds", [])]
+        for lane in ("speculative", "baseline"):
+            emitted = [one["kept"] + len(one["emitted"]) for one in rounds if one["lane"] == lane]
+            assert sum(emitted) == 5 + number
+    assert len(heard) == 20
+
+
+@pytest.mark.parametrize("variable", sorted(VARIABLES.values()))
+def test_the_operator_sets_limits(variable: str) -> None:
+    (name,) = [name for name, one in VARIABLES.items() if one == variable]
+    assert getattr(Limits.from_environment({variable: "7"}), name) == 7
+    assert Limits.from_environment({variable: ""}) == Limits()
+    for wrong in ("soon", "-1", "nan", "inf"):
+        with pytest.raises(SettingsError, match=variable):
+            Limits.from_environment({variable: wrong})

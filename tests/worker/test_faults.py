@@ -1,0 +1,429 @@
+"""Each fault leaves the page usable and loses no finished round."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_tasks import HANGS, FaultyRace, Odd, results
+from places import HELPERS, ROOT
+from toy_models import mini, pair_of
+
+from specviz import Settings, SpecvizError, Trace, race
+from specviz.decoding.loop import _Run
+from specviz.errors import ModelError
+from specviz.page.jobs import PATIENCE, Run
+from specviz.page.queue import Engine, deltas
+from specviz.trace import End, Event, Round
+from specviz.worker.client import Asking, LocalWorker, ProcessWorker
+from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
+from specviz.worker.limits import Limits
+from specviz.worker.tasks import LOADING, Models, RaceTask, load_named
+
+LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=200, seed=3)
+QUICK = Limits(stop_seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[ProcessWorker]:
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(HELPERS)
+    worker = ProcessWorker()
+    yield worker
+    worker.close()
+    os.environ.pop("PYTHONPATH")
+    if path is not None:
+        os.environ["PYTHONPATH"] = path
+
+
+def engine_over(worker: Any, limits: Limits = QUICK) -> Engine:
+    engine = Engine(worker, limits)
+    engine._start_thread(None)
+    return engine
+
+
+def local_engine(racing: Any = race, limits: Limits = QUICK) -> Engine:
+    target = mini(5, spread=2.0)
+    pair = pair_of(target, mini(5, seed=1, spread=2.0))
+    return engine_over(LocalWorker(lambda *_: pair, racing), limits)
+
+
+def run_of(session: str = "one", settings: Settings = LONG, task: Any = None) -> Run:
+    run = Run(session, "tiny", "w1 w2", settings)
+    run.task = task or run.task
+    return run
+
+
+def told(engine: Engine, run: Run) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in deltas(engine, run)]
+
+
+def reasons_in(heard: list[dict[str, Any]]) -> set[str]:
+    """Why the lanes ended, whichever of the last deltas says so."""
+    ends = [delta["end"] for delta in heard if "end" in delta]
+    return set(ends[-1]["reasons"].values()) if ends else set()
+
+
+def rounds_in(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for delta in heard for one in delta.get("rounds", [])]
+
+
+def pulled(engine: Engine, run: Run, until: Callable[[dict[str, Any]], Any]) -> Iterator[str]:
+    """The rest of a run's deltas, after one of which `until` is true."""
+    stream = deltas(engine, run)
+    next(text for text in stream if until(json.loads(text)))
+    return stream
+
+
+def slow_race(*arguments: Any) -> Iterator[Event]:
+    for event in race(*arguments):
+        yield event
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("memory of the device", "ran out of memory"),
+        ("memory of the machine", NO_MEMORY),
+        ("allocator", NO_MEMORY),
+        ("nan", "not finite"),
+        ("device", BROKEN),
+        ("killed", LOST),
+    ],
+)
+def test_a_fault_in_a_pass_is_a_sentence_and_what_was_there_stays(
+    worker: ProcessWorker, fault: str, sentence: str
+) -> None:
+    (process,) = results(worker, "tell_process")
+    engine = engine_over(worker)
+    heard = told(engine, run_of(task=FaultyRace(fault, 12, LONG)))
+    assert sentence in heard[-1]["error"]
+    assert "Traceback" not in json.dumps(heard)
+    assert len(rounds_in(heard)) >= 12
+    again = told(engine, run_of(task=FaultyRace("none", 0, replace(LONG, max_new_tokens=12))))
+    assert reasons_in(again) == {"length"}
+    (after,) = results(worker, "tell_process")
+    assert (after == process) == (fault not in ("device", "killed"))
+
+
+def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One lane's round is held back until the other's clock passes it; that lane may fail."""
+    whole, computed = _Run.round, []
+
+    def counted(run: _Run) -> Round:
+        if len(computed) == 40:
+            raise MemoryError
+        computed.append((run.lane, run.index))
+        return whole(run)
+
+    monkeypatch.setattr(_Run, "round", counted)
+    monkeypatch.setattr(sys.modules["specviz.decoding.race"], "WARM_ROUNDS", 0)
+    heard = told(local_engine(), run_of())
+    assert heard[-1]["error"] == NO_MEMORY
+    shown = [(one["lane"], one["index"]) for one in rounds_in(heard)]
+    assert len(computed) == 40
+    assert sorted(shown) == sorted(computed)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "fatal"),
+    [
+        (MemoryError(), NO_MEMORY, False),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), NO_MEMORY, False),
+        (RuntimeError("CUDA error: out of memory"), NO_MEMORY, False),
+        (RuntimeError("CUDA error: device-side assert triggered"), BROKEN, True),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling"), BROKEN, True),
+        (RuntimeError("shapes do not fit"), FAILED, False),
+        (OSError("CUDA error, says a file"), FAILED, False),
+    ],
+)
+def test_errors_are_told_by_their_words(error: Exception, sentence: str, fatal: bool) -> None:
+    wrapped = SpecvizError("a sentence")
+    wrapped.__cause__ = error
+    assert sentence_of(error) == sentence
+    assert is_fatal(error) == is_fatal(wrapped) == fatal
+
+
+def test_what_cannot_travel_breaks_nothing(worker: ProcessWorker) -> None:
+    (process,) = results(worker, "tell_process")
+    with pytest.raises(SpecvizError, match="not your fault"):
+        results(worker, "hand_out_what_cannot_travel")
+    assert results(worker, "tell_process") == [process]
+
+
+def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -> None:
+    (process,) = results(worker, "tell_process")
+    engine = engine_over(worker)
+    run = run_of(task=FaultyRace("hang", 8, LONG))
+    stream = pulled(engine, run, lambda delta: delta.get("status") == HANGS)
+    engine.stop("one")
+    engine.stop("one")  # pressed twice
+    began = time.monotonic()
+    rest = [json.loads(text) for text in stream]
+    assert time.monotonic() - began < 60  # without the stop, the silence would end it: 300 s
+    assert reasons_in(rest) == {"stopped"}
+    assert "error" not in rest[-1]
+    assert results(worker, "tell_process") != [process]
+
+
+def test_nobody_waits_for_the_load_of_a_visitor_who_left(worker: ProcessWorker) -> None:
+    results(worker, "tell_process")
+    engine = engine_over(worker)
+    stream = pulled(
+        engine, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: LOADING in str(d)
+    )
+    stream.close()  # type: ignore[attr-defined]
+    assert engine._doing is not None  # it did not wait for the end of the load
+    other = told(engine, run_of("two", task=FaultyRace("none", 0, Settings(max_new_tokens=4))))
+    assert reasons_in(other) == {"length"}
+
+
+def test_a_load_goes_on_for_the_next_who_wants_the_pair(
+    worker: ProcessWorker, tmp_path: Path
+) -> None:
+    (process,) = results(worker, "tell_process")
+    engine = engine_over(worker)
+    here = tmp_path / "the pair"
+    first = run_of("one", task=Odd("load_until_told", str(here)))
+    stream = pulled(engine, first, lambda delta: LOADING in str(delta))
+    engine.stop("one")
+    assert json.loads(list(stream)[-1])["over"]  # who pressed Stop does not wait for it
+    assert not first.over
+    next_one = run_of("two", task=Odd("chatter", str(here)))
+    stream = pulled(engine, next_one, lambda delta: "ahead" in str(delta))
+    here.touch()
+    assert "error" not in json.loads(list(stream)[-1])
+    assert first.over
+    assert results(worker, "tell_process") == [process]
+
+
+def test_a_silent_process_is_replaced(worker: ProcessWorker) -> None:
+    (process,) = results(worker, "tell_process")
+    limits, worker._limits = worker._limits, Limits(silent_seconds=0.5)
+    try:
+        with pytest.raises(SpecvizError) as silence:
+            results(worker, "hang")
+    finally:
+        worker._limits = limits
+    assert str(silence.value) == SILENT
+    assert results(worker, "tell_process") != [process]
+
+
+def test_a_stop_that_comes_before_its_task_begins_is_heard(worker: ProcessWorker) -> None:
+    worker.close()
+    worker.start()
+    assert worker._process is not None
+    process = worker._process._popen.pid
+    os.kill(process, signal.SIGSTOP)  # it cannot begin before it is told to stop
+    items: list[Any] = []
+    asked = [0]
+
+    def wish() -> Any:
+        asked[0] += 1
+        if asked[0] == 2:  # the first answer was passed on
+            os.kill(process, signal.SIGCONT)
+        return "end"
+
+    take = Asking(lambda item: items.append(item) or True, wish)  # type: ignore[arg-type, return-value]
+    worker.run(Odd("count_for_ever"), take)
+    assert items == []
+
+
+class Deadly:
+    """A worker whose first task ends its thread, in a way that nothing should."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def run(self, task: Any, take: Any) -> None:
+        self.tasks += 1
+        if self.tasks == 1:
+            raise SystemExit
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_task_that_ends_its_thread_ends_no_more_than_itself() -> None:
+    engine = engine_over(Deadly())
+    assert told(engine, run_of())[-1]["error"] == FAILED
+    assert "error" not in told(engine, run_of())[-1]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_dead_engine_thread_is_replaced() -> None:
+    engine = local_engine(slow_race)
+    run = run_of()
+    stream = pulled(engine, run, lambda delta: delta.get("rounds"))
+    waiting = threading.Thread(target=lambda: told(engine, run_of("two")))
+    waiting.start()
+    assert engine._thread is not None
+    victim = engine._thread
+
+    def died(job: Any) -> None:
+        raise SystemExit
+
+    engine._do = died  # type: ignore[method-assign]
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(victim.ident or 0), ctypes.py_object(SystemExit)
+    )
+    rest = [json.loads(text) for text in stream]
+    assert rest[-1]["error"] == FAILED  # the run's own thread went: its rounds were told
+    del engine._do
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert not victim.is_alive()
+    after = told(engine, run_of(settings=replace(LONG, max_new_tokens=4)))
+    assert reasons_in(after) == {"length"}
+
+
+@pytest.mark.parametrize("deltas_heard", [0, 1, 2, 3])
+def test_a_visitor_may_leave_at_any_moment(deltas_heard: int) -> None:
+    engine = local_engine(slow_race)
+    run = run_of()
+    stream = deltas(engine, run)
+    for _ in range(deltas_heard):
+        next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    deadline = time.monotonic() + 60
+    while (engine._doing or engine._line) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert engine._doing is None
+    assert not engine._line
+    assert run.over or deltas_heard < 2
+    assert reasons_in(told(engine, run_of(settings=Settings(max_new_tokens=4)))) == {"length"}
+
+
+def test_a_handler_that_is_never_closed_frees_the_machine() -> None:
+    engine = local_engine(slow_race)
+    run = run_of()
+    held = pulled(engine, run, lambda delta: delta.get("rounds"))
+    assert run._asked is not None
+    run._asked -= 2 * PATIENCE  # seconds; nobody has asked since
+    assert reasons_in(told(engine, run_of("two", Settings(max_new_tokens=4)))) == {"length"}
+    assert run.stopping.is_set()
+    del held
+
+
+def test_a_lane_that_had_finished_keeps_its_reason() -> None:
+    pair = pair_of(mini(5, spread=2.0), mini(5, spread=2.0))  # the draft is always right
+    events = race(pair, "w1 w2", Settings(gamma=8, max_new_tokens=30), mode="sequential")
+    seen: list[Any] = []
+    for event in events:
+        seen.append(event)
+        if isinstance(event, Round) and event.lane == "baseline":
+            break
+    end = events.send(True)  # type: ignore[attr-defined]
+    assert isinstance(end, End)
+    assert end.reasons == {"speculative": "length", "baseline": "stopped"}
+    assert (end.identical, end.compared) == (True, 1)
+    assert list(events) == []
+
+
+def test_a_lane_that_is_stopped_after_its_last_round_has_finished() -> None:
+    events = race(pair_of(mini(5), mini(5, seed=1)), "w1 w2", Settings(max_new_tokens=1))
+    next(event for event in events if isinstance(event, Round))
+    end = events.send(True)  # type: ignore[attr-defined]
+    assert sorted(end.reasons.values()) == ["length", "stopped"]
+
+
+def test_a_race_that_is_told_to_stop_still_hands_out_its_end() -> None:
+    pair, items = pair_of(mini(5), mini(5, seed=1)), []
+
+    def take(item: Any) -> bool:
+        items.append(item)
+        return sum(isinstance(one, Round) for one in items) < 5
+
+    RaceTask("tiny", "w1 w2", LONG).run(Models(lambda *_: pair, race), take)
+    assert [type(one) for one in items[-2:]] == [Round, End]
+    assert set(items[-1].reasons.values()) == {"stopped"}
+
+
+def test_the_page_keeps_the_reason_of_a_finished_lane() -> None:
+    target = mini(5, spread=2.0)
+    pair = pair_of(target, mini(5, spread=2.0))
+    engine = engine_over(LocalWorker(lambda *_: pair, _sequential))
+    run = run_of(settings=replace(LONG, gamma=8, max_new_tokens=100))
+    ends = []
+    for delta in map(json.loads, deltas(engine, run)):
+        if any(one["lane"] == "baseline" for one in delta.get("rounds", [])):
+            engine.stop("one")
+        ends += [delta["end"]] if "end" in delta else []
+    assert ends[0]["reasons"] == {"speculative": "length", "baseline": "stopped"}
+
+
+def _sequential(pair: Any, prompt: Any, settings: Settings) -> Any:
+    events = race(pair, prompt, settings, mode="sequential")
+    heard = None
+    while True:
+        try:
+            event = events.send(heard)  # type: ignore[attr-defined]
+        except StopIteration:
+            return
+        if isinstance(event, Round) and event.lane == "baseline":
+            time.sleep(0.02)
+        heard = yield event
+
+
+FULL_DISK = """
+import resource, signal, sys
+from specviz import Trace
+from specviz.errors import TraceError
+trace = Trace.load(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    trace.save(sys.argv[2])
+except TraceError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_keeps_the_recording_that_was_there(tmp_path: Path) -> None:
+    path, old = tmp_path / "run.json", tmp_path / "old.json"
+    trace = Trace.from_events(
+        race(pair_of(mini(5), mini(5, seed=1)), "w1 w2", Settings(max_new_tokens=20))
+    )
+    trace.save(path)
+    trace.save(old)
+    before = old.read_bytes()
+    for out in (old, tmp_path / "new.json"):
+        command = [sys.executable, "-c", FULL_DISK, str(path), str(out)]
+        said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        assert said.stdout.strip() == f"{out.name} cannot be written: File too large."
+    assert old.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["old.json", "run.json"]
+
+
+def test_a_link_to_a_recording_stays_a_link(tmp_path: Path) -> None:
+    trace = Trace.from_events(
+        race(pair_of(mini(5), mini(5, seed=1)), "w1 w2", Settings(max_new_tokens=2))
+    )
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    trace.save(tmp_path / "link.json")
+    trace.save(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert Trace.load(tmp_path / "real.json") == trace
+
+
+def test_a_want_of_memory_is_told_with_numbers() -> None:
+    class Starved:
+        pair = "builtin"
+
+        def run(self, models: Any, take: Any) -> None:
+            raise ModelError("the device ran out of memory: use less.") from MemoryError()
+
+    with pytest.raises(SpecvizError, match=r"use less\. Weights and caches .* MB as float32,"):
+        LocalWorker(load_named, race).run(Starved(), lambda _: True)

@@ -1,0 +1,176 @@
+"""The models' own process: it gives the same runs, stops when told, and is replaced when lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from faulty_tasks import Odd, results
+from places import HELPERS, ROOT
+
+from specviz import Settings, SpecvizError, Trace, load_pair, race
+from specviz.environment import ASSETS
+from specviz.worker.client import FAILED, LOST, LocalWorker, ProcessWorker
+from specviz.worker.failures import BROKEN
+from specviz.worker.tasks import LOADING, Compared, Models, RaceTask, SampleTask, load_named
+
+needs_pair = pytest.mark.skipif(
+    not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"
+)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[ProcessWorker]:
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(HELPERS)
+    worker = ProcessWorker()
+    yield worker
+    worker.close()
+    os.environ.pop("PYTHONPATH")
+    if path is not None:
+        os.environ["PYTHONPATH"] = path
+
+
+def taken(worker: Any, task: Any) -> list[Any]:
+    items: list[Any] = []
+    worker.run(task, lambda item: items.append(item) or True)
+    return items
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True
+
+
+@needs_pair
+def test_a_run_there_is_the_run_here(worker: ProcessWorker) -> None:
+    settings = Settings(temperature=0.7, max_new_tokens=20, seed=4)
+    events = [item for item in taken(worker, RaceTask("builtin", "Once", settings)) if item]
+    there = Trace.from_events([event for event in events if not isinstance(event, str)])
+    here = Trace.from_events(race(load_pair(), "Once", settings))
+    assert LOADING in events
+    assert [t.id for r in there.rounds for t in r.emitted if r.lane == "speculative"] == [
+        t.id for r in here.rounds for t in r.emitted if r.lane == "speculative"
+    ]
+    assert there.end == here.end
+
+
+@needs_pair
+def test_an_experiment_there_is_compared_there(worker: ProcessWorker) -> None:
+    task = SampleTask("builtin", "Once upon", Settings(temperature=1.0), 4, length=2, reach=8)
+    last = taken(worker, task)[-1]
+    assert isinstance(last, Compared)
+    assert sum(cell.ours for cell in last.comparison.cells) == 4
+
+
+def test_what_is_not_wanted_any_more_ends_soon(worker: ProcessWorker) -> None:
+    items: list[Any] = []
+
+    def take(item: Any) -> bool:
+        items.append(item)
+        return len(items) < 5
+
+    worker.run(Odd("count_for_ever"), take)
+    assert items == [0, 1, 2, 3, 4]
+    assert results(worker, "chatter") == ["heard"]
+
+
+def test_prints_do_not_end_up_among_the_results(worker: ProcessWorker) -> None:
+    assert results(worker, "chatter") == ["heard"]
+
+
+def test_a_failure_is_a_sentence_and_the_process_lives_on(worker: ProcessWorker) -> None:
+    (process,) = results(worker, "tell_process")
+    with pytest.raises(SpecvizError) as failure:
+        results(worker, "fail")
+    assert str(failure.value) == FAILED
+    with pytest.raises(SpecvizError, match=r"\.$"):
+        taken(worker, RaceTask("nowhere/at-all+nothing", "Once", Settings()))
+    assert results(worker, "tell_process") == [process]
+
+
+@pytest.mark.parametrize(("what", "sentence"), [("die", LOST), ("break_the_device", BROKEN)])
+def test_a_lost_process_is_replaced(worker: ProcessWorker, what: str, sentence: str) -> None:
+    (process,) = results(worker, "tell_process")
+    with pytest.raises(SpecvizError) as loss:
+        results(worker, what)
+    assert str(loss.value) == sentence
+    assert results(worker, "tell_process") != [process]
+    assert not alive(process)
+
+
+def test_a_reader_that_fails_leaves_nothing_for_the_next(worker: ProcessWorker) -> None:
+    def take(item: Any) -> bool:
+        raise KeyError(item)
+
+    with pytest.raises(KeyError):
+        worker.run(Odd("count_for_ever"), take)
+    assert results(worker, "chatter") == ["heard"]
+
+
+def test_the_process_ends_with_the_page() -> None:
+    script = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from faulty_tasks import results\n"
+        "from specviz.worker.client import ProcessWorker\n"
+        "print(*results(ProcessWorker(), 'tell_process'), flush=True)\n"
+        "import os; os._exit(0)"
+    )
+    path = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HELPERS)])}
+    printed = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | path, capture_output=True, timeout=120
+    )
+    process = int(printed.stdout)
+    deadline = time.monotonic() + 60
+    while alive(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(process)
+
+
+def test_one_pair_is_in_memory_at_a_time() -> None:
+    held: set[str] = set()
+
+    class Loaded:
+        def __init__(self, name: str, watcher: Any) -> None:
+            assert not held, "the old pair must be gone before the new one comes"
+            self.name = name
+            held.add(name)
+
+        def __del__(self) -> None:
+            held.discard(self.name)
+
+    models = Models(Loaded, race)
+    said: list[Any] = []
+    for name in ("one", "one", "two"):
+        assert models.pair(name, lambda item: said.append(item) or True).name == name
+    assert said == [LOADING, LOADING]
+
+
+def test_a_local_worker_has_the_same_sentences() -> None:
+    worker = LocalWorker(load_named, race)
+    assert results(worker, "chatter") == ["heard"]
+    with pytest.raises(SpecvizError) as failure:
+        results(worker, "fail")
+    assert str(failure.value) == FAILED
+
+
+def test_the_page_needs_no_torch() -> None:
+    """What brings torch would make the page start seconds later, and hold it twice."""
+    script = "import sys, specviz.page, specviz.worker.client; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+
+
+def test_the_race_stays_a_function() -> None:
+    script = (
+        "import sys, specviz.decoding.race; from specviz import race; sys.exit(not callable(race))"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
