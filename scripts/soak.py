@@ -65,8 +65,9 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
     import app  # the page itself, with its worker
+    from specviz.page import launch_options
 
-    _, url, _ = app.demo.launch(quiet=True, prevent_thread_lock=True, **app.launch_options())
+    _, url, _ = app.demo.launch(quiet=True, prevent_thread_lock=True, **launch_options())
     figures = soaked(url.rstrip("/"), SHORT if options.short else Plan())
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")

@@ -12,7 +12,8 @@ from typing import Any
 
 from PIL import Image
 
-from specviz.bench.browser import ROOT, chromium, served_page
+from specviz.bench.browser import chromium, served_page
+from specviz.environment import ASSETS
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 FRAMES = 48
@@ -66,7 +67,7 @@ def take_motion(page: Any, out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
-    parser.add_argument("--out", type=Path, default=ROOT / "assets" / "pictures")
+    parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
     parser.add_argument("--preset", help="the button of a prompt to race on, such as easy")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

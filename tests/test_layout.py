@@ -19,13 +19,16 @@ PACKAGE = ROOT / "specviz"
 # room. A new room needs a place here.
 LAYERS = [
     ["__main__"],
+    ["cli"],
+    ["serve"],
     ["bench", "page"],
     ["worker"],
     ["decoding", "training"],
     ["engines"],
     ["models", "report"],
     ["trace"],
-    ["policy", "environment", "logs"],
+    ["policy", "logs"],
+    ["environment"],
     ["settings", "theory"],
     ["errors", "_version"],
 ]

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import SpecvizError
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+_HOME = Path(__file__).resolve().parent.parent.parent  # from here Python imports this package
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # The page must do without any other host, so the browser's own errands are switched off too.
 FLAGS = (
@@ -58,7 +58,7 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served_page(command: Sequence[str] = ("app.py",)) -> Iterator[str]:
+def served_page(command: Sequence[str] = ("-m", "specviz", "page")) -> Iterator[str]:
     """The URL of a page in a process of its own, for as long as the block runs.
 
     command: arguments of Python; the server takes its address from Gradio's variables.
@@ -68,7 +68,7 @@ def served_page(command: Sequence[str] = ("app.py",)) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    server = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | address)
+    server = subprocess.Popen([sys.executable, *command], cwd=_HOME, env=os.environ | address)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(server, url)
@@ -86,7 +86,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
             return
         except OSError:
             time.sleep(0.1)
-    raise SpecvizError("the page did not start: run 'python app.py' to see why.")
+    raise SpecvizError("the page did not start: run 'python -m specviz page' to see why.")
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..environment import THREADS
+
 
 class Engine(Protocol):
     """A causal language model and the tokens that its cache holds.
@@ -60,13 +62,12 @@ def prefill(engine: Engine, ids: Sequence[int]) -> float:
 
 def spare_threads() -> int:
     """Let torch use half of the processors, or as many as SPECVIZ_THREADS says; returns how many.
+    Raises `SettingsError`.
 
     Passes this short wait for their slowest thread, so one that shares its processor with the
     browser or the server holds all others up.
     """
-    wanted = os.environ.get("SPECVIZ_THREADS", "")
-    count = int(wanted) if wanted.isdigit() else (os.cpu_count() or 2) // 2
-    torch.set_num_threads(max(1, count))
+    torch.set_num_threads(THREADS.read() or max(1, (os.cpu_count() or 2) // 2))
     return torch.get_num_threads()
 
 

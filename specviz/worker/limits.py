@@ -2,56 +2,33 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from ..errors import SettingsError
+from ..environment import MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and places, each with the variable of the environment that sets it.
+    """Seconds and places, each of which a variable of the environment sets.
 
     seconds: of a run, from the moment its pair is in memory. waiting: runs and experiments in
     the line behind the one under way. stop_seconds: after a stop that the models' process does
     not answer, until the process is replaced. silent_seconds: without any result, until it is.
     """
 
-    seconds: float = 120.0
-    waiting: int = 16
-    stop_seconds: float = 5.0
-    silent_seconds: float = 300.0
+    seconds: float = MOST_SECONDS.default
+    waiting: int = MOST_WAITING.default
+    stop_seconds: float = STOP_SECONDS.default
+    silent_seconds: float = SILENT_SECONDS.default
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
         """What the variables say, and otherwise the defaults. Raises `SettingsError`."""
-        values = {
-            field.name: _number(environment[VARIABLES[field.name]], VARIABLES[field.name])
-            for field in fields(cls)
-            if environment.get(VARIABLES[field.name])
-        }
-        if "waiting" in values:
-            values["waiting"] = int(values["waiting"])
-        return cls(**values)  # type: ignore[arg-type]
-
-
-VARIABLES = {
-    "seconds": "SPECVIZ_MOST_SECONDS",
-    "waiting": "SPECVIZ_MOST_WAITING",
-    "stop_seconds": "SPECVIZ_STOP_SECONDS",
-    "silent_seconds": "SPECVIZ_SILENT_SECONDS",
-}
-LEAST = {"SPECVIZ_MOST_WAITING": 0.0}  # all others: a tenth of a second
-
-
-def _number(text: str, variable: str) -> float:
-    least = LEAST.get(variable, 0.1)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= least):
-        raise SettingsError(f"{variable} is {text!r}: use a number from {least:g} on.")
-    return value
+        return cls(
+            seconds=MOST_SECONDS.read(environment),
+            waiting=MOST_WAITING.read(environment),
+            stop_seconds=STOP_SECONDS.read(environment),
+            silent_seconds=SILENT_SECONDS.read(environment),
+        )

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from ..environment import BUILTIN
+from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
 from ..models.catalogue import named_pair
 from ..settings import Settings
@@ -25,7 +25,6 @@ from .tasks import Models, Race, RaceTask, SampleTask, Take, Task
 
 log = logging.getLogger(__name__)
 
-WANTED = "SPECVIZ_PAIRS"  # the variable of the environment that lists pairs, with commas
 ELSEWHERE = (
     "Only the pairs that were loaded at the start can run here, with their usual weights: choose "
     "one of the list."
@@ -208,10 +207,9 @@ def place_pairs() -> ZeroGpuWorker:
 
     from ..decoding.race import race  # it brings torch, which spaces must come before
 
-    names = [BUILTIN, *filter(None, map(str.strip, os.environ.get(WANTED, "").split(",")))]
-    pairs = {name: _placed_pair(name) for name in dict.fromkeys(names)}
-    os.environ[WANTED] = ",".join(pairs)
-    os.environ.pop("SPECVIZ_ANY_MODEL", None)
+    pairs = {name: _placed_pair(name) for name in dict.fromkeys((BUILTIN, *PAIRS.read()))}
+    os.environ[PAIRS.name] = ",".join(pairs)
+    os.environ.pop(ANY_MODEL.name, None)
     return ZeroGpuWorker(Placed(pairs, race), spaces.GPU)
 
 
@@ -220,7 +218,7 @@ def _placed_pair(name: str) -> Any:
 
     row = named_pair(name)
     if row is None:
-        raise PairError(f"{WANTED} names {name!r}, which is no pair of the table.")
+        raise PairError(f"{PAIRS.name} names {name!r}, which is no pair of the table.")
     # By way of the processor: spaces stands in for CUDA in this thread alone, and transformers
     # would load onto a GPU in others.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)

@@ -10,7 +10,8 @@ from machine_load import crowded
 from playwright.sync_api import expect
 from visitor import Visit
 
-from specviz.bench.browser import ROOT, served_page
+from specviz.bench.browser import served_page
+from specviz.environment import ASSETS
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""
@@ -248,7 +249,7 @@ def test_presets_and_settings_reach_the_run(visit: Visit) -> None:
 
 
 @pytest.mark.skipif(
-    not (ROOT / "assets" / "pair" / "draft").is_dir(), reason="the built-in pair is not here"
+    not (ASSETS / "pair" / "draft").is_dir(), reason="the built-in pair is not here"
 )
 def test_the_app_serves_the_built_in_pair(visit: Visit) -> None:
     begun = time.monotonic()

@@ -12,8 +12,8 @@ import pytest
 from toy_models import byte_level, llama, mini, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair, values
 
-import specviz.__main__ as program
-from specviz import End, Settings, Token, Trace, race
+from specviz import End, Settings, Token, Trace, cli, race
+from specviz.__main__ import main
 from specviz.trace import OUTCOMES, digest_of
 from specviz.trace.recording import read_recording
 
@@ -150,15 +150,15 @@ def test_a_browser_may_write_the_numbers_its_way(tmp_path: Path):
 def test_record_writes_a_file_that_check_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(program, "load_pair", lambda name, **_: toy_pair())
+    monkeypatch.setattr(cli, "load_pair", lambda name, **_: toy_pair())
     file = tmp_path / "run.json.gz"
     options = ["--max-new-tokens", "6", "--temperature", "1"]
-    assert program.main(["record", "w1 w2", "--out", str(file), *options]) == 0
+    assert main(["record", "w1 w2", "--out", str(file), *options]) == 0
     line = capsys.readouterr().out
     size = len(file.read_bytes())
     assert line.startswith(f"run.json.gz: {size:,} bytes, ") and "12 tokens" in line
     assert json.loads(gzip.decompress(file.read_bytes()))["digest"] in line
-    assert program.main(["check", str(file), str(file)]) == 0
+    assert main(["check", str(file), str(file)]) == 0
     assert capsys.readouterr().out == 2 * line
 
 
@@ -172,5 +172,5 @@ def test_the_command_line_names_a_file_that_it_cannot_take(
         (["check", str(tmp_path / "none")], "none cannot be read: No such file"),
         (["record", "a", "--out", str(tmp_path / "no" / "f")], "there is no folder for"),
     ):
-        assert program.main(arguments) == 2
+        assert main(arguments) == 2
         assert fragment in capsys.readouterr().err

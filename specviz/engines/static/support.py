@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any
 
 import torch
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
-from ...errors import SettingsError
+from ...environment import COMPILE, FORM
 from ...models.pair import context_length
 
-FORMS = ("fastest", "static")
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that follow the length
 ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
 PROBE = 1 << 20  # a length for models that name no limit
@@ -21,15 +19,13 @@ PROBE = 1 << 20  # a length for models that name no limit
 
 def static_wanted() -> bool:
     """Whether SPECVIZ_FORM asks for the static form. Raises `SettingsError` if it is misspelt."""
-    form = os.environ.get("SPECVIZ_FORM") or "fastest"
-    if form not in FORMS:
-        raise SettingsError(f"SPECVIZ_FORM is {form!r}: use one of {', '.join(FORMS)}.")
-    return form == "static"
+    return FORM.read() == "static"
 
 
 def compile_wanted() -> bool:
-    """Whether SPECVIZ_COMPILE asks for layers to be compiled before they are captured."""
-    return os.environ.get("SPECVIZ_COMPILE", "") not in ("", "0")
+    """Whether SPECVIZ_COMPILE asks for layers to be compiled before they are captured. Raises
+    `SettingsError`."""
+    return COMPILE.read()
 
 
 def refusal(model: Any) -> str | None:
