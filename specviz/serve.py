@@ -4,18 +4,15 @@ is built."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .environment import check_variables, on_zerogpu
 from .logs import set_up_logging
 from .worker.client import ProcessWorker, Worker, end_with_children
 
-if TYPE_CHECKING:
-    from gradio import Blocks
 
-
-def start_page() -> tuple[Worker, Blocks]:
-    """The models' worker, started, and the page that asks it, built and not yet launched.
+def start_page() -> tuple[Worker, Any]:
+    """The models' worker, started, and the page that asks it: Gradio's `Blocks`, not yet launched.
 
     To be called in the main thread, before Gradio or torch is imported: both read variables of the
     environment then. Raises `SettingsError` for a variable that is not valid, and `PairError` for a
@@ -33,7 +30,7 @@ def start_page() -> tuple[Worker, Blocks]:
     return worker, build_page(worker, doctor=worker if on_zerogpu() else None)
 
 
-def launch(page: Blocks) -> None:
+def launch(page: Any) -> None:
     """Serve the page where GRADIO_SERVER_NAME and GRADIO_SERVER_PORT say, until it is ended."""
     from .page import launch_options
 
