@@ -58,17 +58,20 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served_page(command: Sequence[str] = ("-m", "specviz", "page")) -> Iterator[str]:
+def served_page(
+    command: Sequence[str] = ("-m", "specviz", "page"), folder: Path = _HOME
+) -> Iterator[str]:
     """The URL of a page in a process of its own, for as long as the block runs.
 
-    command: arguments of Python; the server takes its address from Gradio's variables.
+    command: arguments of Python, run in `folder`; the server takes its address from Gradio's
+    variables.
     Raises `SpecvizError` if the process ends, or does not answer within two minutes.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    server = subprocess.Popen([sys.executable, *command], cwd=_HOME, env=os.environ | address)
+    server = subprocess.Popen([sys.executable, *command], cwd=folder, env=os.environ | address)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(server, url)

@@ -43,7 +43,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_SERVE = "from specviz.worker.main import serve; serve()"
+# This very package, whatever else the working directory or the environment holds.
+_SERVE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.worker.main import serve; serve()"
+)
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _POLL = 0.1  # seconds without a result after which whoever asked is asked again
 
@@ -194,12 +197,10 @@ class _Process:
     living: ClassVar[weakref.WeakSet[_Process]] = weakref.WeakSet()
 
     def __init__(self) -> None:
-        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
+            [sys.executable, "-c", _SERVE, str(_ROOT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
         )
         self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._task = 0
