@@ -11,7 +11,7 @@ from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.engines.base import spare_threads
-from specviz.models.load import BUILTIN
+from specviz.environment import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, Preset, load_presets

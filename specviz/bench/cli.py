@@ -16,8 +16,9 @@ import torch
 
 from ..engines.base import spare_threads
 from ..engines.static.engine import startup_seconds
+from ..environment import ASSETS
 from ..errors import SpecvizError
-from ..models.load import ASSETS, load_pair
+from ..models.load import load_pair
 from ..models.pair import Pair
 from ..report.terminal import LABELS, number
 from ..settings import Settings, add_settings, settings_from

@@ -94,7 +94,8 @@ class HostRows:
         self.p, self.ids = ([whole[:n] for n in range(count + 1)] for whole in (p, ids))
         self._arrays: list[Floats] = [some.numpy() for some in self.p]
         self._rows = list(zip(p.split(1), self._arrays[count], strict=True))
-        self._numbers, self._feeds = ids.numpy(), ids.split(1)
+        self._numbers = ids.numpy()
+        self._feeds: tuple[Tensor, ...] = ids.split(1)
 
     def drawn(self, place: int, logits: Tensor, uniform: float) -> Tensor:
         """Draw one id from `logits` [1, vocab], over `heat`, with a draw from [0, 1): int64 [1]."""

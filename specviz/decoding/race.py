@@ -21,7 +21,8 @@ from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import shallow_model
 from ..settings import Settings
 from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
-from .loop import Decide, LaneEvents, Prefilled, Prompt, decode
+from .loop import LaneEvents, Prefilled, Prompt, decode
+from .sampling import Decide
 from .tokens import DIGITS
 
 Mode: TypeAlias = Literal["interleaved", "sequential"]

@@ -32,7 +32,7 @@ class Wheel:
         """Take a row [vocab], not negative, that must not change before it is drawn from;
         returns its sum."""
         self._row = weights
-        shares = weights[: self._whole].reshape(-1, SIDE).dot(ONES).tolist()
+        shares: list[float] = weights[: self._whole].reshape(-1, SIDE).dot(ONES).tolist()
         if self._whole < len(weights):
             rest = weights[self._whole :]
             shares.append(float(rest.dot(ONES[: len(rest)])))

@@ -7,7 +7,8 @@ from typing import Any
 from ..environment import on_zerogpu
 from .base import Engine
 from .eager import EagerEngine
-from .packed.support import PackedEngine, in_plain_form, packed_model
+from .packed.forward import PackedEngine
+from .packed.support import in_plain_form, packed_model
 from .static.engine import static_engine
 from .static.support import static_wanted
 

@@ -54,7 +54,7 @@ class EagerEngine:
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
         self.length += ids.shape[0]
-        logits = output.logits[0, -keep:, : self._vocab].float()
+        logits: Tensor = output.logits[0, -keep:, : self._vocab].float()
         return logits if heat == 1.0 else logits / heat
 
     def rollback(self, length: int) -> None:

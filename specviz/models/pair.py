@@ -152,9 +152,10 @@ class Pair:
 def tokenizer_size(tokenizer: Any) -> int:
     """One more than the highest id that the tokenizer knows; ids need not be contiguous."""
     try:
-        return max(tokenizer.get_vocab().values()) + 1
+        highest: int = max(tokenizer.get_vocab().values())
     except NotImplementedError:
         return len(tokenizer)
+    return highest + 1
 
 
 def logit_width(model: Any) -> int:

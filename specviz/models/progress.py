@@ -97,6 +97,6 @@ class _SilentBar(tqdm):
             self.update(1)
 
     def update(self, n: float | None = 1) -> bool | None:
-        drawn = super().update(n)
+        drawn: bool | None = super().update(n)
         self.told(self.n)
         return drawn

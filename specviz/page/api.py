@@ -16,7 +16,8 @@ from ..settings import Settings
 from ..trace import LANES, SCHEMA, Trace
 from .choices import chosen_pair, others_allowed
 from .doctor import Doctor
-from .queue import Engine, Run, deltas
+from .jobs import Run
+from .queue import Engine, deltas
 from .security.errors import sentence
 
 RUNS = 2  # of programs that may be in the line at a time: visitors must not wait behind many

@@ -11,6 +11,7 @@ import gradio as gr
 
 from ..environment import BUILTIN
 from ..errors import SettingsError, SpecvizError
+from ..report.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, checked_prompt
@@ -19,10 +20,11 @@ from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
-from .look import PAGE, RECORDINGS, keep_no_statistics, serve_static_files
+from .jobs import Run
+from .look import RECORDINGS, keep_no_statistics, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
-from .queue import Engine, Run, deltas
+from .queue import Engine, deltas
 from .recordings import opener
 from .security.errors import Page, answering
 
@@ -46,7 +48,8 @@ def build_page(
     engine.start(pair)
     presets = load_presets(PRESETS)
     tools = (PAGE / "tools.html").read_text("utf-8")
-    with Page(title="specviz", fill_width=True, analytics_enabled=False) as page:
+    page = Page(title="specviz", fill_width=True, analytics_enabled=False)
+    with page:
         with gr.Row(elem_id="topbar"):
             _static("brand", (PAGE / "brand.html").read_text("utf-8"))
             prompt, run, stop = _prompt(presets)

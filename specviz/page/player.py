@@ -10,9 +10,10 @@ from typing import Any
 import gradio as gr
 
 from ..report.charts import CHARTS, chart_specs
+from ..report.html import PAGE, PLOTLY
 from ..trace.recording import MOST_PACKED
 from .controls import CHOICES, DEFAULTS, LIMITS
-from .look import PAGE, PLOTLY, static_url
+from .look import static_url
 from .presets import Preset
 from .recordings import find_recordings
 

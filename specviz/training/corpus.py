@@ -94,7 +94,8 @@ def encode_books(
     """
     path = cache / f"tokens-{fingerprint(books, tokenizer)}-{seed}.npy"
     if path.exists():
-        return np.load(path)
+        cached: np.ndarray = np.load(path)
+        return cached
     order = list(books)
     random.Random(seed).shuffle(order)
     pieces: list[np.ndarray] = []

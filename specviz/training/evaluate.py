@@ -46,7 +46,8 @@ def acceptance(
 
     At a temperature it is the sum of min(p, q); greedy it is 1 where both prefer the same token.
     """
-    p, q = (model(input_ids=ids, use_cache=False).logits.float() for model in (target, draft))
+    p: torch.Tensor = target(input_ids=ids, use_cache=False).logits.float()
+    q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits.float()
     if temperature == 0:
         return (p.argmax(-1) == q.argmax(-1)).float()
     return torch.minimum((p / temperature).softmax(-1), (q / temperature).softmax(-1)).sum(-1)

@@ -70,9 +70,10 @@ def load_model(folder: Path, device: str) -> LlamaForCausalLM:
     """The model saved in `folder`, fp32, ready to evaluate; SpecvizError if it is not there."""
     if not (folder / "config.json").is_file():
         raise SpecvizError(f"There is no model in {str(folder)!r}: train it first.")
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     torch.nn.Module.to(model, device)
-    return model.eval()
+    model.eval()
+    return model
 
 
 def digest(model: torch.nn.Module) -> str:

@@ -51,13 +51,14 @@ class Progress:
 def hidden_states(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
     """The last layer's output `[rows, length, width]`, in bf16 products with fp32 sums."""
     with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        hidden: torch.Tensor = model.model(input_ids=ids, use_cache=False).last_hidden_state
     return hidden.to(torch.bfloat16)
 
 
 def head(model: LlamaForCausalLM) -> torch.Tensor:
     """The tied output matrix `[vocab, width]` in bf16, through which gradients flow."""
-    return model.model.embed_tokens.weight.to(torch.bfloat16)
+    weight: torch.Tensor = model.model.embed_tokens.weight
+    return weight.to(torch.bfloat16)
 
 
 def train(

@@ -67,4 +67,5 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         raise SpecvizError(
             f"There is no tokenizer in {str(folder)!r}: run the stage `tokenizer` first."
         )
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+    loaded: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+    return loaded

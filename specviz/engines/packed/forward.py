@@ -211,7 +211,8 @@ def _by_head(states: Floats, kv_heads: int, group: int, rows: int) -> Floats:
     n, _, head_dim = states.shape
     if n == 1:
         return states.reshape(kv_heads, group, rows, head_dim)
-    return states.reshape(n, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
+    by_head: Floats = states.reshape(n, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
+    return by_head
 
 
 def _future(n: int) -> Floats:

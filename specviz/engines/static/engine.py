@@ -204,7 +204,7 @@ def _trial(model: Any, vocab: int, home: Home) -> str | None:
         return "its logits are not finite"
     engine = StaticEngine(model, vocab, home)
     try:
-        with NoHostReads():
+        with NoHostReads():  # type: ignore[no-untyped-call]
             first = engine.forward(ids[:half], keep=half)
             # Tokens that are taken back must leave no trace.
             engine.forward(ids[:half], keep=1)
