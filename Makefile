@@ -1,6 +1,7 @@
 # make run         install what the page needs into .venv and start it
 # make test        install what the tests need as well and run them all
-# make check       lint, formatting, types, and what bandit knows to be risky
+# make check       lint, formatting, types, and what bandit knows to be risky; each has a target too
+# make docs        write the API reference from docstrings into build/api
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make format      let ruff format and fix what it can
@@ -9,7 +10,7 @@
 # make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check bench soak format pictures recordings clean
+.PHONY: run test check lint formatting types bandit docs bench soak format pictures recordings clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -31,11 +32,22 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
-check: $(VENV)/.installed-dev
+check: lint formatting types bandit
+
+lint: $(VENV)/.installed-dev
 	$(PY) -m ruff check .
+
+formatting: $(VENV)/.installed-dev
 	$(PY) -m ruff format --check .
+
+types: $(VENV)/.installed-dev
 	$(PY) -m mypy
+
+bandit: $(VENV)/.installed-dev
 	$(PY) -m bandit -q -c pyproject.toml -r specviz app.py scripts
+
+docs: $(VENV)/.installed-dev
+	$(PY) -m scripts.write_api $(ARGS)
 
 bench: $(VENV)/.installed
 	$(PY) -m specviz bench $(ARGS)
