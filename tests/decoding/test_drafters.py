@@ -27,7 +27,7 @@ from toy_models import (
 import specviz.decoding.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
 from specviz.bench.drafters import contest, preset_prompts, score_lines
-from specviz.decoding.drafters import exits
+from specviz.decoding.drafters import early_exit as exits
 from specviz.decoding.drafters.early_exit import best_exit, measured_exits
 from specviz.decoding.drafters.ngram import SIZES, NgramIndex
 from specviz.decoding.loop import _Run
