@@ -21,8 +21,10 @@ from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import shallow_model
 from ..settings import Settings
 from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
-from .loop import Decide, LaneEvents, Prefilled, Prompt, decode
+from .loop import decode
+from .sampling import Decide
 from .tokens import DIGITS
+from .types import LaneEvents, Prefilled, Prompt
 
 Mode: TypeAlias = Literal["interleaved", "sequential"]
 Reasons: TypeAlias = dict[str, EndReason]

@@ -27,9 +27,9 @@ class Engine(Protocol):
     def length(self) -> int: ...
 
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`, over `heat`:
+        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`, over `temperature`:
         [keep, vocab].
 
         With `layers`, of a pass through the first so many layers, the final norm and the head.

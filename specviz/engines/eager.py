@@ -38,7 +38,7 @@ class EagerEngine:
 
     @torch.inference_mode()
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
         options = {"logits_to_keep": keep} if self._trims_logits else {}
@@ -55,7 +55,7 @@ class EagerEngine:
             ) from error
         self.length += ids.shape[0]
         logits = output.logits[0, -keep:, : self._vocab].float()
-        return logits if heat == 1.0 else logits / heat
+        return logits if temperature == 1.0 else logits / temperature
 
     def rollback(self, length: int) -> None:
         if not self._checked:

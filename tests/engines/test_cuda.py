@@ -117,7 +117,7 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
         while run.end_reason() is None:
             before, gamma = list(run.ids), run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
-            judged = run.verifier.judge(run.ids, draft)
+            judged = run.path.judge(run.ids, draft)
             ids = torch.tensor([before + judged.ids], device=DEVICE)
             wanted = pair.target(input_ids=ids, use_cache=False).logits[0, len(before) - 1 :]
             torch.testing.assert_close(judged.logits, wanted.float(), atol=close, rtol=close)
@@ -151,11 +151,11 @@ def test_a_round_waits_for_nothing_but_its_verdict():
     run = _Run(small_pair(), PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
-        run.commit(run.verifier.judge(run.ids, run.drafter.draft(run.ids, 3)))
+        run.commit(run.path.judge(run.ids, run.drafter.draft(run.ids, 3)))
         torch.cuda.set_sync_debug_mode("error")
         try:
             draft = run.drafter.draft(run.ids, 3)
-            run.verifier._programs.run(run.ids, (draft.ids, draft.q))
+            run.path.launch(run.ids, draft)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

@@ -108,7 +108,7 @@ class StaticEngine:
 
     @torch.inference_mode()
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
@@ -121,7 +121,7 @@ class StaticEngine:
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
         self.length = end
-        return rows if heat == 1.0 else rows / heat
+        return rows if temperature == 1.0 else rows / temperature
 
     def rollback(self, length: int) -> None:
         self.length = length
