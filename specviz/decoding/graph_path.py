@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..engines.static.cache import PlacedCache, window_for
+from ..engines.static.cache import InPlaceCache, window_for
 from ..engines.static.cuda_graphs import Function, Program, capture, write
 from ..engines.static.engine import StaticEngine
 from ..settings import Settings
@@ -166,7 +166,7 @@ def _sampling(settings: Settings) -> tuple[float, int, float]:
 
 
 def _draft_run(
-    cache: PlacedCache, settings: Settings, shape: Shape, layers: int | None
+    cache: InPlaceCache, settings: Settings, shape: Shape, layers: int | None
 ) -> Function:
     def drafted(numbers: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         length, feed = numbers[:1], numbers[1:]  # committed tokens; the last two of them
@@ -186,7 +186,7 @@ def _draft_run(
     return drafted
 
 
-def _judging_pass(cache: PlacedCache, run: RunContext, shape: Shape) -> Function:
+def _judging_pass(cache: InPlaceCache, run: RunContext, shape: Shape) -> Function:
     width, window = shape
 
     def judged(

@@ -1,7 +1,4 @@
-"""Any model of transformers as it is, over transformers' own cache.
-
-Private details of transformers' caches live in the engines and nowhere else.
-"""
+"""Any model of transformers as it is, over transformers' own cache."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ class EagerEngine:
         self.length = length
 
     def _cut_off(self, layers: int, tokens: int) -> Any:
-        """The model's first `layers`, about to be fed so many tokens."""
+        """The model's first `layers`, which are about to be fed `tokens` tokens."""
         if layers not in self._shallow:
             self._shallow[layers] = shallow_model(self._model, layers)
         self._tentative = layers, self._tentative[1] + tokens

@@ -49,7 +49,7 @@ SETTINGS = [
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     yield
-    specviz.engines.static.engine._homes.clear()
+    specviz.engines.static.engine._pools.clear()
     gc.collect()
 
 
@@ -178,7 +178,7 @@ def test_lanes_in_threads_keep_apart():
     pair = small_pair()
     runs = [Settings(temperature=1.0, max_new_tokens=60, seed=seed) for seed in range(4)]
     wanted = [emitted_ids(speculate(pair, PROMPT, s)) for s in runs]
-    specviz.engines.static.engine._homes.clear()  # so that they capture side by side, too
+    specviz.engines.static.engine._pools.clear()  # so that they capture side by side, too
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda s: emitted_ids(speculate(pair, PROMPT, s)), runs))
     assert found == wanted

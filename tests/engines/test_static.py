@@ -67,7 +67,7 @@ def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     monkeypatch.setattr("specviz.engines.static.cache.SMALLEST", 16)
     yield
-    specviz.engines.static.engine._homes.clear()
+    specviz.engines.static.engine._pools.clear()
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
             wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
             torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
             run.commit(judged)
-    assert any(key[0] == "draft" for key in run.target._slot.programs)
+    assert any(key[0] == "draft" for key in run.target._pooled.programs)
 
 
 def check_every_round(pair: Pair, settings: Settings) -> None:
@@ -260,9 +260,9 @@ def test_longer_buffers_need_new_programs(pair: Pair):
     """Those of the old ones would go on writing to memory that is no longer theirs."""
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
     run.prefill()
-    assert run.target._slot.programs
+    assert run.target._pooled.programs
     run.target.reserve(run.target.cache.capacity + 1)
-    assert not run.target._slot.programs
+    assert not run.target._pooled.programs
 
 
 STATIC = {
@@ -417,7 +417,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
     """A graph would read and write at fixed addresses."""
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
-    slot = run.target._slot
+    slot = run.target._pooled
     seen: set[int] = set()
     while run.end_reason() is None:
         run.round()
@@ -484,7 +484,7 @@ def test_scripted_verdicts_run_inside_the_program(pair: Pair):
 
 
 def slots(model: Any) -> list[Any]:
-    return specviz.engines.static.engine._homes[model]._idle
+    return specviz.engines.static.engine._pools[model]._idle
 
 
 def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.MonkeyPatch):
@@ -577,7 +577,7 @@ def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.Monke
     run.prefill()
     while run.end_reason() is None:
         run.round()
-    assert len(run.target._slot.programs) == 6
+    assert len(run.target._pooled.programs) == 6
     assert run.ids[5:] == generated(pair.target, PROMPT, 60)
 
 
