@@ -145,12 +145,12 @@ MOST_WAITING = Variable(
 STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
     5.0,
-    "Seconds after Stop until a models' process that does not answer is replaced.",
+    "Seconds after Stop until an unresponsive model process is replaced.",
 )
 SILENT_SECONDS = _limit(
     "SPECVIZ_SILENT_SECONDS",
     300.0,
-    "Seconds without any result until the models' process is replaced.",
+    "Seconds without any result until the model process is replaced.",
 )
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
