@@ -18,7 +18,8 @@ from typing import Any
 
 from .charts import CHARTS, PALETTE, chart_specs
 from .folders import ASSETS
-from .trace import Trace
+from .formulas import MOST_GAMMA
+from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
@@ -126,7 +127,13 @@ def _config() -> dict[str, Any]:
         "recordings": {},
         "defaults": {},
         "limits": {},
+        "choices": {},
+        "whole": [],
+        "schema": SCHEMA,
+        "mostPrompt": 0,
         "mostPacked": 0,
+        "mostGamma": MOST_GAMMA,
+        "draws": 0,
     }
 
 

@@ -10,11 +10,15 @@ from typing import Any
 import gradio as gr
 
 from ..charts import CHARTS, chart_specs
+from ..formulas import MOST_GAMMA
 from ..recording import MOST_PACKED
+from ..trace import SCHEMA
+from .api import MOST_CHARACTERS
 from .controls import CHOICES, DEFAULTS, LIMITS
 from .look import PAGE, PLOTLY, static_url
 from .presets import Preset
 from .recordings import find_recordings
+from .sameness import MOST_DRAWS
 
 _MOUNT = """
 const config = %s;
@@ -50,7 +54,12 @@ def make_player(
         "defaults": DEFAULTS,
         "limits": LIMITS,
         "choices": {name: [value for _, value in rows] for name, rows in CHOICES.items()},
+        "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
+        "schema": SCHEMA,
+        "mostPrompt": MOST_CHARACTERS,
         "mostPacked": MOST_PACKED,
+        "mostGamma": MOST_GAMMA,
+        "draws": MOST_DRAWS,
     }
     return gr.HTML(
         value=None,
