@@ -1,4 +1,4 @@
-"""A run as data: its events, the trace that holds them, its JSON, and the rules of a recording."""
+"""A run as data: its events, the trace that holds them, its JSON, and the checks of recordings."""
 
 from .events import (
     LANES,

@@ -217,7 +217,7 @@ SPOILED: dict[str, tuple[Edit, str]] = {
         accepted_in_both_lists("p", 0.0),
         "and p / q = 0",
     ),
-    "drawn from nothing": (put(REJECTED, "q", 0.0), "q is 0: no draft draws what it rules out"),
+    "drawn from nothing": (put(REJECTED, "q", 0.0), "q is 0, but a draft never draws"),
     "beta too small": (accepted_in_both_lists("beta", 0.0), "beta is 0, less than"),
     "judged without a draw": (put(REJECTED, "u", None), "u is missing from a token that was"),
     "ignored with a draw": (put(IGNORED, "u", 0.5), "u cannot be known of a token that was ign"),

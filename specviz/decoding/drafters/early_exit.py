@@ -113,7 +113,7 @@ def measured_exits(model: Any, vocab: int) -> list[Exit]:
         q = _softmax(model, vocab, ids, depth)
         beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
         c = pass_price(model, form, depth) / whole
-        _, speedup = best_gamma(beta, c, 1 + wider, least=1)
+        _, speedup = best_gamma(beta, c, wider, least=1)
         found.append(Exit(depth, beta, c, speedup))
     return found
 
