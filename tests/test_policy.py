@@ -1,4 +1,4 @@
-"""How many tokens a round drafts: each policy's rule, and that no clock has a say in it."""
+"""How many tokens a round drafts: the rule of each policy, which never depends on a clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specviz.trace.recording import read_recording
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5
-WAYS = list(itertools.product([d for d in DRAFTERS if d != "none"], GAMMA_POLICIES))
+COMBINATIONS = list(itertools.product([d for d in DRAFTERS if d != "none"], GAMMA_POLICIES))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_no_policy_leaves_its_range(most: int, c: float, rounds: list[tuple[int,
 
 @pytest.mark.parametrize("alpha", [0.3, 0.6, 0.9, 0.97])
 @pytest.mark.parametrize("c", [0.02, 0.15, 0.5])
-def test_optimal_settles_at_the_best_gamma_of_the_alpha_it_meets(alpha: float, c: float):
+def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: float):
     dice, policy, estimates = random.Random(1), OptimalGamma(16, c, 0.05), []
     chosen: list[int] = []
     for _ in range(600):
@@ -92,12 +92,12 @@ def test_optimal_settles_at_the_best_gamma_of_the_alpha_it_meets(alpha: float, c
     def speed(gamma: int) -> float:
         return predicted_tau(alpha, gamma) / (gamma * c + 1 + 0.05 * gamma)
 
-    # It cannot know alpha, but loses little by that.
+    # It does not know alpha, but its speed-up is close to that of the best gamma.
     reached = sum(predicted_tau(alpha, g) for g in chosen) / sum(g * (c + 0.05) + 1 for g in chosen)
     assert reached > 0.9 * max(map(speed, range(17)))
 
 
-def test_optimal_gives_up_a_hopeless_draft_and_tries_it_again():
+def test_optimal_stops_using_a_bad_draft_and_tries_it_again():
     policy, chosen = OptimalGamma(5, 0.4, 0.05), []
     for _ in range(100):
         chosen.append(policy.gamma)
@@ -107,10 +107,10 @@ def test_optimal_gives_up_a_hopeless_draft_and_tries_it_again():
     assert all(later - earlier <= PROBE + 1 for earlier, later in itertools.pairwise(tries))
     for _ in range(60):
         policy.observe(policy.gamma, policy.gamma)
-    assert policy.gamma >= 4, "the text has become easy, and that must be found out"
+    assert policy.gamma >= 4, "the text has become easy, and the policy must notice it"
 
 
-def test_optimal_never_drafts_what_costs_more_than_it_can_give_but_still_asks():
+def test_optimal_only_probes_a_draft_that_costs_too_much():
     policy, chosen = OptimalGamma(5, 1.5, 0.05), []
     for _ in range(60):
         chosen.append(policy.gamma)
@@ -130,7 +130,7 @@ def test_a_run_follows_the_heuristic(pair: Pair):
     assert len(set(lengths(rounds))) > 2
 
 
-@pytest.mark.parametrize(("drafter", "policy"), WAYS)
+@pytest.mark.parametrize(("drafter", "policy"), COMBINATIONS)
 def test_greedy_text_is_the_targets_own(pair: Pair, drafter: str, policy: str):
     settings = adaptive(policy, drafter, temperature=0.0)
     rounds, _ = finish(pair, PROMPT, settings)
@@ -139,7 +139,7 @@ def test_greedy_text_is_the_targets_own(pair: Pair, drafter: str, policy: str):
 
 
 class UnsteadyTime:
-    """A clock that jumps by chance, so that every timing of a run is another."""
+    """A clock that advances by random amounts, so that all times differ between runs."""
 
     def __init__(self, seed: int) -> None:
         self._dice, self._seconds = random.Random(seed), 0.0
@@ -149,8 +149,8 @@ class UnsteadyTime:
         return self._seconds
 
 
-@pytest.mark.parametrize(("drafter", "policy"), WAYS)
-def test_a_seeded_run_repeats_whatever_the_clock_says(
+@pytest.mark.parametrize(("drafter", "policy"), COMBINATIONS)
+def test_a_seeded_run_does_not_depend_on_the_clock(
     pair: Pair, drafter: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ):
     runs = []
@@ -165,11 +165,11 @@ def test_a_seeded_run_repeats_whatever_the_clock_says(
     assert emitted_ids(other) != runs[0][0]
 
 
-# What reads them
+# Metrics and recordings
 
 
-@pytest.mark.parametrize(("drafter", "policy"), WAYS)
-def test_figures_and_recordings_of_adaptive_runs_hold(
+@pytest.mark.parametrize(("drafter", "policy"), COMBINATIONS)
+def test_metrics_and_recordings_of_adaptive_runs_are_consistent(
     pair: Pair, drafter: str, policy: str, tmp_path: Path
 ):
     trace = Trace.from_events(race(pair, PROMPT, adaptive(policy, drafter)))
@@ -189,7 +189,7 @@ def test_figures_and_recordings_of_adaptive_runs_hold(
         assert tokens == pytest.approx(max(1.0, why.costs.price), rel=1e-6)
 
 
-def test_rounds_without_drafts_raise_the_alpha_that_would_pay():
+def test_rounds_without_drafts_raise_the_break_even_alpha():
     assert break_even_of({4: 10}, 1.8) == pytest.approx(break_even_of({4: 1}, 1.8))
     assert break_even_of({4: 5, 0: 5}, 1.8) > break_even_of({2: 10}, 1.8) > 0
     assert break_even_of({0: 3}, 0.9) is None and break_even_of({4: 1, 0: 9}, 1.5) is None
