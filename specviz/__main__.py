@@ -17,7 +17,7 @@ from .errors import SpecvizError, TraceError
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine
 from .models.load import load_pair
-from .models.memory import rooms
+from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
@@ -152,9 +152,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _pairs(options: argparse.Namespace) -> None:
-    spaces = rooms()
-    cpu, free = spaces[0].device.type == "cpu", sum(room.free for room in spaces)
-    print(f"{spaces[0].device.type} with {shown_bytes(free)} free")
+    devices = device_memory()
+    cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
+    print(f"{devices[0].device.type} with {shown_bytes(free)} free")
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
         print(f"\n{group}:" if pairs else f"\n{group}: none")
         for pair in pairs:

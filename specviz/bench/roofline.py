@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ..engines.base import now
-from ..engines.cost_model import weight_bytes
+from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
+from ..models.sizes import pass_bytes
 
 REPEATS = 12
 WARM = 2  # of them, not counted
@@ -38,20 +39,16 @@ def floors(pair: Pair, cached: int) -> dict[str, Floor]:
     """The floors of a "target" pass and of a "draft" step over so many cached tokens."""
     models = {"target": pair.target, "draft": pair.draft}
     return {
-        role: _floor(weight_bytes(model) + cached * cache_bytes(model), cached, pair.device)
+        role: _floor(pass_bytes(model) + cached * cache_bytes(model), cached, pair.device)
         for role, model in models.items()
         if model is not None
     }
 
 
 def cache_bytes(model: Any) -> int:
-    """Bytes of keys and values that one token leaves in the cache, or 0 if the config is silent."""
-    config = text_config(model)
-    heads = getattr(config, "num_attention_heads", 0)
-    kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    width = getattr(config, "head_dim", None) or getattr(config, "hidden_size", 0) // max(1, heads)
-    layers = getattr(config, "num_hidden_layers", 0)
-    return int(2 * layers * kv_heads * width * model.dtype.itemsize)
+    """Bytes of keys and values that one token adds to the caches."""
+    layers = configured_caches(text_config(model)).layers
+    return int(sum(layer.numbers for layer in layers) * model.dtype.itemsize)
 
 
 @torch.inference_mode()

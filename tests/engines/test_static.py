@@ -38,7 +38,7 @@ from specviz.engines.static.engine import (
     static_reason,
 )
 from specviz.errors import SettingsError
-from specviz.models.truncated import shallow_model
+from specviz.models.truncated import truncated_model
 
 PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40
@@ -139,7 +139,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
     settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
     run = _Run(pair, PROMPT, settings, "speculative")
     run.prefill()
-    shallow = shallow_model(target, run.drafter.layers)
+    shallow = truncated_model(target, run.drafter.layers)
     with torch.inference_mode():
         while len(run.ids) < 40:
             draft = run.drafter.draft(run.ids, 3)
@@ -248,7 +248,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
     torch.testing.assert_close(got, uncached(pair.target, ids)[8:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3, layers=1)
-    shallow = uncached(shallow_model(pair.target, 1), ids[:53])
+    shallow = uncached(truncated_model(pair.target, 1), ids[:53])
     torch.testing.assert_close(got, shallow[50:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3)

@@ -42,7 +42,7 @@ def saved(trace: Trace, folder: Path, name: str = "run.json.gz") -> bytes:
 
 
 def sentence(raw: bytes, **limits: int) -> str:
-    """The sentence with which a file is rejected: one short line, safe in a terminal and in HTML."""
+    """The sentence with which a file is rejected: a short line, safe in a terminal and in HTML."""
     with pytest.raises(TraceError) as caught:
         read_recording(raw, **limits)
     said = str(caught.value)

@@ -403,8 +403,8 @@ def test_the_hub_gives_weights_to_the_loader_alone(good: tuple[Path, Path], tmp_
 
 
 def test_a_hub_that_is_silent_costs_little_time(monkeypatch: Any):
-    monkeypatch.setattr("specviz.models.hub.PATIENCE", 0.2)
-    monkeypatch.setattr("specviz.models.hub._asked", (-1e9, False))
+    monkeypatch.setattr("specviz.models.hub.TIMEOUT", 0.2)
+    monkeypatch.setattr("specviz.models.hub._last_answer", (-1e9, False))
     monkeypatch.setattr("specviz.models.hub._ask_hub", lambda: time.sleep(30))
     start = time.monotonic()
     report = examine("google/gemma-7b-it", "google/gemma-2b-it", device="cpu", free=10**11)
@@ -422,7 +422,7 @@ def test_a_hub_that_is_silent_costs_little_time(monkeypatch: Any):
     assert "24.0 GB as bfloat16" in said(half, "memory", "good")
 
 
-def test_what_is_no_name_is_never_asked_for(monkeypatch: Any):
+def test_an_invalid_name_is_never_sent_to_the_hub(monkeypatch: Any):
     monkeypatch.setattr("specviz.models.hub._ask_hub", lambda: pytest.fail("asked"))
     for name in ("", "a/b/c", "../up", "/no/where", "a b", "-x"):
         assert examine(name or " ", "also/no/name").verdict == "stop"
