@@ -148,6 +148,13 @@ def words(count: int) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
+def tokenizer_of(vocab: dict[str, int]) -> PreTrainedTokenizerFast:
+    """A tokenizer with these words and ids."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(vocab, unk_token="w0"))
+    )
+
+
 CORPUS = [
     "the cat sat on the mat",
     "a naïve café 日本語 日本",

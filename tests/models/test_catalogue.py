@@ -1,4 +1,4 @@
-"""The table of pairs: its numbers are those of the models' configs, and it is sorted by fit."""
+"""The table of pairs: its numbers match the models' configs, and its groups match the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where weights go, in which form, and what is said meanwhile or instead."""
+"""Loading of weights: devices, options, errors and progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gpu(index: int, free: int) -> DeviceMemory:
 
 
 def load(name: str, count: int) -> PlannedLoad:
-    """A model of so many numbers of two bytes, with no caches."""
+    """A model that needs `count` bytes, in bfloat16 and without caches."""
     return PlannedLoad(name, MemoryNeed(count // 2, count // 2, Caches((), True)), "bfloat16")
 
 
@@ -44,15 +44,15 @@ def names(tmp_path: Path) -> str:
     return "+".join(map(str, folders))
 
 
-# Places
+# Devices
 
 
-def test_both_models_go_to_the_gpu_with_most_room():
+def test_both_models_go_to_the_gpu_with_most_free_memory():
     place = place_target(load("t", 100), load("d", 10), [gpu(0, 90), gpu(1, 120), gpu(2, 110)])
     assert place == (torch.device("cuda", 1), {})
 
 
-def test_a_large_target_is_spread_and_the_last_gpu_keeps_room_for_the_draft():
+def test_a_large_target_is_spread_and_leaves_memory_for_the_draft_on_the_last_gpu():
     place = place_target(load("t", 100), load("d", 10), [gpu(0, 60), gpu(1, 60)])
     assert place == (None, {0: 60, 1: 50})
     assert place_target(load("t", 100), None, [gpu(0, 60), gpu(1, 60)]) == (None, {0: 60, 1: 60})
@@ -61,13 +61,13 @@ def test_a_large_target_is_spread_and_the_last_gpu_keeps_room_for_the_draft():
 @pytest.mark.parametrize(
     "devices", [[gpu(0, 100)], [gpu(0, 50), gpu(1, 50)], [DeviceMemory(CPU, 100)]]
 )
-def test_what_fits_nowhere_is_refused_with_numbers(devices: list[DeviceMemory]):
+def test_a_pair_too_large_for_all_devices_is_rejected_with_numbers(devices: list[DeviceMemory]):
     with pytest.raises(PairError, match=r"t 100 B as bfloat16 and d 10 B as bfloat16") as caught:
         place_target(load("t", 100), load("d", 10), devices)
     assert "100 B free" in str(caught.value) and str(caught.value).endswith(".")
 
 
-def test_weights_of_fewer_bits_are_named_where_they_would_fit():
+def test_the_error_names_weights_of_fewer_bits_that_would_fit():
     with pytest.raises(PairError, match=r"choose 8-bit weights, which need 50 B, or a smaller"):
         place_target(load("t", 100), None, [gpu(0, 60)])
     with pytest.raises(PairError, match=r"choose 4-bit weights, which need 28 B"):
@@ -76,7 +76,7 @@ def test_weights_of_fewer_bits_are_named_where_they_would_fit():
         place_target(load("t", 100), None, [gpu(0, 20)])
 
 
-def test_caches_count_and_windows_end_them():
+def test_memory_counts_caches_up_to_their_window():
     need = MemoryNeed(
         0, 0, Caches((LayerCache(3, None), LayerCache(5, 10)), True), copies=2, context=50
     )
@@ -85,7 +85,7 @@ def test_caches_count_and_windows_end_them():
     assert need.bytes("float32", 99) == need.bytes("float32", 50)
 
 
-def test_this_machine_has_room():
+def test_this_machine_has_free_memory():
     assert all(memory.free > 10**8 for memory in device_memory())
     assert [memory.device for memory in device_memory(CPU)] == [CPU]
 
@@ -93,7 +93,7 @@ def test_this_machine_has_room():
 # Options
 
 
-def test_a_processor_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
+def test_a_cpu_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
     one = torch.device("cuda", 1)
     assert LoadOptions(device=CPU).arguments() == {"dtype": torch.float32}
     assert LoadOptions(torch.bfloat16, device=CPU).arguments() == {"dtype": torch.bfloat16}
@@ -102,7 +102,7 @@ def test_a_processor_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
     assert spread == {"dtype": "auto", "device_map": "auto", "max_memory": {0: 5, 1: 4}}
 
 
-def test_bits_are_asked_of_bitsandbytes():
+def test_quantized_weights_use_bitsandbytes():
     one = torch.device("cuda", 0)
     eight = LoadOptions(quantize="8bit", device=one).arguments()
     four = LoadOptions(torch.float16, "4bit", one).arguments()["quantization_config"]
@@ -112,7 +112,7 @@ def test_bits_are_asked_of_bitsandbytes():
 
 
 @pytest.mark.parametrize("which", ["quantize", "draft_quantize"])
-def test_bits_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any):
+def test_quantized_weights_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any):
     with pytest.raises(PairError, match="quantize is '3bit': use one of '8bit', '4bit'"):
         load_pair(names, **{which: "3bit"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -124,8 +124,8 @@ def test_bits_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any)
         load_pair(names, **{which: "4bit"})
 
 
-def test_each_model_is_loaded_in_its_own_way(names: str, monkeypatch: Any):
-    """What a machine with two GPUs would do; only the calls are looked at."""
+def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
+    """On a machine with two GPUs; the test checks only the calls of `from_pretrained`."""
     from transformers import AutoModelForCausalLM
 
     asked: list[dict[str, Any]] = []
@@ -143,9 +143,9 @@ def test_each_model_is_loaded_in_its_own_way(names: str, monkeypatch: Any):
     load_pair(names, dtype="float32", draft_quantize="8bit")
     target, draft = asked
     assert target["device_map"] == "auto" and "quantization_config" not in target
-    # DeviceMemory is kept for the draft on the last one, and for caches on both.
+    # Memory is left free for the draft on the last GPU, and for caches on both.
     assert target["max_memory"][1] < target["max_memory"][0] < 60_000
-    # The draft follows to the device where the target's logits appear.
+    # The draft goes to the device of the target's logits.
     assert "device_map" not in draft and draft["quantization_config"].load_in_8bit
     for options in asked:
         assert options["use_safetensors"] and options["trust_remote_code"] is False
@@ -176,10 +176,10 @@ def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path):
     assert load_pair(f"{folder}+{folder}").draft is not None
 
 
-# Want of memory
+# Too little memory
 
 
-def test_a_pair_that_does_not_fit_is_refused_before_it_is_read(names: str, monkeypatch: Any):
+def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(names: str, monkeypatch: Any):
     monkeypatch.setattr(
         "specviz.models.load.device_memory", lambda place: [DeviceMemory(CPU, 1000)]
     )
@@ -196,7 +196,7 @@ def test_a_pair_that_does_not_fit_is_refused_before_it_is_read(names: str, monke
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
     ],
 )
-def test_running_out_while_loading_is_one_sentence_with_numbers(
+def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
     names: str, error: Exception, monkeypatch: Any
 ):
     from transformers import AutoModelForCausalLM
@@ -212,10 +212,10 @@ def test_running_out_while_loading_is_one_sentence_with_numbers(
     assert load_pair(names).draft is not None
 
 
-# Before and after the weights
+# Models that cannot be loaded
 
 
-def test_two_that_do_not_match_are_refused_before_any_weights_are_read(
+def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
     tmp_path: Path, monkeypatch: Any
 ):
     monkeypatch.setattr("specviz.models.load.load_model", lambda *_: pytest.fail("it was read"))
@@ -224,8 +224,8 @@ def test_two_that_do_not_match_are_refused_before_any_weights_are_read(
         load_pair(f"{one}+{two}")
 
 
-def test_a_model_with_missing_weights_is_not_completed_by_chance(tmp_path: Path):
-    """transformers would draw them at random."""
+def test_a_model_with_missing_weights_is_not_completed_at_random(tmp_path: Path):
+    """transformers would fill them with random numbers."""
     folder = saved(tmp_path / "t", llama(8), words(8))
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.norm.weight"]
@@ -237,7 +237,7 @@ def test_a_model_with_missing_weights_is_not_completed_by_chance(tmp_path: Path)
 # Progress
 
 
-def test_progress_is_told_for_each_model_and_ends_at_the_whole(names: str):
+def test_progress_is_reported_for_each_model_up_to_its_end(names: str):
     told: list[Progress] = []
     load_pair(names, on_progress=told.append)
     sentences = list(dict.fromkeys(p.sentence for p in told))
@@ -247,7 +247,7 @@ def test_progress_is_told_for_each_model_and_ends_at_the_whole(names: str):
         assert parts == sorted(parts) and parts[-1] == 1.0 and len(set(parts)) > 3
 
 
-def test_bars_are_the_library_s_own_again_afterwards(names: str, capsys: Any):
+def test_the_progress_bars_of_transformers_are_restored(names: str, capsys: Any):
     from transformers.utils import logging
 
     load_pair(names, on_progress=lambda progress: None)
