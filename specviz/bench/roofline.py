@@ -1,4 +1,8 @@
-"""The least time that passes could take: what they read over how fast this machine reads it."""
+"""The floor of a pass: the least time that it can take, given how fast this machine reads memory.
+
+A pass over one token reads every weight once and does little arithmetic with it, so its time is
+bounded by memory bandwidth (Williams et al. 2009, "Roofline").
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,17 @@ from ..models.pair import Pair, text_config
 from ..models.sizes import pass_bytes
 
 REPEATS = 12
-WARM = 2  # of them, not counted
+WARM = 2  # of them are not counted
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The least seconds of one pass of a model, however few tokens it takes.
+    """The least time of one pass of a model, for any number of tokens.
 
-    bytes: of weights, an untied embedding table left out, and of `cached` tokens' keys and
-    values. bytes_per_second: of a sum over a buffer of that size, read again and again as weights
-    are: a model that fits into the processor's cache is held to that cache's bandwidth, any other
-    to the memory's.
+    bytes: of all weights that a pass reads, and of the keys and values of `cached` tokens.
+    bytes_per_second: measured by summing a buffer of that size repeatedly. A model that fits into
+    the processor's cache is thus compared with the bandwidth of that cache, any other model with
+    that of the memory.
     """
 
     bytes: int
@@ -32,11 +36,12 @@ class Floor:
 
     @property
     def seconds(self) -> float:
+        """bytes / bytes_per_second."""
         return self.bytes / self.bytes_per_second
 
 
 def floors(pair: Pair, cached: int) -> dict[str, Floor]:
-    """The floors of a "target" pass and of a "draft" step over so many cached tokens."""
+    """The floors of a pass of the "target" and of the "draft" after `cached` tokens."""
     models = {"target": pair.target, "draft": pair.draft}
     return {
         role: _floor(pass_bytes(model) + cached * cache_bytes(model), cached, pair.device)

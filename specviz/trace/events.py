@@ -9,6 +9,8 @@ from ..settings import Settings
 
 Lane: TypeAlias = Literal["speculative", "baseline"]
 LANES: tuple[Lane, Lane] = ("speculative", "baseline")
+LANE_LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
+"""The names of the lanes in charts, tables and the terminal."""
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")

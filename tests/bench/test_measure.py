@@ -31,7 +31,7 @@ def pair() -> Pair:
 
 
 def test_both_lanes_compete_with_generate_on_the_same_modules_too(pair: Pair) -> None:
-    row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, rivals=True)
+    row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, with_generate=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert header.target["form"] == "packed"
     assert row.parts is not None and 0 < row.parts.outside < 1
@@ -40,7 +40,7 @@ def test_both_lanes_compete_with_generate_on_the_same_modules_too(pair: Pair) ->
 
 def test_nothing_is_called_assisted_without_an_assistant(pair: Pair) -> None:
     alone, none = pair_of(pair.target), Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
-    row, _ = measured(alone, ["w1"], none, 1, rivals=True)
+    row, _ = measured(alone, ["w1"], none, 1, with_generate=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
     assert row.parts is None and row.draft_step_seconds is None
 

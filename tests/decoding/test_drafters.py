@@ -26,7 +26,7 @@ from toy_models import (
 
 import specviz.decoding.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
-from specviz.bench.drafters import contest, preset_prompts, score_lines
+from specviz.bench.drafters import compare_drafters, preset_prompts, score_lines
 from specviz.decoding.drafters import exits
 from specviz.decoding.drafters.early_exit import best_exit, measured_exits
 from specviz.decoding.drafters.ngram import SIZES, NgramIndex
@@ -229,7 +229,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     pair = pair_of(target, relative(target, noise=0.1))
     prompts = {"one": "w1 w2 w1 w2", "two": "w3"}
     settings = Settings(gamma=3, max_new_tokens=12)
-    scores, left_out = contest(pair, prompts, settings, repeats=1)
+    scores, left_out = compare_drafters(pair, prompts, settings, repeats=1)
     assert {drafter for drafter, _ in scores} == {"model", "ngram"}
     assert len(left_out) == 1 and left_out[0].startswith("early-exit: the target has only one")
     for (drafter, policy), by_prompt in scores.items():

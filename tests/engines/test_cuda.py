@@ -202,7 +202,7 @@ def test_speed_targets(compiled: str, monkeypatch: pytest.MonkeyPatch):
     pair = shaped_pair("llama-3.1-8b+3.2-1b")
     prompts = [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(2)]
     settings = Settings(gamma=5, max_new_tokens=128, ignore_eos=True)
-    row, header = measured(pair, prompts, settings, 3, rivals=True, decider=scripted(0.7))
+    row, header = measured(pair, prompts, settings, 3, with_generate=True, decider=scripted(0.7))
     assert header.target["form"].startswith(GRAPHS)
     least = floors(pair, row.context)
     floor, bandwidth = least["target"].seconds, least["target"].bytes_per_second
