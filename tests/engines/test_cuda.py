@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from model_families import FAMILIES, build
-from reference_distribution import chi_square, continuations
+from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.engines.static.engine
@@ -127,11 +127,11 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
 def test_sampled_sequences_follow_the_target():
     models = [llama(4, seed=seed) for seed in (0, 1)]
     settings, prompt = Settings(gamma=3, temperature=1.0, max_new_tokens=6), [2, 0]
-    law = continuations(models[0], prompt, 3, settings)
+    law = continuation_distribution(models[0], prompt, 3, settings)
     pair = pair_of(*map(on_device, models))
     runs = (replace(settings, seed=seed) for seed in range(800))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
-    assert chi_square(found, law) > 1e-4
+    assert p_value(found, law) > 1e-4
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

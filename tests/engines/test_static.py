@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from model_families import FAMILIES, RECURRENT, VARIANTS, build
-from reference_distribution import chi_square, continuations
+from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
@@ -119,10 +119,10 @@ def test_a_seed_gives_the_text_of_the_plain_form(
 )
 def test_sampled_sequences_follow_the_target(settings: Settings):
     pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 200
-    law = continuations(pair.target, prompt, 3, settings)
+    law = continuation_distribution(pair.target, prompt, 3, settings)
     runs = (replace(settings, max_new_tokens=6, seed=seed) for seed in range(samples))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
-    assert chi_square(found, law) > 1e-4
+    assert p_value(found, law) > 1e-4
 
 
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[-1]], ids=named)

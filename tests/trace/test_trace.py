@@ -20,7 +20,7 @@ from specviz.trace import SCHEMA, event_dict
 from specviz.trace.recording import read_recording
 
 
-def chance_pair(vocab: int = 9, **fields: Any) -> Pair:
+def random_pair(vocab: int = 9, **fields: Any) -> Pair:
     target = mini(vocab, seed=1, spread=3.0)
     return pair_of(target, relative(target, noise=0.5), **fields)
 
@@ -36,19 +36,19 @@ def short_pair() -> Pair:
 
 
 def bytes_pair() -> Pair:
-    return chance_pair(len(metaspace()), tokenizer=metaspace())
+    return random_pair(len(metaspace()), tokenizer=metaspace())
 
 
 # Races that cover every reason to end.
 RACES: dict[str, tuple[Any, Settings]] = {
-    "greedy": (chance_pair, Settings(max_new_tokens=20)),
-    "sampled": (chance_pair, Settings(gamma=3, temperature=1.0, max_new_tokens=20)),
-    "truncated": (chance_pair, Settings(temperature=0.8, top_k=4, top_p=0.9, max_new_tokens=20)),
-    "stopped": (chance_pair, Settings(temperature=1.0, stop=("w7", "4 w"), max_new_tokens=90)),
+    "greedy": (random_pair, Settings(max_new_tokens=20)),
+    "sampled": (random_pair, Settings(gamma=3, temperature=1.0, max_new_tokens=20)),
+    "truncated": (random_pair, Settings(temperature=0.8, top_k=4, top_p=0.9, max_new_tokens=20)),
+    "stopped": (random_pair, Settings(temperature=1.0, stop=("w7", "4 w"), max_new_tokens=90)),
     "end of text": (ended_pair, Settings()),
     "end of the context": (short_pair, Settings(temperature=1.5)),
-    "no drafts": (chance_pair, Settings(gamma=0, max_new_tokens=4)),
-    "nothing": (chance_pair, Settings(max_new_tokens=0)),
+    "no drafts": (random_pair, Settings(gamma=0, max_new_tokens=4)),
+    "nothing": (random_pair, Settings(max_new_tokens=0)),
     "stray bytes": (bytes_pair, Settings(temperature=1.0, max_new_tokens=20)),
 }
 
@@ -224,7 +224,7 @@ def test_one_damaged_value_is_rejected_with_a_sentence_or_harmless(
 
 def test_words_are_kept_as_they_are(tmp_path: Path):
     """Quotes, tags, line ends and other alphabets in prompt and text."""
-    pair = chance_pair(5, tokenizer=words(5))
+    pair = random_pair(5, tokenizer=words(5))
     strange = '<img src=x> "&" \u2028 日本 🙂 \\ {{7*7}}'
     header, *rest = race(pair, [1], Settings(max_new_tokens=2))
     made = Trace.from_events([replace(header, prompt=strange), *rest])
