@@ -1,6 +1,7 @@
 # make run         install what the page needs into .venv and start it
 # make test        install what the tests need as well and run them all
-# make check       lint, formatting, types, and what bandit knows to be risky
+# make check       lint, formatting, types (the page's JavaScript too), and what bandit knows to
+#                  be risky
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make format      let ruff format and fix what it can
@@ -22,6 +23,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 # Another environment that happens to be active must not matter.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_USER
 
+# Checks the page's JavaScript; only `make check` fetches it.
+TYPESCRIPT := typescript@5.9.3
+
 # Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--page".
 ARGS ?=
 
@@ -36,6 +40,8 @@ check: $(VENV)/.installed-dev
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m bandit -q -c pyproject.toml -r specviz app.py scripts
+	@command -v npx >/dev/null || { echo "make check needs npx, for the types of the page's JavaScript: on Debian, 'apt-get install npm' installs it." >&2; exit 1; }
+	npx --yes --package $(TYPESCRIPT) tsc -p jsconfig.json
 
 bench: $(VENV)/.installed
 	$(PY) -m specviz bench $(ARGS)

@@ -61,15 +61,15 @@ class HeuristicGamma:
 class OptimalGamma:
     """The number from 0 to `most` with the highest predicted speed-up (`theory.best_gamma`).
 
-    c, wider: the cost of a draft step, and the extra cost of a target pass for each token that it
-    judges, both in one-token target passes. alpha is estimated as accepted / judged over recent
-    rounds, with a prior. If no draft would pay, the number is 0. The estimate then returns slowly
-    to the prior, and after `PROBE` rounds without drafts one token is drafted anyway: the text may
-    have become easier.
+    c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
+    that it judges, both in one-token target passes. alpha is estimated as accepted / judged over
+    recent rounds, with a prior. If no draft would pay, the number is 0. The estimate then returns
+    slowly to the prior, and after `PROBE` rounds without drafts one token is drafted anyway: the
+    text may have become easier.
     """
 
-    def __init__(self, most: int, c: float, wider: float) -> None:
-        self._most, self._c, self._wider = most, c, wider
+    def __init__(self, most: int, c: float, extra_token: float) -> None:
+        self._most, self._c, self._extra_token = most, c, extra_token
         self._accepted = self._judged = 0.0
         self._idle = 0
         self.gamma = self._best()
@@ -91,11 +91,11 @@ class OptimalGamma:
             self.gamma = max(1, self.gamma)
 
     def _best(self) -> int:
-        return best_gamma(self.alpha, self._c, self._wider, most=self._most)[0]
+        return best_gamma(self.alpha, self._c, self._extra_token, most=self._most)[0]
 
 
 def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) -> Policy:
-    """The policy that the settings name; `costs` returns `OptimalGamma`'s c and wider."""
+    """The policy that the settings name; `costs` returns `OptimalGamma`'s c and extra_token."""
     if settings.gamma and settings.gamma_policy == "heuristic":
         return HeuristicGamma(settings.gamma)
     if settings.gamma and settings.gamma_policy == "optimal":

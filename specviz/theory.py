@@ -22,13 +22,15 @@ def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
 
 
 def best_gamma(
-    alpha: float, c: float, wider: float = 0.0, *, least: int = 0, most: int = MOST_GAMMA
+    alpha: float, c: float, extra_token: float = 0.0, *, least: int = 0, most: int = MOST_GAMMA
 ) -> tuple[int, float]:
-    """The gamma from `least` to `most` with the highest predicted speed-up, and that speed-up,
-    tau(gamma) / (gamma c + 1 + gamma wider): theorem 3.8, but with a target pass whose cost grows
-    by `wider` for each drafted token that it judges."""
+    """The gamma from `least` to `most` with the highest predicted speed-up, and that speed-up.
+
+    It is tau(gamma) / (gamma c + 1 + gamma extra_token): theorem 3.8, but with a target pass whose
+    cost grows by `extra_token` for each drafted token that it judges.
+    """
     speeds = {
-        gamma: predicted_tau(alpha, gamma) / (gamma * c + (1 + gamma * wider))
+        gamma: predicted_tau(alpha, gamma) / (gamma * c + (1 + gamma * extra_token))
         for gamma in range(least, most + 1)
     }
     best = max(speeds, key=speeds.__getitem__)

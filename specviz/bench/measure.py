@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from ..decoding.loop import Decide, Prefilled, decode
+from ..decoding.loop import decode
 from ..decoding.race import race
+from ..decoding.sampling import Decide
+from ..decoding.types import Prefilled
 from ..engines.choose import make_engine
 from ..engines.eager import EagerEngine
 from ..engines.packed.support import plain_form

@@ -19,7 +19,7 @@ from transformers import (
     Qwen2Config,
 )
 
-from ..decoding.sampling import Decide, Source, decide
+from ..decoding.sampling import Decide, RandomSource, decide
 from ..errors import SettingsError, SpecvizError
 from ..models.load import best_device
 from ..models.pair import Pair
@@ -83,7 +83,7 @@ def scripted(acceptance: float) -> Decide:
     if not 0.0 <= acceptance <= 1.0:
         raise SettingsError(f"acceptance is {acceptance}: use 0 to 1.")
 
-    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
+    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
         _, next_id = decide(p, q, drafted, u, source)
         accepted = (u < acceptance).long().cumprod(0).sum()
         return torch.stack([accepted, next_id])

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..decoding.loop import Decide, LaneEvents, decode
+from ..decoding.loop import decode
+from ..decoding.sampling import Decide
+from ..decoding.types import LaneEvents
 from ..engines.base import Engine, now
 from ..engines.eager import EagerEngine
 from ..engines.packed.forward import PackedEngine

@@ -10,8 +10,12 @@ from typing import Any
 import gradio as gr
 
 from ..report.charts import CHARTS, chart_specs
+from ..theory import MOST_GAMMA
+from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
+from .api import MOST_CHARACTERS
 from .controls import CHOICES, DEFAULTS, LIMITS
+from .experiment import MOST_DRAWS
 from .look import PAGE, PLOTLY, static_url
 from .presets import Preset
 from .recordings import find_recordings
@@ -50,7 +54,12 @@ def make_player(
         "defaults": DEFAULTS,
         "limits": LIMITS,
         "choices": {name: [value for _, value in rows] for name, rows in CHOICES.items()},
+        "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
+        "schema": SCHEMA,
+        "mostPrompt": MOST_CHARACTERS,
         "mostPacked": MOST_PACKED,
+        "mostGamma": MOST_GAMMA,
+        "draws": MOST_DRAWS,
     }
     return gr.HTML(
         value=None,

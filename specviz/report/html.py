@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ..environment import ASSETS
-from ..trace import Trace
+from ..theory import MOST_GAMMA
+from ..trace import SCHEMA, Trace
 from .charts import CHARTS, PALETTE, chart_specs
 
 PAGE = ASSETS / "page"
@@ -126,7 +127,13 @@ def _config() -> dict[str, Any]:
         "recordings": {},
         "defaults": {},
         "limits": {},
+        "choices": {},
+        "whole": [],
+        "schema": SCHEMA,
+        "mostPrompt": 0,
         "mostPacked": 0,
+        "mostGamma": MOST_GAMMA,
+        "draws": 0,
     }
 
 

@@ -15,7 +15,7 @@ from specviz.bench.kernels import kernel_seconds
 from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, measured
 from specviz.bench.roofline import cache_bytes, floors
 from specviz.bench.round_time import RoundParts, context_costs, round_parts, timed_passes
-from specviz.decoding.numpy_path import HostRows
+from specviz.decoding.numpy_path import Distributions
 from specviz.engines.choose import make_engine
 from specviz.engines.eager import EagerEngine
 from specviz.engines.packed.forward import PackedEngine
@@ -98,8 +98,8 @@ def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.Monk
         return moved
 
     monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
-    for look, step in (("drawn", 0.125), ("write", 0.5)):
-        monkeypatch.setattr(HostRows, look, moving(getattr(HostRows, look), step))
+    for look, step in (("draw", 0.125), ("write", 0.5)):
+        monkeypatch.setattr(Distributions, look, moving(getattr(Distributions, look), step))
     monkeypatch.setattr("specviz.engines.base.time.perf_counter", lambda: seconds)
     parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
     assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))

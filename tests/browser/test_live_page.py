@@ -35,9 +35,9 @@ def test_hostile_model_text_is_shown_as_text(visit: Visit) -> None:
     hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
     drawn = visitor.page.evaluate(
         """async (text) => {
-          const { createLane } = await import(window.specviz.modules + "lane.js");
+          const { Lane } = await import(window.specviz.modules + "lane.js");
           const article = document.querySelector("[data-lane=speculative]");
-          const lane = createLane(article);
+          const lane = new Lane(article);
           const token = { id: 1, text, outcome: "bonus" };
           lane.reset(text);
           lane.show([{ lane: "speculative", index: 0, drafted: [], emitted: [token] }]);
@@ -212,12 +212,13 @@ def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
     visitor = visit()
     heard = visitor.page.evaluate(
         """async () => {
-          const { createStore } = await import(window.specviz.modules + "store.js");
+          const { Store } = await import(window.specviz.modules + "store.js");
           const texts = [0, 1, 2, 3, 4].map((seq) =>
             JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
           const heard = [], asked = [];
           const note = (name) => (what) => heard.push(`${name} ${what}`);
-          const store = createStore({
+          const store = new Store({
+            schema: 1,
             ask: async (run, seq) => { asked.push(seq); return texts.slice(seq); },
             on: { begun: note("begun"), status: note("status"), over: note("over"),
                   header() {}, rounds() {}, lost() {} },

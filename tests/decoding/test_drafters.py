@@ -27,12 +27,12 @@ from toy_models import (
 import specviz.decoding.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
 from specviz.bench.drafters import compare_drafters, preset_prompts, score_lines
-from specviz.decoding.drafters import exits
+from specviz.decoding.drafters import early_exit as exits
 from specviz.decoding.drafters.early_exit import best_exit, measured_exits
 from specviz.decoding.drafters.ngram import SIZES, NgramIndex
 from specviz.decoding.loop import _Run
 from specviz.engines.choose import make_engine
-from specviz.engines.cost_model import pass_price
+from specviz.engines.cost_model import pass_cost
 from specviz.engines.eager import EagerEngine
 from specviz.errors import PairError
 from specviz.models.pair import parameter_count
@@ -255,6 +255,6 @@ def test_a_pass_is_priced_by_what_it_reads():
     assert pass_bytes(untied) == 4 * parameter_count(untied) - table
     assert pass_bytes(tied) == 4 * parameter_count(tied) == pass_bytes(untied)
     form = make_engine(tied, 50).form
-    prices = [pass_price(tied, form, layers) for layers in (1, 2, 3)]
-    assert prices[0] < prices[1] < prices[2] == pass_price(tied, form)
-    assert prices[2] - prices[1] == prices[1] - prices[0]
+    costs = [pass_cost(tied, form, layers) for layers in (1, 2, 3)]
+    assert costs[0] < costs[1] < costs[2] == pass_cost(tied, form)
+    assert costs[2] - costs[1] == costs[1] - costs[0]

@@ -49,7 +49,7 @@ SETTINGS = [
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     yield
-    specviz.engines.static.engine._homes.clear()
+    specviz.engines.static.engine._pools.clear()
     gc.collect()
 
 
@@ -117,7 +117,7 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
         while run.end_reason() is None:
             before, gamma = list(run.ids), run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
-            judged = run.verifier.judge(run.ids, draft)
+            judged = run.path.judge(run.ids, draft)
             ids = torch.tensor([before + judged.ids], device=DEVICE)
             wanted = pair.target(input_ids=ids, use_cache=False).logits[0, len(before) - 1 :]
             torch.testing.assert_close(judged.logits, wanted.float(), atol=close, rtol=close)
@@ -151,11 +151,11 @@ def test_a_round_waits_for_nothing_but_its_verdict():
     run = _Run(small_pair(), PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
-        run.commit(run.verifier.judge(run.ids, run.drafter.draft(run.ids, 3)))
+        run.commit(run.path.judge(run.ids, run.drafter.draft(run.ids, 3)))
         torch.cuda.set_sync_debug_mode("error")
         try:
             draft = run.drafter.draft(run.ids, 3)
-            run.verifier._programs.run(run.ids, (draft.ids, draft.q))
+            run.path.launch(run.ids, draft)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
@@ -178,7 +178,7 @@ def test_lanes_in_threads_keep_apart():
     pair = small_pair()
     runs = [Settings(temperature=1.0, max_new_tokens=60, seed=seed) for seed in range(4)]
     wanted = [emitted_ids(speculate(pair, PROMPT, s)) for s in runs]
-    specviz.engines.static.engine._homes.clear()  # so that they capture side by side, too
+    specviz.engines.static.engine._pools.clear()  # so that they capture side by side, too
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda s: emitted_ids(speculate(pair, PROMPT, s)), runs))
     assert found == wanted

@@ -49,10 +49,13 @@ def test_no_gamma_is_better_than_the_best_one(alpha: float, c: float) -> None:
 
 
 @given(st.floats(0.0, 1.0), costs, st.floats(0.0, 1.0))
-def test_the_reference_and_the_theory_agree_on_wider_passes(
-    alpha: float, c: float, wider: float
+def test_the_reference_and_the_theory_agree_on_passes_over_several_tokens(
+    alpha: float, c: float, extra_token: float
 ) -> None:
-    found, expected = theory.best_gamma(alpha, c, wider), best_gamma(alpha, c, 1 + wider)
+    found, expected = (
+        theory.best_gamma(alpha, c, extra_token),
+        best_gamma(alpha, c, 1 + extra_token),
+    )
     assert found[1] == pytest.approx(expected[1])
 
 

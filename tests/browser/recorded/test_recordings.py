@@ -251,3 +251,25 @@ def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser
     visitor.state("running")
     context.close()
     assert visitor.problems == []
+
+
+def test_escape_closes_one_thing_at_a_time(visit: Visit) -> None:
+    visitor = visit()
+    visitor.playing()
+    page = visitor.page
+    page.locator("[data-panel-open=why]").click()
+    drawer = page.get_by_role("dialog", name="Why this speed?")
+    expect(drawer).to_be_visible()
+    for menu, entry in (
+        ("[data-file-menu]", "data-choose"),
+        ("[data-takeaway]", "data-take=tokens"),
+    ):
+        page.locator(f"{menu} summary").focus()  # by keyboard: the panel may lie over it
+        page.keyboard.press("Enter")
+        expect(page.locator(f"{menu} [{entry}]")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator(f"{menu} [{entry}]")).to_be_hidden()
+        expect(drawer).to_be_visible()
+        expect(page.locator(f"{menu} summary")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
