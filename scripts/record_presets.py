@@ -1,7 +1,7 @@
-"""Record a real run of every preset: make recordings.
+"""Record a real run of every preset: `make recordings`.
 
-Each preset is raced a few times and the run of median speed-up is kept, so that neither luck nor
-a busy moment is on show.
+Each preset runs a few times, and the run with the median speed-up is kept, so that the recordings
+show neither lucky nor disturbed runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verbs of `python -m specviz`: the page, and what it does without the page."""
+"""The verbs of `python -m specviz`: the page, races, recordings, benchmarks and training."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .errors import TraceError
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine
 from .models.load import load_pair
-from .models.memory import rooms
+from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .report.html import standalone_html
 from .report.tables import rounds_csv, tokens_csv
-from .report.terminal import event_line, figures, legend
+from .report.terminal import event_line, legend, metric_lines
 from .serve import serve_page
 from .settings import add_settings, settings_from
 from .trace import Event, Trace
@@ -34,7 +34,7 @@ from .training import cli as train
 
 
 def do_verb(arguments: Sequence[str]) -> int:
-    """Do what the words of a command line say; returns the exit status. Raises `SpecvizError`."""
+    """Run the verb of a command line; returns the exit status. Raises `SpecvizError`."""
     options = _parser().parse_args(arguments)
     return int(options.verb(options) or 0)
 
@@ -65,29 +65,29 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("files", metavar="FILE", nargs="+")
     check.set_defaults(verb=_check)
 
-    export = verbs.add_parser("export", help="turn a recording into a page or into tables")
+    export = verbs.add_parser("export", help="convert a recording to a page or to tables")
     export.add_argument("file", metavar="FILE", help="a recording")
     export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
 
-    measure = verbs.add_parser("bench", help="measure speed, on several prompts")
+    measure = verbs.add_parser("bench", help="measure speed on several prompts")
     bench.add_arguments(measure)
     measure.set_defaults(verb=bench.main)
 
     listing = verbs.add_parser("pairs", help="list the named pairs by what fits this machine")
     listing.set_defaults(verb=_pairs)
 
-    doctor = verbs.add_parser("doctor", help="say if two models can race, before any download")
+    doctor = verbs.add_parser("doctor", help="check if two models can race, before any download")
     doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
     doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
-    doctor.add_argument("--free", type=float, metavar="GB", help="as if so much memory were free")
+    doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
 
-    make = verbs.add_parser("train", help="make a pair from a corpus")
+    make = verbs.add_parser("train", help="train a pair on a folder of books")
     train.add_arguments(make)
     make.set_defaults(verb=train.main)
 
@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> None:
         if line is not None:
             print(line, flush=True)
     trace = Trace.from_events(events)
-    print("", trace.header.prompt + trace.text("speculative"), "", *figures(trace), sep="\n")
+    print("", trace.header.prompt + trace.text("speculative"), "", *metric_lines(trace), sep="\n")
     if options.save:
         trace.save(options.save)
 
@@ -161,9 +161,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _pairs(options: argparse.Namespace) -> None:
-    spaces = rooms()
-    cpu, free = spaces[0].device.type == "cpu", sum(room.free for room in spaces)
-    print(f"{spaces[0].device.type} with {shown_bytes(free)} free")
+    devices = device_memory()
+    cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
+    print(f"{devices[0].device.type} with {shown_bytes(free)} free")
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
         print(f"\n{group}:" if pairs else f"\n{group}: none")
         for pair in pairs:

@@ -1,4 +1,4 @@
-// Why a run is as fast as it is: the same definitions as specviz/report/costs.py.
+// Why a run is as fast as it is. tests/helpers/reference_costs.py computes the same in Python.
 
 import { draftLengths, measure, predictedTau } from "./metrics.js";
 

@@ -163,7 +163,7 @@ class _Run:
 
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""
-        self.policy.saw(len(judged.ids), judged.verdict.accepted)
+        self.policy.observe(len(judged.ids), judged.verdict.accepted)
         kept = judged.ids[: judged.verdict.accepted]
         emitted = [*kept, judged.verdict.next_id]
         if not self.settings.ignore_eos:

@@ -18,7 +18,7 @@ import transformers
 from .._version import __version__
 from ..errors import SettingsError
 from ..models.pair import Pair, context_length, parameter_count
-from ..models.truncated import shallow_model
+from ..models.truncated import truncated_model
 from ..settings import Settings
 from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
 from .loop import decode
@@ -183,7 +183,7 @@ def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
         return _described(pair.draft, form)
     whole = _described(pair.target, form)
     name = f"{whole['name']}, layers 1 to {layers}"
-    shallow = shallow_model(pair.target, layers)
+    shallow = truncated_model(pair.target, layers)
     return {**whole, "name": name, "parameters": parameter_count(shallow)}
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from ..models.truncated import shallow_model
+from ..models.sizes import pass_bytes
+from ..models.truncated import truncated_model
 
 # Bytes that could be read during the call of one module, by device type. They are right to about
 # half an order of magnitude. Engines with a forward of their own make fewer and cheaper calls.
@@ -31,23 +32,11 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
 
     form: of the engine that runs it. Raises `PairError` where the layers cannot be found.
     """
-    model = model if layers is None else shallow_model(model, layers)
+    model = model if layers is None else truncated_model(model, layers)
     device = torch.device(model.device).type
     calls = sum(1 for module in model.modules() if next(module.children(), None) is None)
     per_call = EAGER_CALL if form == "eager" else OWN_CALL
-    return weight_bytes(model) + calls * per_call.get(device, per_call["cuda"])
-
-
-def weight_bytes(model: Any) -> int:
-    """Bytes of weights that a pass reads: all but an embedding table that is not also the head."""
-    head = getattr(model.get_output_embeddings(), "weight", None)
-    try:
-        table = model.get_input_embeddings().weight
-    except (NotImplementedError, AttributeError):  # a model of the user's own need not tell
-        table = None
-    return sum(
-        p.numel() * p.element_size() for p in model.parameters() if p is not table or table is head
-    )
+    return pass_bytes(model) + calls * per_call.get(device, per_call["cuda"])
 
 
 def extra_token_cost(device: torch.device) -> float:

@@ -11,7 +11,7 @@ from transformers import DynamicCache
 
 from ..errors import ModelError
 from ..models.pair import text_config
-from ..models.truncated import shallow_model
+from ..models.truncated import truncated_model
 
 
 class EagerEngine:
@@ -71,7 +71,7 @@ class EagerEngine:
     def _cut_off(self, layers: int, tokens: int) -> Any:
         """The model's first `layers`, which are about to be fed `tokens` tokens."""
         if layers not in self._shallow:
-            self._shallow[layers] = shallow_model(self._model, layers)
+            self._shallow[layers] = truncated_model(self._model, layers)
         self._tentative = layers, self._tentative[1] + tokens
         return self._shallow[layers]
 

@@ -230,7 +230,7 @@ class MachineTask:
     pair: str = ""
 
     def run(self, models: Models, take: Take) -> None:
-        from ..models.memory import rooms
+        from ..models.memory import device_memory
 
-        spaces = rooms()
-        take(Machine(sum(room.free for room in spaces), spaces[0].device.type == "cpu"))
+        devices = device_memory()
+        take(Machine(sum(one.free for one in devices), devices[0].device.type == "cpu"))

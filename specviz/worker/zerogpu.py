@@ -18,6 +18,7 @@ from typing import Any
 from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
 from ..models.catalogue import named_pair
+from ..models.sizes import parameter_bytes
 from ..settings import Settings
 from .batches import Failed, batches
 from .client import Asking, LocalWorker
@@ -69,7 +70,7 @@ class Prices:
     @classmethod
     def of(cls, pair: Any) -> Prices:
         """The prices of a pair, from the sizes of its models."""
-        moved = _weight_bytes(pair.target) + _weight_bytes(pair.draft)
+        moved = parameter_bytes(pair.target) + parameter_bytes(pair.draft)
         start = START + moved / MOVED
         return cls(_pass_seconds(pair.target), _pass_seconds(pair.draft), start)
 
@@ -102,11 +103,7 @@ def _guess_seconds(settings: Settings, prices: Prices) -> float:
 
 def _pass_seconds(model: Any) -> float:
     blocks: int = model.config.get_text_config().num_hidden_layers
-    return PASS + blocks * BLOCK + _weight_bytes(model) / READ
-
-
-def _weight_bytes(model: Any) -> int:
-    return sum(p.numel() * p.element_size() for p in model.parameters())
+    return PASS + blocks * BLOCK + parameter_bytes(model) / READ
 
 
 class Placed(Models):

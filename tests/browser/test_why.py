@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+from reference_costs import best_gamma, break_even_alpha, explain
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace
 from specviz.decoding.race import _margin
-from specviz.report.costs import best_gamma, break_even_alpha, explain
 from specviz.report.html import PAGE
 from specviz.theory import MOST_GAMMA
 

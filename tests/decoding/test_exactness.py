@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference_distribution import chi_square, continuations, transitions
+from reference_distribution import chain_p_value, continuation_distribution, p_value
 from torch import Tensor
 from toy_models import emitted_ids, llama, mini, pair_of
 
@@ -75,18 +75,18 @@ def first_tokens(lane: Decode, pair: Pair, settings: Settings) -> tuple[int, ...
 
 def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
     """How well the first tokens of many runs, a seed each, fit the target's law."""
-    law = continuations(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
+    law = continuation_distribution(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
     # Runs are longer than what is tested, so that every round has room for all its drafts.
     longer = replace(settings, max_new_tokens=SHOWN + settings.gamma)
     seeds = (replace(longer, seed=seed) for seed in range(SAMPLES))
-    return chi_square([first_tokens(lane, pair, seeded) for seeded in seeds], law)
+    return p_value([first_tokens(lane, pair, seeded) for seeded in seeds], law)
 
 
 def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) -> float:
     """How well one long run of a chain fits the target's law."""
     pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
     rounds = lane(pair, PROMPT, replace(settings, max_new_tokens=tokens))
-    return transitions(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
+    return chain_p_value(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
 
 
 def named(settings: Settings) -> str:

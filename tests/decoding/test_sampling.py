@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_distribution import processed
+from reference_distribution import processed_distribution
 from torch import Tensor
 from toy_models import examples
 
@@ -58,11 +58,13 @@ def test_a_row_is_a_distribution(logits: list[float], settings: Settings):
 def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settings):
     """Ties included: the lowest ids stay."""
     p = probabilities(torch.tensor([logits]), settings)[0].double().numpy()
-    wanted = processed(logits, settings)
+    wanted = processed_distribution(logits, settings)
     # A cut that falls on the mass of top-p itself may go either way in floating point.
     masses = np.cumsum(
         np.sort(
-            processed(logits, Settings(temperature=settings.temperature, top_k=settings.top_k))
+            processed_distribution(
+                logits, Settings(temperature=settings.temperature, top_k=settings.top_k)
+            )
         )[::-1]
     )
     if np.abs(masses - settings.top_p).min() > 1e-5 or settings.top_p == 1.0:
@@ -115,7 +117,7 @@ def test_large_vocabularies_are_truncated_alike(settings: Settings, spread: floa
     """However much of the vocabulary has to be sorted for it."""
     logits = spread * torch.randn(1, 4 * SHORT_LIST, generator=rng())
     p = probabilities(logits, settings)[0].double().numpy()
-    np.testing.assert_allclose(p, processed(logits[0].tolist(), settings), atol=1e-6)
+    np.testing.assert_allclose(p, processed_distribution(logits[0].tolist(), settings), atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-60, 1e-40, 1e-5])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from model_families import FAMILIES, build
-from reference_distribution import chi_square, continuations
+from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.engines.static.engine
@@ -127,11 +127,11 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
 def test_sampled_sequences_follow_the_target():
     models = [llama(4, seed=seed) for seed in (0, 1)]
     settings, prompt = Settings(gamma=3, temperature=1.0, max_new_tokens=6), [2, 0]
-    law = continuations(models[0], prompt, 3, settings)
+    law = continuation_distribution(models[0], prompt, 3, settings)
     pair = pair_of(*map(on_device, models))
     runs = (replace(settings, seed=seed) for seed in range(800))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
-    assert chi_square(found, law) > 1e-4
+    assert p_value(found, law) > 1e-4
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -202,7 +202,7 @@ def test_speed_targets(compiled: str, monkeypatch: pytest.MonkeyPatch):
     pair = shaped_pair("llama-3.1-8b+3.2-1b")
     prompts = [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(2)]
     settings = Settings(gamma=5, max_new_tokens=128, ignore_eos=True)
-    row, header = measured(pair, prompts, settings, 3, rivals=True, decider=scripted(0.7))
+    row, header = measured(pair, prompts, settings, 3, with_generate=True, decider=scripted(0.7))
     assert header.target["form"].startswith(GRAPHS)
     least = floors(pair, row.context)
     floor, bandwidth = least["target"].seconds, least["target"].bytes_per_second

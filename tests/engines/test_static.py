@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from model_families import FAMILIES, RECURRENT, VARIANTS, build
-from reference_distribution import chi_square, continuations
+from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
@@ -40,7 +40,7 @@ from specviz.engines.static.engine import (
     static_reason,
 )
 from specviz.errors import SettingsError
-from specviz.models.truncated import shallow_model
+from specviz.models.truncated import truncated_model
 
 PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40
@@ -121,10 +121,10 @@ def test_a_seed_gives_the_text_of_the_plain_form(
 )
 def test_sampled_sequences_follow_the_target(settings: Settings):
     pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 200
-    law = continuations(pair.target, prompt, 3, settings)
+    law = continuation_distribution(pair.target, prompt, 3, settings)
     runs = (replace(settings, max_new_tokens=6, seed=seed) for seed in range(samples))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
-    assert chi_square(found, law) > 1e-4
+    assert p_value(found, law) > 1e-4
 
 
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[-1]], ids=named)
@@ -141,7 +141,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
     settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
     run = _Run(pair, PROMPT, settings, "speculative")
     run.prefill()
-    shallow = shallow_model(target, run.drafter.layers)
+    shallow = truncated_model(target, run.drafter.layers)
     with torch.inference_mode():
         while len(run.ids) < 40:
             draft = run.drafter.draft(run.ids, 3)
@@ -249,7 +249,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
     torch.testing.assert_close(got, uncached(pair.target, ids)[8:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3, layers=1)
-    shallow = uncached(shallow_model(pair.target, 1), ids[:53])
+    shallow = uncached(truncated_model(pair.target, 1), ids[:53])
     torch.testing.assert_close(got, shallow[50:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3)

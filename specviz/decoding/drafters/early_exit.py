@@ -103,14 +103,14 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
         )
     form = make_engine(model, vocab).form
     ids = _own_text(model, vocab)
-    whole, wider = pass_cost(model, form), extra_token_cost(ids.device)
+    whole, extra_token = pass_cost(model, form), extra_token_cost(ids.device)
     p = _softmax(model, vocab, ids)
     found = []
     for depth in _depths(layers):
         q = _softmax(model, vocab, ids, depth)
         beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
         c = pass_cost(model, form, depth) / whole
-        _, speedup = best_gamma(beta, c, 1 + wider, least=1)
+        _, speedup = best_gamma(beta, c, extra_token, least=1)
         found.append(EarlyExit(depth, beta, c, speedup))
     return found
 

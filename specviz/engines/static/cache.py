@@ -18,7 +18,7 @@ from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
 from ...models.pair import context_length
-from ...models.truncated import shallow_model
+from ...models.truncated import truncated_model
 from .support import compile_wanted
 
 SMALLEST = 256  # places: the least that attention reads
@@ -139,7 +139,7 @@ class InPlaceCache:
         if layers is None:
             return model
         if layers not in self._shallow:
-            self._shallow[layers] = shallow_model(model, layers)
+            self._shallow[layers] = truncated_model(model, layers)
         return self._shallow[layers]
 
     def grow(self, capacity: int, length: int) -> None:
