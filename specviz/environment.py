@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,11 @@ BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
 
 T = TypeVar("T")
+
+
+def has_numba() -> bool:
+    """Whether compiled passes are available on a processor."""
+    return find_spec("numba") is not None
 
 
 def on_zerogpu() -> bool:

@@ -1,5 +1,5 @@
-"""The time of a model's matrix products with several kernels, the basis of the choice in
-`engines/packed/matmul.py`."""
+"""The time of a model's matrix products by kernel and number of rows: the lanes' own kernel, and
+what else could multiply on a processor."""
 
 from __future__ import annotations
 
@@ -11,38 +11,53 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..engines.packed.matmul import (
-    BlockedProduct,
-    PackedProduct,
-    Product,
-    Rows,
-    new_rows,
-    small_kernels,
-)
+from ..engines.compiled.forward import Sizes, arranged_rows, product
+from ..engines.compiled.vector import BYTES, KINDS, MOST_ROWS
 from ..models.pair import Pair
 
 ROUNDS = 25  # each kernel runs once per round
-ProductRun: TypeAlias = Callable[[Rows, Rows], object]  # arguments: x, and where to put the product
+Product: TypeAlias = Callable[[Tensor], object]  # of x, fp32 [rows, inputs]
 
 
-def _product(kind: Callable[[Tensor, None], Product]) -> Callable[[Tensor], ProductRun]:
-    return lambda weight: kind(weight, None).into
+def _compiled(weight: Tensor) -> Product:
+    outputs, inputs = weight.shape
+    kind = KINDS[str(weight.dtype).removeprefix("torch.")]
+    sizes = Sizes(kind, BYTES[kind], inputs, outputs, 1, 1, 1, outputs, 1, 0, threads=1)
+
+    def run(x: Tensor) -> None:
+        y = np.empty((len(x), outputs), np.float32)
+        product(sizes, arranged_rows(kind, x.numpy()), weight.data_ptr(), 0, 0, outputs, y)
+
+    return run
 
 
-def _torch(weight: Tensor) -> ProductRun:
-    return lambda x, _: torch.nn.functional.linear(x.tensor, weight)
+def _torch(weight: Tensor) -> Product:
+    wide = weight.float()
+    return lambda x: torch.nn.functional.linear(x, wide)
 
 
-def _numpy(weight: Tensor) -> ProductRun:
-    turned = weight.t().contiguous().numpy()
-    return lambda x, out: np.dot(x.array, turned, out=out.array)
+def _transposed(weight: Tensor) -> Product:
+    turned = weight.float().t().contiguous()
+    return lambda x: torch.mm(x, turned)
 
 
-KERNELS: dict[str, Callable[[Tensor], ProductRun]] = {
-    "torch": _torch,
-    "torch, oneDNN prepacked": _product(PackedProduct),
-    "NumPy": _numpy,
-    "NumPy, blocks": _product(BlockedProduct),
+def _packed(weight: Tensor) -> Product:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.float(), MOST_ROWS)
+    operator = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: operator(x, packed, None, "none", [], "")
+
+
+def _numpy(weight: Tensor) -> Product:
+    turned = weight.float().t().contiguous().numpy()
+    return lambda x: np.dot(x.numpy(), turned)
+
+
+KERNELS: dict[str, Callable[[Tensor], Product]] = {
+    "compiled, weights in place": _compiled,
+    "torch linear, fp32": _torch,
+    "torch mm, fp32, transposed": _transposed,
+    "oneDNN prepacked, fp32": _packed,
+    "NumPy, fp32": _numpy,
 }
 
 
@@ -53,26 +68,25 @@ def kernel_seconds(model: Any, widths: Sequence[int]) -> dict[str, dict[int, flo
     Each kernel multiplies by all weights in the order of a pass, so that the weights come from the
     same caches or memory as in a pass.
     """
-    small_kernels()  # one thread
     weights = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
-    by_kernel = {name: [kernel(weight) for weight in weights] for name, kernel in KERNELS.items()}
+    kernels = dict(KERNELS)
+    if not torch.backends.mkldnn.is_available():
+        del kernels["oneDNN prepacked, fp32"]
+    by_kernel = {name: [kernel(weight) for weight in weights] for name, kernel in kernels.items()}
     seconds = {name: dict.fromkeys(widths, float("inf")) for name in by_kernel}
     for rows in widths:
-        x = [new_rows(rows, weight.shape[1]) for weight in weights]
-        out = [new_rows(rows, weight.shape[0]) for weight in weights]
-        for one in x:
-            one.tensor.normal_()
+        x = [torch.randn(rows, weight.shape[1]) for weight in weights]
         for _ in range(ROUNDS):
             for name, products in by_kernel.items():
-                seconds[name][rows] = min(seconds[name][rows], _once(products, x, out))
+                seconds[name][rows] = min(seconds[name][rows], _once(products, x))
     return seconds
 
 
-def _once(products: Sequence[ProductRun], x: Sequence[Rows], out: Sequence[Rows]) -> float:
+def _once(products: Sequence[Product], x: Sequence[Tensor]) -> float:
     for _ in range(2):  # the first run loads this kernel's weights into the processor's caches
         start = time.perf_counter()
-        for product, here, there in zip(products, x, out, strict=True):
-            product(here, there)
+        for run, here in zip(products, x, strict=True):
+            run(here)
     return time.perf_counter() - start
 
 

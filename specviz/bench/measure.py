@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import torch
 
 from ..decoding.loop import decode
 from ..decoding.race import race
 from ..decoding.sampling import Decide
 from ..decoding.types import Prefilled
-from ..engines.choose import make_engine
+from ..engines.choose import eager_only, make_engine
 from ..engines.eager import EagerEngine
-from ..engines.packed.support import plain_form
 from ..models.pair import Pair
 from ..report.metrics import Metrics, compute_metrics
 from ..settings import Settings
@@ -104,7 +106,12 @@ def measured(
 
 
 def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
-    """The variants besides the lanes, by name: functions from a prompt to tokens per second."""
+    """The variants besides the lanes, by name: functions from a prompt to tokens per second.
+
+    On a processor they run copies of the models in fp32, in which the lanes compute too.
+    """
+    compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
+    pair = _in_fp32(pair) if pair.device.type == "cpu" else pair
 
     def generated(prompt: str, assisted: bool) -> float:
         ids = pair.encode(prompt, chat=settings.chat)
@@ -114,15 +121,26 @@ def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[st
     variants: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
     if pair.draft is not None and settings.gamma:
         variants[ASSISTED] = partial(generated, assisted=True)
-        if make_engine(pair.target, pair.vocab).form != EagerEngine.form:
+        if compiled:
             variants[PLAIN] = partial(_plain_rate, pair, settings)
     return variants
+
+
+def _in_fp32(pair: Pair) -> Pair:
+    """The same pair, with copies of those models that have other weights than fp32."""
+
+    def widened(model: Any) -> Any:
+        if model is None or model.dtype == torch.float32:
+            return model
+        return copy.deepcopy(model).float()
+
+    return replace(pair, target=widened(pair.target), draft=widened(pair.draft))
 
 
 def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
     """Tokens per second of the speculative lane with the eager engine, including prefill."""
     ids = pair.encode(prompt, chat=settings.chat)
-    with plain_form():
+    with eager_only():
         first, *rounds = decode(pair, ids, settings, "speculative")
     assert isinstance(first, Prefilled)
     decoded = [r for r in rounds if isinstance(r, Round)]

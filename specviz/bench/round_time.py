@@ -13,15 +13,15 @@ from ..decoding.loop import decode
 from ..decoding.sampling import Decide
 from ..decoding.types import LaneEvents
 from ..engines.base import Engine, now
+from ..engines.compiled.engine import CompiledEngine
 from ..engines.eager import EagerEngine
-from ..engines.packed.forward import PackedEngine
 from ..engines.static.cuda_graphs import Program
 from ..models.pair import Pair, context_length
 from ..settings import Settings
 from ..trace import LANES, Lane, Round
 
 # A CUDA program contains a pass and its sampling, which cannot be timed separately.
-FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine, Program)
+FORMS: tuple[Any, ...] = (EagerEngine, CompiledEngine, Program)
 ROUNDS = 3  # measured at each context length: few, so that they fit after 1,000 of 1,024 tokens
 WARM = 1  # rounds before them, not measured
 TURNS = 3  # how often a prompt is decoded with and without timed passes

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ..environment import on_zerogpu
 from .base import Engine
+from .compiled.support import compiled_engine
 from .eager import EagerEngine
-from .packed.forward import PackedEngine
-from .packed.support import in_plain_form, packed_model
 from .static.engine import static_engine
 from .static.support import static_wanted
+
+_eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
+
+
+@contextmanager
+def eager_only() -> Iterator[None]:
+    """Within, every model runs as transformers' own modules, for comparisons on equal modules."""
+    token = _eager_only.set(True)
+    try:
+        yield
+    finally:
+        _eager_only.reset(token)
 
 
 def make_engine(model: Any, vocab: int) -> Engine:
@@ -19,9 +33,8 @@ def make_engine(model: Any, vocab: int) -> Engine:
     The static engine runs only where SPECVIZ_FORM asks for it.
     """
     # A process on ZeroGPU makes only a few runs: too few to prepare another form.
-    if on_zerogpu() or in_plain_form():
+    if on_zerogpu() or _eager_only.get():
         return EagerEngine(model, vocab)
     if static_wanted() and (static := static_engine(model, vocab)) is not None:
         return static
-    packed = packed_model(model, vocab)
-    return PackedEngine(packed) if packed is not None else EagerEngine(model, vocab)
+    return compiled_engine(model, vocab) or EagerEngine(model, vocab)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..environment import ASSETS, BUILTIN
+from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError
 from .catalogue import named_pair, named_pairs
 from .hub import find_source
@@ -59,7 +59,11 @@ def load_pair(
     ]
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
-        return _loaded(name, [target, draft or ""], options, place or best_device(), on_progress)
+        place = place or best_device()
+        if dtype is None and place.type == "cpu" and has_numba():
+            # As it is stored: compiled passes read such weights in place, and compute in fp32.
+            options = [replace(one, dtype=torch.bfloat16) for one in options]
+        return _loaded(name, [target, draft or ""], options, place, on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
     models = [read_metadata(model) for model in (target, draft) if model]

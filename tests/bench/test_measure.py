@@ -16,10 +16,9 @@ from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATI
 from specviz.bench.roofline import cache_bytes, floors
 from specviz.bench.round_time import RoundParts, context_costs, round_parts, timed_passes
 from specviz.decoding.numpy_path import Distributions
-from specviz.engines.choose import make_engine
+from specviz.engines.choose import eager_only, make_engine
+from specviz.engines.compiled.engine import CompiledEngine
 from specviz.engines.eager import EagerEngine
-from specviz.engines.packed.forward import PackedEngine
-from specviz.engines.packed.support import plain_form
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
 
@@ -33,7 +32,7 @@ def pair() -> Pair:
 def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(pair: Pair) -> None:
     row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, with_generate=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
-    assert header.target["form"] == "packed"
+    assert header.target["form"] == "compiled"
     assert row.parts is not None and 0 < row.parts.outside < 1
     assert row.context == 1 + 6 and row.identical == 2
 
@@ -68,21 +67,21 @@ def test_a_failing_generate_does_not_change_the_draft(
     assert pair.draft.generation_config is own
 
 
-def test_plain_form_runs_the_models_with_the_eager_engine(pair: Pair) -> None:
-    with plain_form():
+def test_eager_only_runs_the_models_with_the_eager_engine(pair: Pair) -> None:
+    with eager_only():
         assert make_engine(pair.target, pair.vocab).form == "eager"
-    assert make_engine(pair.target, pair.vocab).form == "packed"
+    assert make_engine(pair.target, pair.vocab).form == "compiled"
 
 
 def test_passes_are_timed_only_inside_the_block() -> None:
-    plain = EagerEngine.forward, PackedEngine.forward
+    plain = EagerEngine.forward, CompiledEngine.forward
     engine = EagerEngine(llama(8), 8)
     with pytest.raises(KeyboardInterrupt), timed_passes() as spent:
         engine.forward(torch.tensor([1]), 1)
         engine.forward(torch.tensor([1]), 1)
         assert len(spent) == 2 and min(spent) > 0
         raise KeyboardInterrupt
-    assert (EagerEngine.forward, PackedEngine.forward) == plain
+    assert (EagerEngine.forward, CompiledEngine.forward) == plain
 
 
 def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +96,7 @@ def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.Monk
 
         return moved
 
-    monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
+    monkeypatch.setattr(CompiledEngine, "forward", moving(CompiledEngine.forward, 1.0))
     for look, step in (("draw", 0.125), ("write", 0.5)):
         monkeypatch.setattr(Distributions, look, moving(getattr(Distributions, look), step))
     monkeypatch.setattr("specviz.engines.base.time.perf_counter", lambda: seconds)

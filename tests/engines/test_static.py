@@ -30,8 +30,7 @@ from specviz.decoding.loop import _Run
 from specviz.decoding.paths import make_context
 from specviz.decoding.sampling import decide, probabilities, uniforms
 from specviz.decoding.types import Draft
-from specviz.engines.choose import make_engine
-from specviz.engines.packed.support import plain_form
+from specviz.engines.choose import eager_only, make_engine
 from specviz.engines.static.cuda_graphs import HostRead, NoHostReads, Program
 from specviz.engines.static.engine import (
     StaticEngine,
@@ -102,7 +101,7 @@ def test_greedy_text_is_that_of_generate_across_windows(pair: Pair, gamma: int):
 
 
 @pytest.mark.parametrize("settings", SETTINGS[1:], ids=named)
-def test_a_seed_gives_the_text_of_the_plain_form(
+def test_a_seed_gives_the_text_of_the_eager_only(
     pair: Pair, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
     settings = replace(settings, max_new_tokens=60, seed=3)
@@ -363,7 +362,7 @@ def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     assert make_engine(model, VOCAB).form != "static"
     monkeypatch.delenv("SPACES_ZERO_GPU")
-    with plain_form():
+    with eager_only():
         assert make_engine(model, VOCAB).form == "eager"
     monkeypatch.setenv("SPECVIZ_FORM", "statik")
     with pytest.raises(SettingsError, match="statik"):

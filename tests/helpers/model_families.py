@@ -18,11 +18,11 @@ WINDOW = 8  # of sliding attention: far shorter than any text of the tests
 SIZES = dict(
     vocab_size=40,
     hidden_size=32,
-    intermediate_size=48,
+    intermediate_size=64,
     num_hidden_layers=2,
     num_attention_heads=2,
     num_key_value_heads=1,
-    head_dim=16,
+    head_dim=32,
     max_position_embeddings=512,
     initializer_range=0.5,
     tie_word_embeddings=False,
@@ -87,7 +87,7 @@ FAMILIES: dict[str, Kind] = {
 VARIANTS: dict[str, Kind] = {
     "llama, scaled": ("Llama", {**SIZES, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
     "llama, biases": ("Llama", {**SIZES, "attention_bias": True, "mlp_bias": True}),
-    "llama, wide heads": ("Llama", {**SIZES, "head_dim": 24, "tie_word_embeddings": True}),
+    "llama, wide heads": ("Llama", {**SIZES, "head_dim": 64, "tie_word_embeddings": True}),
     "llama, llama 3 rope": ("Llama", {**SIZES, "rope_scaling": LLAMA_3}),
     "llama, yarn": ("Llama", {**SIZES, "rope_scaling": YARN}),
     "llama, dynamic rope": ("Llama", {**SIZES, "rope_scaling": DYNAMIC}),

@@ -103,11 +103,12 @@ def llama(vocab: int = 5, *, seed: int = 0, **config: Any) -> LlamaForCausalLM:
     """A random Llama. Its weights vary so much that two seeds disagree about most tokens."""
     torch.manual_seed(seed)
     defaults = dict(
-        hidden_size=16,
+        hidden_size=32,
         intermediate_size=32,
         num_hidden_layers=1,
         num_attention_heads=2,
         num_key_value_heads=1,
+        head_dim=32,
         max_position_embeddings=512,
         initializer_range=0.5,
         bos_token_id=None,

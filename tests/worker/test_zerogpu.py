@@ -332,5 +332,5 @@ class TestBatches:
 
 def test_engines_are_eager_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    monkeypatch.setattr(engine, "packed_model", lambda *_: pytest.fail("it is not to be asked"))
+    monkeypatch.setattr(engine, "compiled_engine", lambda *_: pytest.fail("it is not to be asked"))
     assert engine.make_engine(llama(64), 64).form == "eager"

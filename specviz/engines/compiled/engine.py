@@ -1,0 +1,204 @@
+"""The `Engine` over compiled passes: the table of a model's weights, a cache, and threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...models.pair import context_length
+from . import forward as f
+from .forward import Sizes, run_pass
+from .vector import BYTES, KINDS
+
+FED = 64  # tokens of a long prompt that are fed at a time
+KEPT_WIDTHS = 17  # passes of up to so many tokens use their memory again
+FIRST_PLACES = 128  # of a cache; it doubles when they are used up
+ALIGNED = 64  # places: a cache holds a multiple of them
+# Bytes of weights for which a further thread pays for waking it and waiting for it.
+BYTES_PER_THREAD = 8_000_000
+
+DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
+Floats = NDArray[np.float32]
+
+
+class WeightTable:
+    """Where a model's weights lie, and what else a pass must know of it.
+
+    Weights are read in place, so whatever changes them is seen by the next pass. plan, numbers: as
+    `forward.run_pass` takes them, without what belongs to a single pass. limit: of the context.
+    """
+
+    def __init__(self, model: Any, vocab: int, threads: int) -> None:
+        config, first, rotary = (
+            model.config,
+            model.model.layers[0].self_attn,
+            model.model.rotary_emb,
+        )
+        kind = KINDS[str(model.dtype).removeprefix("torch.")]
+        self.sizes = Sizes(
+            kind=kind,
+            size=BYTES[kind],
+            width=config.hidden_size,
+            inner=config.intermediate_size,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=first.head_dim,
+            vocab=vocab,
+            depth=len(model.model.layers),
+            capacity=0,
+            threads=threads,
+        )
+        self._layers = np.array([_addresses(layer) for layer in model.model.layers], np.int64)
+        self.plan = np.zeros(f.PLAN, np.int64)
+        self.plan[: len(self.sizes)] = self.sizes
+        self.plan[f.LAYERS] = self._layers.ctypes.data
+        self.plan[f.FREQUENCIES] = rotary.inv_freq.data_ptr()
+        rest = (model.model.embed_tokens, model.model.norm, model.get_output_embeddings())
+        self.plan[f.EMBEDDING : f.HEAD + 1] = [_address(module, "weight") for module in rest]
+        eps = model.model.norm.variance_epsilon
+        self.numbers = np.array([eps, rotary.attention_scaling, first.scaling, 1.0], np.float32)
+        self.limit = context_length(model) or 0
+
+
+def _addresses(layer: Any) -> list[int]:
+    """The addresses of a layer's tensors, in the order of the columns of `forward`."""
+    attention, mlp = layer.self_attn, layer.mlp
+    linears = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+    linears += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
+    norms = [layer.input_layernorm, layer.post_attention_layernorm]
+    norms += [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+    weights = [_address(module, "weight") for module in linears + norms]
+    return weights + [_address(module, "bias") for module in linears]
+
+
+def _address(module: Any, name: str) -> int:
+    tensor = getattr(module, name, None)
+    return 0 if tensor is None else int(tensor.data_ptr())
+
+
+def threads_for(model: Any) -> int:
+    """How many threads share a pass: as many as torch has, but none with too little to do."""
+    bytes_read = sum(p.numel() * p.element_size() for p in model.parameters())
+    return max(1, min(torch.get_num_threads(), int(bytes_read / BYTES_PER_THREAD)))
+
+
+class CompiledEngine:
+    """One model of the Llama family on a processor."""
+
+    form = "compiled"
+
+    def __init__(self, model: Any, vocab: int) -> None:
+        self.device = torch.device("cpu")
+        self.length = 0
+        self._model = model  # its weights are read by address
+        self.vocab = vocab
+        self._table = WeightTable(model, vocab, threads_for(model))
+        self._crew = crew_for(self._table.sizes.threads)
+        self._capacity = 0
+        self._plans: dict[int, _Plan] = {}  # by tokens of a pass
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        places = ids.numpy()
+        self._reserve(self.length + len(places))
+        logits = np.empty((keep, self.vocab), np.float32)
+        kept = len(places) - keep  # tokens before the first whose logits are asked for
+        for begin in range(0, len(places), FED):
+            block = places[begin : begin + FED]
+            first = max(0, begin - kept)
+            wanted = logits[first : max(first, begin + len(block) - kept)]
+            self._pass(block, layers, temperature, wanted)
+        return torch.from_numpy(logits)
+
+    def rollback(self, length: int) -> None:
+        self.length = length
+
+    def _pass(
+        self, ids: NDArray[np.int64], layers: int | None, temperature: float, logits: Floats
+    ) -> None:
+        n = len(ids)
+        plan = self._plans.get(n) or _Plan(self._table, n)
+        if n <= KEPT_WIDTHS:
+            self._plans[n] = plan
+        entries, numbers = plan.entries, plan.numbers
+        entries[DEPTH] = self._table.sizes.depth if layers is None else layers
+        entries[CAPACITY] = self._capacity
+        entries[f.START], entries[f.KEEP] = self.length, len(logits)
+        entries[f.IDS], entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
+        numbers[f.LOGIT_FACTOR] = 1 / temperature
+        self._crew.run(entries, numbers)
+        self.length += n
+
+    def _reserve(self, length: int) -> None:
+        if length <= self._capacity:
+            return
+        s, limit = self._table.sizes, self._table.limit
+        # Only a prompt is fed past the context, and nothing comes after it.
+        places = min(max(2 * self._capacity, length, FIRST_PLACES), max(limit, length))
+        capacity = -(-places // ALIGNED) * ALIGNED
+        # One memory for all, which the system backs with huge pages.
+        memory = np.zeros((2, s.depth, s.kv_heads, s.head_dim * capacity), np.float32)
+        keys: Floats = memory[0].reshape(s.depth, s.kv_heads, s.head_dim, capacity)
+        values: Floats = memory[1].reshape(s.depth, s.kv_heads, capacity, s.head_dim)
+        if self._capacity:
+            keys[..., : self.length] = self._keys[..., : self.length]
+            values[:, :, : self.length] = self._values[:, :, : self.length]
+        self._keys, self._values, self._capacity = keys, values, capacity
+
+
+class _Plan:
+    """A plan of passes of n tokens, with the memory that their threads share."""
+
+    def __init__(self, table: WeightTable, n: int) -> None:
+        s = table.sizes
+        q, k = s.heads * s.head_dim, s.kv_heads * s.head_dim
+        widths = (s.width, q, k, k, q, s.width, s.inner, s.inner)
+        self._shared = [np.empty((n, width), np.float32) for width in widths]
+        self.entries, self.numbers = table.plan.copy(), table.numbers.copy()
+        self.entries[f.TOKENS] = n
+        self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self._shared]
+
+
+Order = tuple[NDArray[np.int64], Floats]
+
+
+class Crew:
+    """Threads that share passes. Between passes they sleep; within one they spin."""
+
+    def __init__(self, threads: int) -> None:
+        self._meeting = np.zeros(1, np.int64)
+        self._one_at_a_time = threading.Lock()
+        self._orders: list[queue.SimpleQueue[Order]] = []
+        for index in range(1, threads):
+            orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+            self._orders.append(orders)
+            arguments = (index, orders)
+            threading.Thread(target=_work, args=arguments, name="passes", daemon=True).start()
+
+    def run(self, plan: NDArray[np.int64], numbers: Floats) -> None:
+        """One pass; it ends when all threads have done their share."""
+        with self._one_at_a_time:
+            plan[f.MEETING], plan[f.ARRIVALS] = self._meeting.ctypes.data, self._meeting[0]
+            for orders in self._orders:
+                orders.put((plan, numbers))
+            run_pass(0, plan, numbers)
+
+
+@cache
+def crew_for(threads: int) -> Crew:
+    """The threads of this process that share passes in so many parts."""
+    return Crew(threads)
+
+
+def _work(index: int, orders: queue.SimpleQueue[Order]) -> None:
+    while True:
+        run_pass(index, *orders.get())

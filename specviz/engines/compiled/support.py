@@ -1,0 +1,115 @@
+"""Which models can run as compiled passes, and whether they then give their own logits."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from ...environment import has_numba
+from ...models.pair import context_length, parameter_count
+from ..base import Engine
+
+log = logging.getLogger(__name__)
+
+COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+MOST_PARAMETERS = 300_000_000
+UNIT = 32  # widths must be multiples of it
+TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
+TOLERANCE = 1e-3  # of logits against the model's own in fp32; they differ by about 1e-5
+HALF_TOLERANCE = 0.1  # of the largest logit, where transformers rounds every step to 16 bits
+STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+
+_checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def compiled_engine(model: Any, vocab: int) -> Engine | None:
+    """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
+
+    The first call in a process loads the compiled code, or compiles it, which takes seconds. The
+    first for a model tries it against the model's own logits; a warning says if they differ.
+    """
+    if not has_numba() or not suits(model):
+        return None
+    try:
+        from .engine import CompiledEngine
+    except (ImportError, RuntimeError) as error:  # numba is broken, or has nowhere to keep code
+        log.warning("models run without compiled passes: %s", error)
+        return None
+    if model not in _checked:
+        _checked[model] = _gives_its_logits(model, CompiledEngine(model, vocab))
+    return CompiledEngine(model, vocab) if _checked[model] else None
+
+
+def suits(model: Any) -> bool:
+    """Whether the architecture and weights of `model` are what `forward.run_pass` computes."""
+    if model.config.model_type not in COMPILED_TYPES or model.device.type != "cpu":
+        return False
+    return _is_as_published(model) and _has_fitting_sizes(model)
+
+
+def _is_as_published(model: Any) -> bool:
+    """No subclass, hook or replaced method: a compiled pass would not run them."""
+    modules = list(model.modules())
+    hooks = ("_forward_hooks", "_forward_pre_hooks")
+    own = all(
+        type(m).__module__.startswith(("transformers.", "torch.nn."))
+        and "forward" not in vars(m)
+        and not any(getattr(m, hook) for hook in hooks)
+        for m in modules
+    )
+    linears = (
+        layer for m in model.model.layers for layer in (*_linears(m.self_attn), *_linears(m.mlp))
+    )
+    return own and all(type(layer) is torch.nn.Linear for layer in linears)
+
+
+def _linears(module: Any) -> list[Any]:
+    return [child for name, child in module.named_children() if name.endswith("_proj")]
+
+
+def _has_fitting_sizes(model: Any) -> bool:
+    config, parameters = model.config, list(model.parameters())
+    dtypes = {p.dtype for p in parameters}
+    widths = (
+        config.hidden_size,
+        config.intermediate_size,
+        model.model.layers[0].self_attn.head_dim,
+    )
+    rotary, limit = model.model.rotary_emb, context_length(model)
+    eps = {m.variance_epsilon for m in model.modules() if hasattr(m, "variance_epsilon")}
+    window = getattr(config, "sliding_window", None)
+    return (
+        len(dtypes) == 1
+        and dtypes <= {torch.float32, torch.bfloat16, torch.float16}
+        and all(p.device.type == "cpu" and p.is_contiguous() for p in parameters)
+        and all(width % UNIT == 0 for width in widths)
+        and parameter_count(model) <= MOST_PARAMETERS
+        and bool(limit)
+        and (not window or not getattr(config, "use_sliding_window", True) or window >= limit)
+        and config.hidden_act == "silu"
+        and len(eps) == 1
+        and getattr(rotary, "rope_type", "default") in STATIC_ROPE
+        and rotary.inv_freq.dtype == torch.float32
+    )
+
+
+@torch.inference_mode()
+def _gives_its_logits(model: Any, engine: Any) -> bool:
+    ids = torch.arange(min(TRIED, context_length(model) or 1)) % engine.vocab
+    many = engine.forward(ids, keep=len(ids))
+    engine.rollback(len(ids) - 1)
+    one = engine.forward(ids[-1:], keep=1)
+    wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, : engine.vocab].float()
+    if not torch.isfinite(wanted).all():
+        return False  # the plain engine then says what is wrong
+    off = max((many - wanted).abs().max(), (one - wanted[-1:]).abs().max())
+    scale = wanted.abs().max().clamp(min=1.0)
+    allowed = TOLERANCE if model.dtype == torch.float32 else HALF_TOLERANCE
+    if off <= allowed * scale:
+        return True
+    warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
+    return False

@@ -1,1 +1,0 @@
-"""A faster form of small Llama models on a processor."""

@@ -1,0 +1,257 @@
+"""Compiled passes give their model's own logits, whatever the width, the dtype and the threads."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from toy_models import llama
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config, Qwen3Config
+
+from specviz.engines.choose import make_engine
+from specviz.engines.compiled import engine as module
+from specviz.engines.compiled import support
+from specviz.engines.compiled.engine import CompiledEngine
+from specviz.engines.compiled.support import compiled_engine, suits
+from specviz.engines.eager import EagerEngine
+
+VOCAB = 75  # no multiple of anything that the passes count in
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def grouped(**config: Any) -> Any:
+    """Two layers, eight heads over two of keys: more to a group than a product has rows."""
+    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=16, num_key_value_heads=2)
+    defaults = {**sizes, "intermediate_size": 96, "head_dim": 32, "initializer_range": 0.1}
+    return llama(VOCAB, **{**defaults, **config})
+
+
+def family(kind: type[Any], **config: Any) -> Any:
+    torch.manual_seed(0)
+    sizes = dict(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=256,
+        initializer_range=0.1,
+        **config,
+    )
+    model = AutoModelForCausalLM.from_config(kind(**sizes)).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:
+                weight.normal_(mean=float("norm" in name), std=0.3)
+    return model
+
+
+def numbers(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(VOCAB, (count,), generator=torch.Generator().manual_seed(seed))
+
+
+@torch.inference_mode()
+def own_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """What the model's modules compute in fp32, from the same weights."""
+    return copy.deepcopy(model).float()(ids[None]).logits[0, :, :VOCAB]
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+MODELS = {
+    "llama": lambda: grouped(),
+    "llama, biases": lambda: family(
+        type(grouped().config), attention_bias=True, mlp_bias=True, tie_word_embeddings=True
+    ),
+    "llama 3 rope": lambda: grouped(
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        }
+    ),
+    "qwen 2": lambda: family(Qwen2Config),
+    "qwen 3": lambda: family(Qwen3Config),
+    "mistral": lambda: family(MistralConfig, sliding_window=None),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", MODELS)
+def test_passes_of_every_width_give_the_models_own_logits(kind: str, dtype: torch.dtype) -> None:
+    model = MODELS[kind]().to(dtype)
+    model.model.rotary_emb.float()  # as transformers keeps it where it loads such weights
+    assert suits(model)
+    engine, place, ours, ids = CompiledEngine(model, VOCAB), 0, [], numbers(190)
+    for width in [*range(1, 18), 1, 1, 2]:
+        ours.append(engine.forward(ids[place : place + width], width))
+        place += width
+    close(torch.cat(ours), own_logits(model, ids[:place]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_logits_are_the_same_to_the_last_bit_whatever_the_width_and_the_threads(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So greedy texts of both lanes cannot differ, even at a tie."""
+    model, ids = grouped().to(dtype), numbers(60)
+    model.model.rotary_emb.float()
+    runs = []
+    for threads, widths in ((1, [1] * 60), (1, [6] * 10), (2, [60]), (3, [5, 7, 13] * 3)):
+        monkeypatch.setattr(module, "threads_for", lambda _, threads=threads: threads)
+        engine, place, rows = CompiledEngine(model, VOCAB), 0, []
+        for width in widths:
+            part = ids[place : place + width]
+            if len(part):
+                rows.append(engine.forward(part, len(part)))
+            place += width
+        runs.append(torch.cat(rows))
+    assert all(torch.equal(run, runs[0]) for run in runs)
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 67, 128, 300])
+@pytest.mark.parametrize("keep", [1, 3, 70, 300])
+def test_a_long_prompt_is_fed_in_blocks(length: int, keep: int) -> None:
+    model, keep, ids = grouped(), min(keep, length), numbers(length, 1)
+    close(CompiledEngine(model, VOCAB).forward(ids, keep), own_logits(model, ids)[-keep:])
+
+
+@pytest.mark.parametrize("length", [1, 6, 70])
+def test_logits_are_divided_by_the_temperature(length: int) -> None:
+    model, ids = grouped(), numbers(length)
+    for engine in (CompiledEngine(model, VOCAB), EagerEngine(model, VOCAB)):
+        wanted = engine.forward(ids, length) / 0.7
+        engine.rollback(0)
+        close(engine.forward(ids, length, temperature=0.7), wanted)
+
+
+def test_logits_stay_when_the_engine_goes_on() -> None:
+    """A drafter keeps the rows of all its steps."""
+    engine = CompiledEngine(grouped(), VOCAB)
+    first = engine.forward(torch.tensor([3]), 1)
+    kept = first.clone()
+    engine.forward(torch.tensor([4]), 1)
+    assert torch.equal(first, kept)
+
+
+def test_rolled_back_tokens_leave_no_trace() -> None:
+    engine, ids = CompiledEngine(grouped(), VOCAB), torch.arange(20)
+    engine.forward(ids, 1)
+    wanted = engine.forward(torch.tensor([7, 8]), 2)
+    for count in (3, 150):  # the second makes the cache grow
+        engine.rollback(20)
+        engine.forward(torch.arange(count) % VOCAB, 1)
+    engine.rollback(20)
+    assert torch.equal(engine.forward(torch.tensor([7, 8]), 2), wanted)
+
+
+def test_a_pass_through_the_first_layers_is_the_model_cut_off() -> None:
+    model, ids = grouped(num_hidden_layers=3), torch.arange(10)
+    cut = copy.deepcopy(model)
+    cut.model.layers = cut.model.layers[:2]
+    cut.config.num_hidden_layers = 2
+    engine, eager = CompiledEngine(model, VOCAB), EagerEngine(cut, VOCAB)
+    close(engine.forward(ids, 4, layers=2), eager.forward(ids, 4))
+    engine.rollback(0)
+    close(engine.forward(ids, 4), EagerEngine(model, VOCAB).forward(ids, 4))
+
+
+def test_what_is_not_finite_shows_in_the_logits() -> None:
+    model = grouped()
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[3, 5] = float("nan")
+    assert not torch.isfinite(CompiledEngine(model, VOCAB).forward(numbers(3), 3)).any()
+
+
+CHANGES = {
+    "an operation in place": lambda m: m.model.norm.weight.data.mul_(2),
+    "a copy": lambda m: m.lm_head.weight.data.copy_(torch.randn_like(m.lm_head.weight)),
+    "a NumPy view": lambda m: m.model.layers[0].mlp.up_proj.weight.detach().numpy().fill(0.1),
+    "an optimizer": lambda m: one_step(m),
+    "another tensor": lambda m: setattr(
+        m.model.norm, "weight", torch.nn.Parameter(torch.full((64,), 3.0))
+    ),
+    "the frequencies": lambda m: m.model.rotary_emb.inv_freq.mul_(0.5),
+    "eps": lambda m: [
+        setattr(norm, "variance_epsilon", 0.5) for norm in m.modules() if "Norm" in repr(type(norm))
+    ],
+}
+
+
+def one_step(model: Any) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+    model(numbers(8)[None], labels=numbers(8)[None]).loss.backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_the_model_is_seen_by_the_next_run(change: str) -> None:
+    model, ids = grouped(), numbers(9)
+    before = make_engine(model, VOCAB).forward(ids, 9)
+    CHANGES[change](model)
+    engine = make_engine(model, VOCAB)
+    after = engine.forward(ids, 9)
+    assert engine.form == "compiled" and not torch.allclose(after, before, atol=1e-3)
+    close(after, own_logits(model, ids))
+
+
+def test_a_model_with_code_of_its_own_runs_as_it_is() -> None:
+    def hooked(model: Any) -> None:
+        model.model.layers[0].register_forward_hook(lambda *_: None)
+
+    def wrapped(model: Any) -> None:
+        forward = model.model.layers[1].mlp.forward
+        model.model.layers[1].mlp.forward = lambda x: 2 * forward(x)
+
+    def subclassed(model: Any) -> None:
+        linear = model.lm_head
+        model.lm_head = type("Mine", (torch.nn.Linear,), {})(64, VOCAB, bias=False)
+        model.lm_head.load_state_dict(linear.state_dict())
+
+    def uneven(model: Any) -> None:
+        model.model.norm.variance_epsilon = 0.5
+
+    for change in (hooked, wrapped, subclassed, uneven):
+        model = grouped()
+        assert make_engine(model, VOCAB).form == "compiled"
+        change(model)
+        assert make_engine(model, VOCAB).form == "eager", change.__name__
+
+
+def test_a_model_made_in_inference_mode_runs_too() -> None:
+    with torch.inference_mode():
+        model = grouped()
+    close(make_engine(model, VOCAB).forward(numbers(5), 5), own_logits(model, numbers(5)))
+
+
+def test_a_pass_with_other_logits_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = module.run_pass
+
+    def wrong(thread: int, plan: Any, values: Any) -> None:
+        values[module.f.SCORE_FACTOR] *= 2
+        run(thread, plan, values)
+
+    monkeypatch.setattr(module, "run_pass", wrong)
+    model = grouped()
+    with pytest.warns(UserWarning, match="gave other logits; using transformers' modules"):
+        assert compiled_engine(model, VOCAB) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled_engine(model, VOCAB) is None, "one warning is enough"
+
+
+def test_without_numba_everything_runs_on_transformers_modules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(support, "has_numba", lambda: False)
+    assert make_engine(grouped(), VOCAB).form == "eager"
