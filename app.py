@@ -8,17 +8,18 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 from specviz.environment import on_zerogpu
 from specviz.logs import set_up_logging
-from specviz.worker.client import ProcessWorker, Worker, end_with_children
+from specviz.worker.client import ProcessWorker, Worker
+from specviz.worker.process import end_with_children
 
 set_up_logging()
 
 
 def start_worker() -> Worker:
-    """Whoever holds the models, started first of all: it takes as long as the page does."""
+    """The worker for the models. Its start takes as long as the page's, so it begins first."""
     if on_zerogpu():
-        from specviz.worker.zerogpu import place_pairs
+        from specviz.worker.zerogpu import load_pairs
 
-        return place_pairs()
+        return load_pairs()
     worker = ProcessWorker()
     worker.start()
     return worker
@@ -28,7 +29,7 @@ worker = start_worker()
 
 from specviz.page import build_page, launch_options  # noqa: E402
 
-# On ZeroGPU only this process knows what the GPU will be like.
+# On ZeroGPU only this process knows what the lent GPU is like.
 demo = build_page(worker, doctor=worker if on_zerogpu() else None)
 
 

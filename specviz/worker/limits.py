@@ -1,4 +1,4 @@
-"""What one visitor may ask of a page that others use too; the operator may set it otherwise."""
+"""How much one visitor may use of a page that others share; the operator can change it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ..errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and places, each with the variable of the environment that sets it.
+    """Each limit can be set by an environment variable, see `VARIABLES`.
 
-    seconds: of a run, from the moment its pair is in memory. waiting: runs and experiments in
-    the line behind the one under way. stop_seconds: after a stop that the models' process does
-    not answer, until the process is replaced. silent_seconds: without any result, until it is.
+    seconds: the longest run, counted from the moment its pair is in memory. waiting: the most runs
+    and experiments in the queue, besides the current one. stop_seconds: how long the models'
+    process may ignore a stop before it is replaced. silent_seconds: how long it may give no
+    result before it is replaced.
     """
 
     seconds: float = 120.0
@@ -26,7 +27,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
-        """What the variables say, and otherwise the defaults. Raises `SettingsError`."""
+        """The limits, with defaults where no variable is set. Raises `SettingsError`."""
         values = {
             field.name: _number(environment[VARIABLES[field.name]], VARIABLES[field.name])
             for field in fields(cls)
@@ -43,7 +44,7 @@ VARIABLES = {
     "stop_seconds": "SPECVIZ_STOP_SECONDS",
     "silent_seconds": "SPECVIZ_SILENT_SECONDS",
 }
-LEAST = {"SPECVIZ_MOST_WAITING": 0.0}  # all others: a tenth of a second
+LEAST = {"SPECVIZ_MOST_WAITING": 0.0}  # for all others: 0.1 seconds
 
 
 def _number(text: str, variable: str) -> float:

@@ -22,8 +22,7 @@ from page_server import Site, served, toy_pair
 from specviz import Settings, Trace, compute_metrics
 from specviz.decoding.race import race
 from specviz.environment import ASSETS
-from specviz.page.api import MOST_CHARACTERS
-from specviz.page.controls import MAX_LENGTH
+from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.trace.recording import read_recording
 
 BUILTIN = (ASSETS / "pair" / "target").is_dir()

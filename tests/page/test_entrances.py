@@ -23,7 +23,7 @@ from toy_models import examples
 from toy_recordings import SAMPLED, recorded, saved
 
 from specviz.page.security.bodies import NOT_OURS
-from specviz.worker.client import FAILED
+from specviz.worker.failures import FAILED
 
 COUNT = int(os.environ.get("SPECVIZ_MALFORMED", "20"))
 INSIDES = re.compile(rb"Traceback|File \\?\"|/work/|/usr/|/home/|site-packages|\w+Error\b|\.py\b")

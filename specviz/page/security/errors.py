@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from ...errors import SpecvizError
-from ...worker.client import FAILED
+from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from gradio.data_classes import _StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...worker.client import FAILED
+from ...worker.failures import FAILED
 from .bodies import (
     FORM,
     LARGE,
