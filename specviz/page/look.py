@@ -26,12 +26,12 @@ SHEETS = (
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
-THREADS = 64  # more than the visitors whose runs may wait or race, so that all else has some left
-SESSIONS = 200  # visitors whose components Gradio remembers: 85 kB each, and no run among them
+THREADS = 64  # more than `layout.VISITORS`, so that some are left for all other requests
+SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; runs are not among them
 
 
 def launch_options() -> dict[str, Any]:
-    """What `launch()` needs to show the page as designed."""
+    """The options of `launch()` for this page."""
     return {
         "theme": _theme(),
         "head": _head(),
@@ -46,20 +46,20 @@ def launch_options() -> dict[str, Any]:
 
 
 def keep_no_statistics() -> None:
-    """Have Gradio forget past events: it otherwise goes through thousands after each one. To be
+    """Make Gradio forget past events: otherwise it reads thousands of them after each event. To be
     called before the page is built."""
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
 
 
 def static_url(path: Path) -> str:
-    """Where the browser finds a file that `serve_static_files` made public."""
+    """The address of a file that `serve_static_files` made public."""
     return f"gradio_api/file={path}"
 
 
 def serve_static_files(recordings: Path) -> None:
-    """Let the server hand out recordings, Plotly and the page's own files; nothing is fetched
-    elsewhere."""
+    """Let the server send recordings, Plotly and the page's own files, so that the browser loads
+    nothing from other hosts."""
     gr.set_static_paths([PAGE, PLOTLY, *([recordings] if recordings.is_dir() else [])])
 
 
@@ -109,8 +109,8 @@ def _theme() -> gr.themes.Base:
 
 
 def _head() -> str:
-    """Styles in the page itself, so that it never flashes unstyled, and its scripts at once, so
-    that they are here before Gradio asks for them."""
+    """The page's styles, so that it is never shown without them, and links to its scripts, so that
+    they are loaded before Gradio needs them."""
     sheets = [css_variables()]
     sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
     style = "\n".join(sheets)

@@ -1,7 +1,4 @@
-"""Tasks: what the process that holds the models can do. They are pickled to get there.
-
-Whoever adds one gives it a `pair` and a `run` that yields its results.
-"""
+"""Tasks: what the process that holds the models can do. A task is pickled and sent there."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from ..models.progress import Progress, Watcher
 
 Stop: TypeAlias = threading.Event
-"""Set by whoever wants a task to end soon; the task looks at it between its results."""
+"""The caller of a task sets it so that the task ends soon."""
 
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]

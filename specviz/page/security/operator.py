@@ -1,4 +1,4 @@
-"""What whoever runs the page may switch on, by variables of the environment."""
+"""What the operator of the page can switch on, by environment variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BAD_AUTH = "SPECVIZ_AUTH must be NAME:PASSWORD, neither of them empty."
 
 
 def guarded_options() -> dict[str, Any]:
-    """What `launch()` needs for a page that strangers can reach. Raises `SettingsError`."""
+    """The options of `launch()` for a page on a public network. Raises `SettingsError`."""
     password = _password()
     tools = _tools(password is not None)
     return {
