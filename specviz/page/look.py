@@ -26,6 +26,24 @@ SHEETS = (
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
+COLOURS = {
+    "body_background_fill": "page",
+    "body_text_color": "ink",
+    "body_text_color_subdued": "soft",
+    "block_label_text_color": "ink",
+    "block_info_text_color": "soft",
+    "border_color_primary": "line",
+    "input_background_fill": "page",
+    "input_border_color": "line",
+    "slider_color": "accepted",
+    "button_primary_background_fill": "ink",
+    "button_primary_background_fill_hover": "soft",
+    "button_primary_text_color": "page",
+    "button_secondary_background_fill": "page",
+    "button_secondary_text_color": "ink",
+}
+"""Parts of Gradio's theme, and the colour of the palette that each has, in light and dark."""
+
 THREADS = 64  # more than `layout.VISITORS`, so that some are left for all other requests
 SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; runs are not among them
 
@@ -71,41 +89,12 @@ def _theme() -> gr.themes.Base:
         font=[SANS, "system-ui", "sans-serif"],
         font_mono=["ui-monospace", "Consolas", "monospace"],
     )
-    light, dark = PALETTE["light"], PALETTE["dark"]
-    return theme.set(
-        body_background_fill=light["page"],
-        body_background_fill_dark=dark["page"],
-        body_text_color=light["ink"],
-        body_text_color_dark=dark["ink"],
-        body_text_color_subdued=light["soft"],
-        body_text_color_subdued_dark=dark["soft"],
-        block_background_fill="transparent",
-        block_background_fill_dark="transparent",
-        block_border_width="0px",
-        block_border_width_dark="0px",
-        block_label_text_color=light["ink"],
-        block_label_text_color_dark=dark["ink"],
-        block_info_text_color=light["soft"],
-        block_info_text_color_dark=dark["soft"],
-        border_color_primary=light["line"],
-        border_color_primary_dark=dark["line"],
-        input_background_fill=light["page"],
-        input_background_fill_dark=dark["page"],
-        input_border_color=light["line"],
-        input_border_color_dark=dark["line"],
-        slider_color=light["accepted"],
-        slider_color_dark=dark["accepted"],
-        button_primary_background_fill=light["ink"],
-        button_primary_background_fill_dark=dark["ink"],
-        button_primary_background_fill_hover=light["soft"],
-        button_primary_background_fill_hover_dark="#ffffff",
-        button_primary_text_color=light["page"],
-        button_primary_text_color_dark=dark["page"],
-        button_secondary_background_fill=light["page"],
-        button_secondary_background_fill_dark=dark["page"],
-        button_secondary_text_color=light["ink"],
-        button_secondary_text_color_dark=dark["ink"],
-    )
+    colours: dict[str, str] = {}
+    for mode, suffix in (("light", ""), ("dark", "_dark")):
+        colours |= {name + suffix: PALETTE[mode][colour] for name, colour in COLOURS.items()}
+        colours |= {"block_background_fill" + suffix: "transparent"}
+        colours |= {"block_border_width" + suffix: "0px"}
+    return theme.set(**{**colours, "button_primary_background_fill_hover_dark": "#ffffff"})
 
 
 def _head() -> str:

@@ -14,7 +14,7 @@ PRESETS = ASSETS / "pair" / "presets.json"
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A prompt with a one-word name. why: what it shows. settings: where they are not the page's."""
+    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's."""
 
     name: str
     prompt: str
