@@ -175,6 +175,9 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
     assert time.monotonic() - began < 60  # without the stop, the silence would end it: 300 s
     assert reasons_in(rest) == {"stopped"}
     assert "error" not in rest[-1]
+    while not run.over and time.monotonic() - began < 60:
+        time.sleep(0.05)
+    assert run.over
     assert results(worker, "tell_process") != [process]
 
 
@@ -340,6 +343,17 @@ def test_a_race_that_is_told_to_stop_still_hands_out_its_end() -> None:
     for item in RaceTask("tiny", "w1 w2", LONG).run(Models(lambda *_: pair, race), stop):
         items.append(item)
         if sum(isinstance(one, Round) for one in items) == 5:
+            stop.set()
+    assert [type(one) for one in items[-2:]] == [Round, End]
+    assert set(items[-1].reasons.values()) == {"stopped"}
+
+
+def test_the_end_of_a_stopped_race_comes_out_of_the_process(worker: ProcessWorker) -> None:
+    items: list[Any] = []
+    stop = Stop()
+    for item in worker.run(FaultyRace("slow", 0, LONG), stop):
+        items += [] if item is None else [item]
+        if isinstance(item, Round):
             stop.set()
     assert [type(one) for one in items[-2:]] == [Round, End]
     assert set(items[-1].reasons.values()) == {"stopped"}
