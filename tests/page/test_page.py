@@ -14,10 +14,12 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
 from specviz.errors import PairError, PromptError
-from specviz.page.controls import checked_settings
+from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
 from specviz.page.presets import FALLBACK, load_presets
 from specviz.page.queue import Run, RunQueue, deltas
 from specviz.page.wire import Update, encode_delta
+from specviz.settings import CHOICES as ALL_CHOICES
+from specviz.settings import RANGES
 from specviz.trace import Event, Round, Token, event_dict
 from specviz.worker.client import LocalWorker
 from specviz.worker.failures import FAILED
@@ -247,6 +249,15 @@ def test_accepted_tokens_travel_once_and_markup_is_harmless() -> None:
 def test_settings_that_cannot_be_are_refused(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         checked_settings(values)
+
+
+def test_the_page_offers_what_settings_allow() -> None:
+    for name, (least, most) in LIMITS.items():
+        assert RANGES[name][0] <= least <= DEFAULTS[name] <= most <= RANGES[name][1]
+    assert {name: set(values) for name, values in CHOICES.items()} == {
+        name: set(values) for name, values in ALL_CHOICES.items()
+    }
+    assert DEFAULTS.keys() == LIMITS.keys() | CHOICES.keys()
 
 
 def test_presets_are_read_or_made_up(tmp_path: Path) -> None:

@@ -326,7 +326,7 @@ class TestListsOfResults:
 
     def test_closing_ends_the_task(self) -> None:
         task = Slow(10_000, 0.01)
-        coming = lists_of_results(task, MODELS, 60.0)
+        coming = lists_of_results(task, MODELS, 600.0)
         next(coming)
         coming.close()  # type: ignore[attr-defined]
         assert task.told[-1] is False and len(task.told) < 10_000
