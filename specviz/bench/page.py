@@ -77,7 +77,7 @@ def _watched_run(page: Any) -> tuple[dict[str, Any], float]:
     page.evaluate(_WATCH)
     page.get_by_role("button", name="Run", exact=True).click()
     seconds: float = page.evaluate("window.watchedRun") / 1000
-    trace: dict[str, Any] = page.evaluate("JSON.parse(JSON.stringify(window.specviz.trace.trace))")
+    trace: dict[str, Any] = page.evaluate("JSON.parse(JSON.stringify(window.specviz.trace))")
     return trace, seconds
 
 
