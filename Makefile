@@ -1,6 +1,8 @@
 # make run         install what the page needs into .venv and start it
 # make test        install what the tests need as well and run them all
-# make check       lint, formatting, types, and what bandit knows to be risky
+# make check       lint, formatting, types (the page's JavaScript too), and what bandit knows to
+#                  be risky; each is a target of its own
+# make docs        write the API reference from docstrings into build/api
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make format      let ruff format and fix what it can
@@ -9,7 +11,7 @@
 # make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check bench soak format pictures recordings clean
+.PHONY: run test check lint formatting types bandit javascript docs bench soak format pictures recordings clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -22,6 +24,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 # Another environment that happens to be active must not matter.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_USER
 
+# Checks the page's JavaScript; only `make check` fetches it.
+TYPESCRIPT := typescript@5.9.3
+
 # Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--page".
 ARGS ?=
 
@@ -31,11 +36,26 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
-check: $(VENV)/.installed-dev
+check: lint formatting types bandit javascript
+
+lint: $(VENV)/.installed-dev
 	$(PY) -m ruff check .
+
+formatting: $(VENV)/.installed-dev
 	$(PY) -m ruff format --check .
+
+types: $(VENV)/.installed-dev
 	$(PY) -m mypy
+
+bandit: $(VENV)/.installed-dev
 	$(PY) -m bandit -q -c pyproject.toml -r specviz app.py scripts
+
+javascript:
+	@command -v npx >/dev/null || { echo "make check needs npx, for the types of the page's JavaScript: on Debian, 'apt-get install npm' installs it." >&2; exit 1; }
+	npx --yes --package $(TYPESCRIPT) tsc -p jsconfig.json
+
+docs: $(VENV)/.installed-dev
+	$(PY) -m scripts.write_api $(ARGS)
 
 bench: $(VENV)/.installed
 	$(PY) -m specviz bench $(ARGS)

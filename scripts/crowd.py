@@ -1,9 +1,9 @@
-"""Visitors by the dozen, over HTTP: they watch recordings, run, stop, and leave at any moment.
+"""A load test: many visitors over HTTP watch recordings, run, stop, and leave at any moment.
 
     python -m scripts.crowd http://127.0.0.1:7860 --visitors 50 --seconds 60
 
-Prints one JSON object: counts, and seconds until first events and replays. They speak as the
-page in a browser does, but draw nothing.
+It prints one JSON object: counts, and the seconds until first events and replays. The visitors
+send the same requests as the page in a browser, but draw nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from uuid import uuid4
 
 import httpx
 
-PATIENCE = 120.0  # seconds; whatever takes longer is an error
+TIMEOUT = 120.0  # seconds; a request that takes longer is an error
 PROMPTS = ("Once upon a time", "The little dog", "Tom and Anna went to the park", "1 2 3 4")
 FULL = "runs are waiting already"
 
 
 class Crowd:
-    """What all visitors share: the address, what they counted, and how long they waited."""
+    """What all visitors share: the HTTP client, the page's config, counts, errors and waits."""
 
     def __init__(self, client: httpx.AsyncClient, config: dict[str, Any], tokens: int) -> None:
         self.client, self.tokens = client, tokens
@@ -59,7 +59,7 @@ class Visitor:
         self.session = uuid4().hex[:11]
 
     async def open(self) -> None:
-        """The page and, if it has any, the recording that it begins with."""
+        """Open the page and load a recording, if there is one, as the page does."""
         began = time.perf_counter()
         await self._get("/")
         if self.crowd.recordings:
@@ -71,7 +71,7 @@ class Visitor:
         self.crowd.counts["visits"] += 1
 
     async def run(self) -> None:
-        """A run to its end."""
+        """Start a run and follow it to its end."""
         over = False
         async with aclosing(self._deltas()) as deltas:
             async for delta in deltas:
@@ -81,7 +81,7 @@ class Visitor:
         self.crowd.counts["runs"] += 1
 
     async def stop(self) -> None:
-        """A run that is stopped by hand, twice."""
+        """Start a run and stop it, with two requests at the same time."""
         deltas = 0
         async with aclosing(self._deltas()) as heard:
             async for delta in heard:
@@ -93,14 +93,14 @@ class Visitor:
         self.crowd.counts["stopped"] += 1
 
     async def leave(self) -> None:
-        """A run whose visitor closes the tab at any moment, perhaps before the first event."""
+        """Start a run and close the tab after a random time, perhaps before the first event."""
         moment = self.chance.choice([0.0, 0.01, 0.15, 0.5, 1.5])
         with suppress(TimeoutError, asyncio.TimeoutError):
             await asyncio.wait_for(self._drain(), moment)
         self.crowd.counts["left"] += 1
 
     async def ask(self) -> None:
-        """What the player asks of the server beside runs."""
+        """Ask the server a question of the player that is not about a live run."""
         began = time.perf_counter()
         missed = await self._question("missed", {"run": "", "seq": 0})
         self.crowd.waits["question"].append(time.perf_counter() - began)
@@ -114,7 +114,7 @@ class Visitor:
                 pass
 
     async def _deltas(self) -> AsyncGenerator[dict[str, Any], None]:
-        """The deltas of a new run; each next number is checked."""
+        """Start a run and yield its deltas; their numbers must be consecutive."""
         values = list(self.crowd.values)
         values[0] = self.chance.choice(PROMPTS)
         values[self.crowd.length] = self.crowd.tokens
@@ -126,7 +126,7 @@ class Visitor:
                 if text is None:
                     continue
                 delta = json.loads(text)
-                if delta["seq"] < expected:  # the last one comes twice
+                if delta["seq"] < expected:  # the last delta is sent twice
                     continue
                 if delta["seq"] > expected:
                     self.crowd.fail(f"a gap before delta {delta['seq']}")
@@ -181,7 +181,7 @@ class Visitor:
 
 
 def _newest(message: dict[str, Any]) -> str | None:
-    """The player's newest value in a message of Gradio's, which sends what changed."""
+    """The player's newest value in a message from Gradio, which sends only changes."""
     if message["msg"] not in ("process_generating", "process_completed"):
         return None
     values = message["output"].get("data") or [None]
@@ -193,7 +193,7 @@ def _newest(message: dict[str, Any]) -> str | None:
 
 
 async def _visit_until(crowd: Crowd, deadline: float, chance: random.Random) -> None:
-    """Visits of one person after another, of mixed use."""
+    """Visits one after another, each with a random action."""
     while time.monotonic() < deadline:
         visitor = Visitor(crowd, chance)
         actions = (visitor.run, visitor.stop, visitor.leave, visitor.ask, None)
@@ -205,14 +205,14 @@ async def _visit_until(crowd: Crowd, deadline: float, chance: random.Random) -> 
 
 
 async def _run_many(crowd: Crowd, left: list[int], chance: random.Random) -> None:
-    """Runs, one after another, as long as there are any left to make."""
+    """Start runs one after another until `left` is 0."""
     while left[0] > 0:
         left[0] -= 1
         await _watched(crowd, Visitor(crowd, chance).run)
 
 
 async def _ask_many(crowd: Crowd, left: list[int], chance: random.Random) -> None:
-    """Visits in which only a question is asked, as long as there are any left to make."""
+    """Make visits that only ask a question, one after another, until `left` is 0."""
     while left[0] > 0:
         left[0] -= 1
         await _watched(crowd, Visitor(crowd, chance).ask)
@@ -220,7 +220,7 @@ async def _ask_many(crowd: Crowd, left: list[int], chance: random.Random) -> Non
 
 async def _watched(crowd: Crowd, action: Callable[[], Awaitable[None]]) -> None:
     try:
-        await asyncio.wait_for(action(), PATIENCE)
+        await asyncio.wait_for(action(), TIMEOUT)
     except (TimeoutError, asyncio.TimeoutError):
         crowd.fail("nothing happened for too long")
     except httpx.HTTPError as error:
@@ -237,10 +237,14 @@ async def crowd_figures(
     tokens: int = 16,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Mixed use for so many seconds, or only so many runs, or questions; counts, errors, waits."""
-    # The server closes idle connections after five seconds: none may be used again by then.
+    """Visit the page and return counts, errors and waits in seconds.
+
+    visitors: at the same time. Mixed actions for `seconds`, unless `runs` or `questions` is above
+    0: then only so many of these. tokens: the length of a run.
+    """
+    # The server closes idle connections after five seconds, so they are not reused after two.
     limits = httpx.Limits(max_connections=4 * visitors, keepalive_expiry=2.0)
-    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, limits=limits) as client:
         config = (await client.get("/config")).json()
         crowd = Crowd(client, config, tokens)
         left, deadline = [runs or questions], time.monotonic() + seconds
@@ -263,19 +267,21 @@ async def crowd_figures(
 
 
 def _quantiles(waits: list[float]) -> dict[str, float]:
-    """Seconds that half of the waits took at most, and 19 of 20."""
+    """The median and the 95th percentile of waits in seconds."""
     cuts = statistics.quantiles([*waits, *waits], n=20, method="inclusive")
     return {"p50": round(cuts[9], 3), "p95": round(cuts[18], 3)}
 
 
 def main() -> None:
-    """Read the command line, visit, print."""
+    """Run the load test of the command line and print its results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("url")
     parser.add_argument("--visitors", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--runs", type=int, default=0, help="only runs, so many, whatever the time")
-    parser.add_argument("--questions", type=int, default=0, help="only questions, so many")
+    parser.add_argument(
+        "--runs", type=int, default=0, help="only so many runs, without a time limit"
+    )
+    parser.add_argument("--questions", type=int, default=0, help="only so many questions")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -17,18 +17,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-"""Where PyTorch keeps its builds without CUDA; PyPI's Linux builds bring gigabytes of it."""
+"""PyTorch's builds without CUDA; those on PyPI for Linux include gigabytes of CUDA."""
 FIND_CHROMIUM = "import sys, specviz.bench.browser as b; sys.exit(b.chromium_path() is None)"
 
 
 def run(*command: str | Path) -> bool:
-    """Whether the command succeeded; it is printed, so that a failure can be repeated by hand."""
+    """Print and run a command; returns whether it succeeded."""
     print("+", *command, flush=True)
     return subprocess.run([str(part) for part in command], cwd=ROOT).returncode == 0
 
 
 def apt_install(package: str) -> bool:
-    """Whether Debian's package is installed now; never asks for a password."""
+    """Install a package of Debian without asking for a password; returns whether that worked."""
     if not shutil.which("apt-get"):
         return False
     prefix: list[str] = []
@@ -42,12 +42,12 @@ def apt_install(package: str) -> bool:
 
 
 def make_venv(venv: Path) -> None:
-    """Leave a working virtual environment at `venv`, made anew if it was broken."""
+    """Make a virtual environment at `venv`, unless there is one that works."""
     python = venv / "bin" / "python"
     check = [str(python), "-m", "pip", "--version"]
     if python.exists() and subprocess.run(check, capture_output=True).returncode == 0:
         return
-    # Debian ships venv without the pip inside it: that part is a package of its own.
+    # On Debian, pip for virtual environments is in a separate package.
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     complete = importlib.util.find_spec("ensurepip") is not None
     complete = complete or apt_install(f"python{version}-venv")
@@ -66,8 +66,8 @@ def install(venv: Path, requirements: str) -> None:
     pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install"]
     pip.append("--disable-pip-version-check")
     if not shutil.which("nvidia-smi"):
-        # A torch that is there already and fits stays. The range comes from requirements.txt; an
-        # index that cannot be reached is skipped by pip, which leaves PyPI's larger build.
+        # An installed torch that matches requirements.txt is kept. If the index cannot be reached,
+        # pip skips it and installs PyPI's larger build.
         quick: list[str | Path] = ["--retries", "1", "--extra-index-url", CPU_INDEX]
         run(*pip, *quick, "--constraint", "requirements.txt", "torch")
     if not run(*pip, "--requirement", requirements):
@@ -75,7 +75,7 @@ def install(venv: Path, requirements: str) -> None:
 
 
 def install_chromium(venv: Path) -> None:
-    """Leave a Chromium that the tests find: one that is there, Debian's, or Playwright's."""
+    """Install Debian's or Playwright's Chromium, unless the tests find one already."""
     python = venv / "bin" / "python"
     if run(python, "-c", FIND_CHROMIUM):
         return

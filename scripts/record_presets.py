@@ -1,7 +1,7 @@
-"""Record a real run of every preset: make recordings.
+"""Record a real run of every preset: `make recordings`.
 
-Each preset is raced a few times and the run of median speed-up is kept, so that neither luck nor
-a busy moment is on show.
+Each preset runs a few times, and the run with the median speed-up is kept, so that the recordings
+show neither lucky nor disturbed runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.engines.base import spare_threads
-from specviz.models.load import BUILTIN
+from specviz.environment import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, Preset, load_presets

@@ -1,10 +1,10 @@
-"""The page under a crowd for a minute, then 2,000 short runs: nothing fails, nothing grows.
+"""The soak test: the page with many visitors for a minute, then 2,000 short runs.
 
-    make soak                  the whole, about ten minutes
-    make soak ARGS=--short     the same in half a minute, as a test does it
+    make soak                  the whole test, about ten minutes
+    make soak ARGS=--short     half a minute, as in the test suite
 
-The server is this process and the visitors are another's, so that what is left behind can be
-counted here. Prints a table; ends with 1 if anything failed, grew or stayed.
+This process is the server and another process the visitors, so leaks can be counted here. Prints a
+table; the exit status is 1 if a request failed, memory grew or objects were left.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SETTLING = 30.0  # seconds for what visitors left behind to be noticed and dropped
+SETTLING = 30.0  # seconds for the server to notice that visitors have left
 
 
 @dataclass(frozen=True)
 class Census:
-    """What there is at a quiet moment. server, worker: MiB resident, the server's without what
-    was freed and not given back."""
+    """Memory and objects while nothing runs.
+
+    server, worker: resident memory in MiB, the server's without freed memory that the allocator
+    keeps. The others are counts; runs: those that have not ended.
+    """
 
     server: float
     worker: float
@@ -42,8 +45,10 @@ class Census:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long it takes, in visitors, seconds and runs; flat: the part of its memory by which a
-    process may grow after the warm-up."""
+    """The size of the test: visitors at the same time, seconds, and runs.
+
+    flat: the fraction by which the memory of a process may grow after the warm-up.
+    """
 
     visitors: int = 50
     warmup: float = 30.0
@@ -53,20 +58,21 @@ class Plan:
     flat: float = 0.05
 
 
-# So short a warm-up leaves Python's allocator and Gradio's caches half filled.
+# After so short a warm-up, Python's allocator and Gradio's caches still grow.
 SHORT = Plan(visitors=12, warmup=6.0, seconds=8.0, warmup_runs=20, runs=40, flat=0.2)
 
 
 def main() -> int:
-    """Serve, visit, count, print."""
+    """Serve the page, run the test and print its results; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--short", action="store_true", help="half a minute in all")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
     import app  # the page itself, with its worker
+    from specviz.page import launch_options
 
-    _, url, _ = app.demo.launch(quiet=True, prevent_thread_lock=True, **app.launch_options())
+    _, url, _ = app.demo.launch(quiet=True, prevent_thread_lock=True, **launch_options())
     figures = soaked(url.rstrip("/"), SHORT if options.short else Plan())
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
@@ -77,10 +83,10 @@ def main() -> int:
 
 
 def soaked(url: str, plan: Plan) -> dict[str, Any]:
-    """Both parts, each between two censuses; and what was wrong."""
+    """Run both parts; returns their results, the counts before and after, and all problems."""
     from specviz.page.look import SESSIONS
 
-    # Gradio remembers the components of that many visitors, which takes memory once.
+    # Gradio keeps the components of SESSIONS visitors: this memory is filled before the test.
     _visits(url, "--visitors", 6, "--questions", SESSIONS + 50)
     _visits(url, "--visitors", plan.visitors, "--seconds", plan.warmup, "--seed", 1)
     before = census()
@@ -109,7 +115,7 @@ def _visits(url: str, *arguments: Any) -> dict[str, Any]:
 
 
 def census() -> Census:
-    """Counted when all that visitors left is gone, or after `SETTLING` seconds."""
+    """The counts when no stream is left, or after `SETTLING` seconds."""
     deadline = time.monotonic() + SETTLING
     while (now := _census()).generators + now.streams and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -131,7 +137,7 @@ def _census() -> Census:
     return Census(
         server=_resident(os.getpid()),
         worker=sum(map(_resident, children)),
-        # Idle threads of the pool for handlers come and go; all others are to stay the same.
+        # The number of idle threads in the pool for handlers varies; all others must not grow.
         threads=sum("AnyIO" not in one.name for one in threading.enumerate()),
         processes=len(children),
         generators=len(ours),
@@ -153,7 +159,7 @@ def _problems(
 
 
 def _give_back_freed_memory() -> None:
-    """What glibc keeps of freed memory depends on the busiest moment, not on what is held."""
+    """Make glibc return freed memory, so that peaks do not count as growth."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -177,7 +183,7 @@ def _print(figures: dict[str, Any]) -> None:
             print(f"  first {kind}: p50 {waits['p50']} s, p95 {waits['p95']} s")
         for name, old in one["before"].items():
             print(f"  {name}: {old} -> {one['after'][name]}")
-    print(*figures["problems"] or ["nothing failed, nothing grew, nothing stayed"], sep="\n")
+    print(*figures["problems"] or ["no failures, no growth, nothing left"], sep="\n")
 
 
 if __name__ == "__main__":

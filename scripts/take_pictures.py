@@ -12,7 +12,8 @@ from typing import Any
 
 from PIL import Image
 
-from specviz.bench.browser import ROOT, chromium, served_page
+from specviz.bench.browser import chromium, served_page
+from specviz.environment import ASSETS
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 FRAMES = 48
@@ -27,7 +28,7 @@ SEEK = """([share]) => {
 
 
 def race_on(page: Any, preset: str | None) -> None:
-    """Run one live race to its end, and leave nothing focused or hovered."""
+    """Run one live race to its end; afterwards no element has the focus or the mouse."""
     if preset:
         page.get_by_role("button", name=preset, exact=True).click()
     page.get_by_role("button", name="Run", exact=True).click()
@@ -37,18 +38,18 @@ def race_on(page: Any, preset: str | None) -> None:
 
 
 def take_stills(page: Any, out: Path) -> None:
-    """One and the same run in both themes, so that the figures agree."""
+    """Take a picture of the same run in each theme."""
     for theme in ("light", "dark"):
         if theme == "dark":
             page.keyboard.press("t")
-        page.wait_for_timeout(1500)  # milliseconds, for the charts' last drawing
+        page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
         page.screenshot(path=out / f"race-{theme}.png")
         print(out / f"race-{theme}.png")
     page.keyboard.press("t")
 
 
 def take_motion(page: Any, out: Path) -> None:
-    """The same run again from its first event to its last, as an animated picture."""
+    """Take an animated picture of the same run, from its first event to its last."""
     frames = []
     for number in range(FRAMES):
         page.evaluate(SEEK, [(number + 1) / FRAMES])
@@ -66,7 +67,7 @@ def take_motion(page: Any, out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
-    parser.add_argument("--out", type=Path, default=ROOT / "assets" / "pictures")
+    parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
     parser.add_argument("--preset", help="the button of a prompt to race on, such as easy")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

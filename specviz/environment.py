@@ -1,15 +1,200 @@
-"""What the program finds around it: its folders, and where it runs."""
+"""What the program finds around it: its data files, where it runs, and the operator's settings."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+from .errors import SettingsError
+
+_PACKAGE = Path(__file__).resolve().parent
+_INSTALLED = _PACKAGE / "assets"
+# A wheel holds the data files inside the package; in the repository they are beside it.
+ASSETS = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "assets"
 BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
+
+T = TypeVar("T")
 
 
 def on_zerogpu() -> bool:
     """Whether this is a Space that is lent a GPU for one call at a time."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T]):
+    """An environment variable that whoever runs the program may set.
+
+    parse: from a text that is not empty to the value; raises `ValueError` if it is not allowed.
+    default: the value if the variable is empty or not set; unset: the same in words. meaning: one
+    sentence. allowed: how a sentence that begins with "use" ends. secret: no message may show the
+    value.
+    """
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    unset: str
+    allowed: str
+    meaning: str
+    secret: bool = False
+
+    def read(self, environment: Mapping[str, str] = os.environ) -> T:
+        """The value. Raises `SettingsError` with one sentence if it is not allowed."""
+        text = environment.get(self.name)
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError:
+            wrong = "must be" if self.secret else f"is {text!r}: use"
+            raise SettingsError(f"{self.name} {wrong} {self.allowed}.") from None
+
+
+def whole_number(text: str, least: int = 0) -> int:
+    """A whole number from `least` on. Raises `ValueError`."""
+    value = int(text)
+    if value < least:
+        raise ValueError
+    return value
+
+
+def _threads(text: str) -> int:
+    return whole_number(text, least=1)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value >= 0.1):
+        raise ValueError
+    return value
+
+
+def _switch(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("0", "1", "false", "true"):
+        raise ValueError
+    return word in ("1", "true")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
+def _sign_in(text: str) -> tuple[str, str]:
+    name, _, password = text.partition(":")
+    if not name or not password:
+        raise ValueError
+    return name, password
+
+
+def _form(text: str) -> str:
+    if text not in ("fastest", "static"):
+        raise ValueError
+    return text
+
+
+def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
+    return Variable(name, _seconds, seconds, f"{seconds:g}", "a number from 0.1 on", meaning)
+
+
+def _off(name: str, meaning: str) -> Variable[bool]:
+    return Variable(name, _switch, False, "0", "1 or 0", meaning)
+
+
+PAIRS: Variable[tuple[str, ...]] = Variable(
+    "SPECVIZ_PAIRS",
+    _names,
+    (),
+    "all; on ZeroGPU none",
+    "names that `python -m specviz pairs` lists, separated by commas",
+    "The named pairs that visitors may choose beside the built-in pair; on ZeroGPU, the pairs that "
+    "are loaded.",
+)
+ANY_MODEL = _off(
+    "SPECVIZ_ANY_MODEL",
+    "Whether visitors may name any model of the hub and any folder of the machine.",
+)
+AUTH: Variable[tuple[str, str] | None] = Variable(
+    "SPECVIZ_AUTH",
+    _sign_in,
+    None,
+    "none",
+    "NAME:PASSWORD, neither of them empty",
+    "The name and the password that visitors must enter.",
+    secret=True,
+)
+MCP = _off(
+    "SPECVIZ_MCP",
+    "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
+)
+MOST_SECONDS = _limit("SPECVIZ_MOST_SECONDS", 120.0, "The time limit of a run, in seconds.")
+MOST_WAITING = Variable(
+    "SPECVIZ_MOST_WAITING",
+    whole_number,
+    16,
+    "16",
+    "a whole number from 0 on",
+    "The maximum number of runs and experiments that wait in the queue behind the current one.",
+)
+STOP_SECONDS = _limit(
+    "SPECVIZ_STOP_SECONDS",
+    5.0,
+    "Seconds after Stop until an unresponsive model process is replaced.",
+)
+SILENT_SECONDS = _limit(
+    "SPECVIZ_SILENT_SECONDS",
+    300.0,
+    "Seconds without any result until the model process is replaced.",
+)
+THREADS: Variable[int | None] = Variable(
+    "SPECVIZ_THREADS",
+    _threads,
+    None,
+    "half of the processors",
+    "a whole number from 1 on",
+    "The number of torch's threads.",
+)
+FORM = Variable(
+    "SPECVIZ_FORM",
+    _form,
+    "fastest",
+    "fastest",
+    "one of fastest, static",
+    "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
+    "them; no effect on ZeroGPU.",
+)
+COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
+
+VARIABLES: tuple[Variable[Any], ...] = (
+    PAIRS,
+    ANY_MODEL,
+    AUTH,
+    MCP,
+    MOST_SECONDS,
+    MOST_WAITING,
+    STOP_SECONDS,
+    SILENT_SECONDS,
+    THREADS,
+    FORM,
+    COMPILE,
+)
+"""All of them, in the order in which documents list them."""
+
+
+def check_variables() -> None:
+    """Read every variable once, so that a wrong one ends a start and not a visitor's run. Raises
+    `SettingsError`."""
+    for variable in VARIABLES:
+        variable.read()
+
+
+def variables_table() -> str:
+    """All variables as a table in Markdown, without a line end at its end."""
+    rows = [f"| `{one.name}` | {one.meaning} | {one.allowed} | {one.unset} |" for one in VARIABLES]
+    return "\n".join(["| Variable | Meaning | Allowed | Default |", "|---|---|---|---|", *rows])

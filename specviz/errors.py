@@ -1,10 +1,10 @@
-"""Every failure that a user can cause, each with one sentence that says what to do."""
+"""The errors that users can cause. Each message is one sentence that says what to do."""
 
 from __future__ import annotations
 
 
 class SpecvizError(Exception):
-    """Base of all errors that specviz raises on purpose; `str(error)` is fit for the page."""
+    """Base of all errors that specviz raises on purpose; the page may show `str(error)`."""
 
 
 class SettingsError(SpecvizError, ValueError):
@@ -20,12 +20,12 @@ class PairError(SpecvizError, ValueError):
 
 
 class ModelError(SpecvizError, RuntimeError):
-    """A model misbehaved while running: non-finite logits, an unsupported cache."""
+    """A model cannot run: its logits are not finite, or its cache is not supported."""
 
 
 class TraceError(SpecvizError, ValueError):
-    """A trace or a recording is not what its schema promises."""
+    """A trace or a recording is invalid, or its file cannot be read or written."""
 
 
 class NoGpuError(SpecvizError, RuntimeError):
-    """A GPU that is shared with others could not be had, or was taken away."""
+    """A shared GPU was not available, or was withdrawn during the run."""

@@ -7,7 +7,9 @@ import os
 import re
 import traceback
 
-SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SPECVIZ_AUTH")
+from .environment import AUTH
+
+SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", AUTH.name)
 """Variables whose values are nobody's business; of NAME:PASSWORD, the password is."""
 
 SHORTEST = 4  # characters; to hide less than that would make a log unreadable
@@ -48,7 +50,7 @@ def set_up_logging() -> None:
 def secrets_here() -> list[str]:
     """What must not be shown, the longest first."""
     values = [os.environ.get(name, "") for name in SECRETS]
-    values.append(os.environ.get("SPECVIZ_AUTH", "").partition(":")[2])
+    values.append(os.environ.get(AUTH.name, "").partition(":")[2])  # even of one that is refused
     return sorted({value for value in values if len(value) >= SHORTEST}, key=len, reverse=True)
 
 

@@ -138,7 +138,7 @@ def _integer(name: str, value: object) -> int:
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole:
         raise SettingsError(f"{name} is {_shown(value)}: use a whole number, {_bounds(name)}.")
-    number = int(value)  # type: ignore[call-overload]
+    number: int = int(value)  # type: ignore[call-overload]
     if not _in_range(name, number):
         raise SettingsError(f"{name} is {_shown(number)}: use {_bounds(name)}.")
     return number

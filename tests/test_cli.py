@@ -1,4 +1,4 @@
-"""The verbs of `python -m specviz`: what they print, and what a mistake costs."""
+"""The verbs of `python -m specviz`: what they print, and how they report errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_run_in_colour_marks_every_outcome(
         (["bench", "--prompts", "no-such-file.json"], "no-such-file.json cannot be read"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_a_status(
+def test_an_error_is_one_sentence_and_an_exit_status(
     arguments: list[str], says: str, folders: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = arguments if "--pair" in arguments else [*arguments, "--pair", folders]
@@ -72,7 +72,7 @@ def test_a_mistake_is_one_sentence_and_a_status(
     assert says in message and message.startswith("specviz: ")
 
 
-def test_bench_measures_all_four_ways_on_the_same_prompts(
+def test_bench_measures_all_variants_on_the_same_prompts(
     folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prompts, figures = tmp_path / "prompts.json", tmp_path / "bench.json"
@@ -86,7 +86,7 @@ def test_bench_measures_all_four_ways_on_the_same_prompts(
     assert "floor of a one-token target pass" in capsys.readouterr().out
 
 
-def test_generate_as_a_rival_writes_what_the_lanes_write(folders: str) -> None:
+def test_generate_writes_the_same_text_as_the_lanes(folders: str) -> None:
     pair = load_pair(folders)
     settings = Settings(max_new_tokens=24, ignore_eos=True)
     ids = pair.encode("Once upon")
@@ -110,7 +110,7 @@ def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:
         scripted(1.5)
 
 
-def test_a_shape_that_nobody_knows_names_those_that_are_known() -> None:
+def test_an_unknown_shape_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(SpecvizError, match="small"):
         shaped_pair("enormous")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from specviz.environment import variables_table
 from specviz.models.catalogue import known_model
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,10 @@ def test_every_setting_of_the_environment_is_listed() -> None:
     read = set().union(*(variables_in(path.read_text("utf-8")) for path in CODE))
     listed = variables_in(DEPLOY)
     assert read == listed
+
+
+def test_the_documents_table_of_variables_is_the_programs() -> None:
+    assert f"\n\n{variables_table()}\n" in DEPLOY, "put there what the verb `variables` prints"
 
 
 def test_the_front_matter_is_complete() -> None:

@@ -19,13 +19,16 @@ PACKAGE = ROOT / "specviz"
 # room. A new room needs a place here.
 LAYERS = [
     ["__main__"],
+    ["cli"],
+    ["serve"],
     ["bench", "page"],
     ["worker"],
     ["decoding", "training"],
     ["engines"],
     ["models", "report"],
     ["trace"],
-    ["policy", "environment", "logs"],
+    ["policy", "logs"],
+    ["environment"],
     ["settings", "theory"],
     ["errors", "_version"],
 ]
@@ -175,3 +178,29 @@ def test_the_two_commands_come_right_after_the_picture():
     _, body = readme_parts()
     commands = re.findall(r"^    (make \S+)$|^```\w*\n(make \S+)\n```$", body, re.MULTILINE)
     assert ["".join(found) for found in commands][:2] == ["make run", "make test"]
+
+
+def test_commits_are_checked_as_make_check_does():
+    """From the environment's own tools: a hook with a version of its own would go its own way."""
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    (repo,) = config["repos"]
+    assert repo["repo"] == "local"
+    assert {hook["language"] for hook in repo["hooks"]} == {"system"}
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (targets,) = re.findall(r"^check:(.*)$", makefile, re.MULTILINE)
+    entries = [hook["entry"] for hook in repo["hooks"]]
+    assert [f"make {target}" for target in targets.split()] == entries[1:]
+
+
+def test_every_verb_of_make_is_explained():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (verbs,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    (parts,) = re.findall(r"^check:(.*)$", makefile, re.MULTILINE)
+    defined = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    explained = set(re.findall(r"^# make (\w+) ", makefile, re.MULTILINE))
+    assert set(verbs.split()) == defined
+    assert explained == defined - set(parts.split())
+    listed = re.findall(
+        r"^\| `make (\w+)` ", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert set(listed) == explained - {"clean"}

@@ -1,100 +1,144 @@
-// The card that says why a token fared as it did; follows hover, focus and tap.
+// The card that says why a token got its verdict; follows hover, focus and tap.
 
-import { element, tokensOf } from "./lane.js";
+import { closest, element, find } from "./dom.js";
+import { tokensOf } from "./lane.js";
 import { chance, keep, reason } from "./reasons.js";
 import { fixed, visible } from "./words.js";
 
+/** @import { Place } from "./reasons.js" */
+
 const GAP = 10; // px between token and card
-const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax at temperature 1.";
+const EDGE = 8; // px between card and window
+const TOKEN = "[data-lane] .t";
+const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
+  + "at temperature 1.";
 
-/** `roundOf(lane, index)` gives a token's round, `endOf()` the end of the run if it has one. */
-export function createCard(root, roundOf, endOf = () => null) {
-  const card = root.querySelector(".sv-card");
-  let anchor = null;
+export class Card {
+  #card;
+  #trace;
+  /** @type {HTMLElement | null} */
+  #anchor = null; // the token that the card is about
 
-  function open(node) {
-    if (node === anchor) return;
-    close();
-    const lane = node.closest("[data-lane]").dataset.lane;
-    const round = roundOf(lane, Number(node.dataset.round));
-    if (!round) return;
-    const place = [...node.parentNode.children].filter((n) => n.dataset.index).indexOf(node);
-    const ended = endOf()?.reasons?.[lane];
-    card.replaceChildren(...content(node.dataset.outcome ?? "pending",
-      { round, place, ended, isBaseline: lane === "baseline" }));
-    card.classList.toggle("is-wide", card.querySelectorAll("ol").length > 2);
-    card.hidden = false;
-    anchor = node;
-    node.setAttribute("aria-describedby", card.id);
-    setPlace(node);
+  /**
+   * @param {HTMLElement} root
+   * @param {() => Trace | null} trace the shown one
+   */
+  constructor(root, trace) {
+    this.#card = find(root, ".sv-card");
+    this.#trace = trace;
+    root.addEventListener("pointerover", (event) => {
+      if (closest(event, TOKEN)) this.#openAt(event);
+      else if (this.#anchor && !this.#anchor.matches(":focus-visible")) this.close();
+    });
+    root.addEventListener("pointerleave", () => this.close());
+    root.addEventListener("focusin", (event) => this.#openAt(event));
+    root.addEventListener("focusout", () => this.close());
+    // A tap on a token opens, a tap beside it closes.
+    root.addEventListener("click", (event) => { if (!this.#openAt(event)) this.close(); });
+    root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
   }
 
-  function close() {
-    const wasOpen = anchor !== null;
-    anchor?.removeAttribute("aria-describedby");
-    anchor = null;
-    card.hidden = true;
+  /** Whether it was open. */
+  close() {
+    const wasOpen = this.#anchor !== null;
+    this.#anchor?.removeAttribute("aria-describedby");
+    this.#anchor = null;
+    this.#card.hidden = true;
     return wasOpen;
   }
 
-  function setPlace(node) {
-    const at = node.getClientRects()[0] ?? node.getBoundingClientRect();
-    const { offsetWidth: width, offsetHeight: height } = card;
-    const left = Math.min(Math.max(8, at.left - 24), innerWidth - width - 8);
-    const below = at.bottom + GAP;
-    const top = below + height < innerHeight - 8 ? below : Math.max(8, at.top - height - GAP);
-    card.style.transform = `translate(${left}px, ${top}px)`;
+  /** The token may have gone while the card was open. */
+  refresh() {
+    if (this.#anchor && !this.#anchor.isConnected) this.close();
   }
 
-  const tokenAt = (event) => event.target.closest?.("[data-lane] .t");
-  root.addEventListener("pointerover", (event) => {
-    const node = tokenAt(event);
-    if (node) open(node);
-    else if (anchor && !anchor.matches(":focus-visible")) close();
-  });
-  root.addEventListener("pointerleave", close);
-  root.addEventListener("focusin", (event) => tokenAt(event) && open(tokenAt(event)));
-  root.addEventListener("focusout", close);
-  // A tap on a token opens, a tap beside it closes.
-  root.addEventListener("click", (event) => (tokenAt(event) ? open(tokenAt(event)) : close()));
-  // Focus brings its token into view by scrolling: the card stays with it.
-  const moved = () => (anchor?.matches(":focus-visible") ? setPlace(anchor) : close());
-  root.addEventListener("scroll", moved, { capture: true, passive: true });
+  /**
+   * Whether there is a token at the event's target.
+   * @param {Event} event
+   */
+  #openAt(event) {
+    const node = closest(event, TOKEN);
+    if (node && node !== this.#anchor) this.#open(node);
+    return node !== null;
+  }
 
-  return {
-    close,
-    /** The token may have gone while the card was open. */
-    refresh() { if (anchor && !anchor.isConnected) close(); },
-  };
+  /** @param {HTMLElement} node */
+  #open(node) {
+    this.close();
+    const trace = this.#trace();
+    const index = Number(node.dataset.round);
+    const round = trace?.rounds.find((one) =>
+      one.index === index && node.closest(`[data-lane=${one.lane}]`));
+    if (!round) return;
+    const siblings = [...node.parentElement?.children ?? []];
+    const place = siblings.filter((one) => one.matches("[data-index]")).indexOf(node);
+    const ended = trace?.end?.reasons[round.lane];
+    const isPending = node.dataset.outcome === undefined;
+    this.#card.replaceChildren(...content({ round, place, ended }, isPending));
+    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);
+    this.#card.hidden = false;
+    this.#anchor = node;
+    node.setAttribute("aria-describedby", this.#card.id);
+    this.#putBeside(node);
+  }
+
+  /** Focus brings its token into view by scrolling: the card stays with it. */
+  #move() {
+    if (this.#anchor?.matches(":focus-visible")) this.#putBeside(this.#anchor);
+    else this.close();
+  }
+
+  /** @param {HTMLElement} node */
+  #putBeside(node) {
+    const at = node.getClientRects()[0] ?? node.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.#card;
+    const left = Math.min(Math.max(EDGE, at.left - 24), innerWidth - width - EDGE);
+    const below = at.bottom + GAP;
+    const fits = below + height < innerHeight - EDGE;
+    const top = fits ? below : Math.max(EDGE, at.top - height - GAP);
+    this.#card.style.transform = `translate(${left}px, ${top}px)`;
+  }
 }
 
-function content(outcome, around) {
-  const { round, place, isBaseline } = around;
-  const tokens = tokensOf(round);
-  const token = outcome === "pending" ? asGuess(tokens[place]) : tokens[place];
+/**
+ * @param {Place} at
+ * @param {boolean} isPending
+ */
+function content(at, isPending) {
+  const { round, place } = at;
+  const judged = tokensOf(round)[place];
+  const token = isPending ? asGuess(judged) : judged;
   const title = element("p", "sv-card-title");
   const word = element("b", `t ${token.outcome}`);
   word.append(element("span", "w", visible(token.text)));
-  const where = isBaseline ? `pass ${round.index + 1}` : `round ${round.index + 1}, place ${place + 1}`;
-  title.append(word, element("small", "", isBaseline ? where : `${token.outcome} in ${where}`));
-  const parts = [title, element("p", "sv-card-reason", reason(token, around)), numbers(token), lists(token)];
-  if (token.soft_q !== undefined || token.soft_p !== undefined) {
-    parts.push(element("small", "sv-card-note", GREEDY));
-  }
+  const where = round.lane === "baseline" ? `pass ${round.index + 1}`
+    : `${token.outcome} in round ${round.index + 1}, place ${place + 1}`;
+  title.append(word, element("small", "", where));
+  /** @type {HTMLElement[]} */
+  const parts = [title, element("p", "sv-card-reason", reason(token, at)), numbers(token), lists(token)];
+  if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
   return parts;
 }
 
-/** What is known of a draft before the target has spoken. */
-function asGuess({ text, q, soft_q, top_q }) {
-  return { text, q, soft_q, top_q, outcome: "pending" };
+/** @param {ShownToken} token */
+const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
+
+/**
+ * What is known of a draft before the target has judged it.
+ * @param {Token} token
+ * @returns {ShownToken}
+ */
+function asGuess({ id, text, q, soft_q, top_q }) {
+  return { id, text, q, soft_q, top_q, outcome: "pending" };
 }
 
+/** @param {ShownToken} token */
 function numbers(token) {
   const list = element("dl", "sv-card-numbers");
-  const isGreedy = token.soft_q !== undefined || token.soft_p !== undefined;
+  /** @type {[string, number | null | undefined][]} */
   const rows = [
     ["target p", token.p], ["draft q", token.q], ["min(1, p/q)", token.p == null ? null : keep(token)],
-    ["draw u", isGreedy ? null : token.u], ["β", isGreedy ? null : token.beta],
+    ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.beta],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
   for (const [name, value] of rows) {
@@ -107,12 +151,16 @@ function numbers(token) {
   return list;
 }
 
-/** Bars of the likeliest tokens; this one is added where it is not among them. */
+/**
+ * Bars of the likeliest tokens; this one is added where it is not among them.
+ * @param {ShownToken} token
+ */
 function lists(token) {
   const box = element("div", "sv-card-lists");
+  /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [
     ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
-    ["left: max(0, p − q)", token.top_residual, null],
+    ["left: max(0, p − q)", token.top_residual, undefined],
   ];
   for (const [name, choices, own] of named) {
     if (!choices?.length) continue;
@@ -127,13 +175,16 @@ function lists(token) {
   return box;
 }
 
-function bar(choice, isThis) {
+/**
+ * @param {Pick<Choice, "text" | "probability">} choice
+ * @param {boolean} isThis
+ */
+function bar({ text, probability }, isThis) {
   const row = element("li", isThis ? "is-this" : "");
   const fill = element("i");
-  fill.style.width = `${100 * choice.probability}%`;
+  fill.style.width = `${100 * probability}%`;
   const track = element("span", "sv-card-track");
   track.append(fill);
-  row.append(element("span", "sv-card-word", visible(choice.text)),
-    track, element("span", "", chance(choice.probability)));
+  row.append(element("span", "sv-card-word", visible(text)), track, element("span", "", chance(probability)));
   return row;
 }

@@ -1,82 +1,120 @@
 // The sampling experiment: begins it on the server, asks how far it is, shows what it found.
 
-import { element } from "./lane.js";
+import { element } from "./dom.js";
 import { resultOf } from "./same.js";
 
-const DRAWS = 300; // in each lane
 const ASK_EVERY = 400; // ms
-const LABEL = `Draw ${DRAWS} in each lane`;
 const OFFLINE = "This experiment needs the models, so it is not part of a page that was taken away.";
 const BUSY = "Wait for the run to end: the experiment must not disturb it.";
+const NO_ANSWER = "The server did not answer: try again.";
 
-/** `asked()` gives what to draw, `isBusy()` whether a run is under way. */
-export function createExperiment(server, asked, isBusy) {
-  const node = element("div", "sv-experiment");
-  const button = element("button", "sv-button", LABEL);
-  const bar = element("progress"), said = element("p"), result = element("div");
-  button.type = "button";
-  bar.hidden = true;
-  said.setAttribute("role", "status");
-  node.append(button, bar, said, result);
-  let id = null, again = 0, turn = 0; // `turn` tells answers to an experiment that was given up
+/**
+ * @typedef {object} ExperimentParts
+ * @property {Server} server
+ * @property {number} draws  in each lane
+ * @property {() => Pick<SamplingWish, "run" | "prompt" | "settings"> | null} asked  what to draw
+ * @property {() => boolean} isBusy  whether a run is under way
+ */
 
-  button.addEventListener("click", () => (id === null ? begin() : end()));
-  if (!server.begin_sampling) {
-    button.hidden = true;
-    said.textContent = OFFLINE;
+export class Experiment {
+  node = element("div", "sv-experiment");
+  #parts;
+  #label;
+  #button;
+  #bar = element("progress");
+  #said = element("p");
+  #result = element("div");
+  /** @type {string | null} */
+  #id = null; // "" until the server has given it one; null while nothing is drawn
+  #again = 0; // experiments with this run so far
+  #turn = 0; // tells answers to an experiment that was given up
+
+  /** @param {ExperimentParts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+    this.#label = `Draw ${parts.draws} in each lane`;
+    this.#button = element("button", "sv-button", this.#label);
+    this.#button.type = "button";
+    this.#button.hidden = !parts.server.begin_sampling;
+    this.#button.addEventListener("click", () => (this.#id === null ? this.#begin() : this.end()));
+    this.#bar.hidden = true;
+    this.#said.setAttribute("role", "status");
+    this.#said.textContent = this.#hint();
+    this.node.append(this.#button, this.#bar, this.#said, this.#result);
   }
 
-  async function begin() {
-    if (isBusy()) { said.textContent = BUSY; return; }
-    const mine = ++turn;
-    id = "";
-    result.replaceChildren();
-    show({ done: 0, draws: 1, status: "Asking for the models." });
+  end() {
+    if (this.#id) this.#parts.server.end_sampling?.({ id: this.#id }).catch(() => {});
+    this.#turn += 1;
+    if (this.#id !== null) this.#finish({ over: true, stopped: true });
+  }
+
+  /** Another run is shown: what was drawn for the one before says nothing about it. */
+  forget() {
+    this.end();
+    this.#again = 0;
+    this.#button.textContent = this.#label;
+    this.#said.textContent = this.#hint();
+    this.#result.replaceChildren();
+  }
+
+  #hint() {
+    return this.#parts.server.begin_sampling ? "" : OFFLINE;
+  }
+
+  async #begin() {
+    const wish = this.#parts.asked();
+    if (!wish) return;
+    if (this.#parts.isBusy()) {
+      this.#said.textContent = BUSY;
+      return;
+    }
+    this.#turn += 1;
+    this.#id = "";
+    this.#result.replaceChildren();
+    this.#show({ over: false, status: "Asking for the models." });
+    const turn = this.#turn;
     try {
-      let state = await server.begin_sampling({ ...asked(), again, draws: DRAWS });
-      again += 1;
-      while (mine === turn && !state.over) {
-        id = state.id;
-        show(state);
-        await new Promise((resume) => setTimeout(resume, ASK_EVERY));
-        if (mine === turn) state = await server.ask_sampling({ id });
-      }
-      if (mine === turn) finish(state);
-      else if (state.id) server.end_sampling({ id: state.id });
+      await this.#draw(wish, turn);
     } catch {
-      if (mine === turn) finish({ error: "The server did not answer: try again." });
+      if (turn === this.#turn) this.#finish({ over: true, error: NO_ANSWER });
     }
   }
 
-  function show({ done, draws, status }) {
-    button.textContent = "Stop drawing";
-    Object.assign(bar, { hidden: false, max: draws, value: done });
-    said.textContent = done ? `${done} of ${draws} draws in each lane` : status;
+  /**
+   * @param {Pick<SamplingWish, "run" | "prompt" | "settings">} wish
+   * @param {number} turn
+   */
+  async #draw(wish, turn) {
+    const { server, draws } = this.#parts;
+    let state = await server.begin_sampling?.({ ...wish, again: this.#again, draws });
+    this.#again += 1;
+    while (turn === this.#turn && state?.id && !state.over) {
+      this.#id = state.id;
+      this.#show(state);
+      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
+      if (turn === this.#turn) state = await server.ask_sampling?.({ id: this.#id });
+    }
+    if (!state) throw new Error("the server gave no answer");
+    if (turn === this.#turn) this.#finish(state);
+    else if (state.id) server.end_sampling?.({ id: state.id });
   }
 
-  function finish(state) {
-    id = null;
-    bar.hidden = true;
-    button.textContent = again ? "Draw again" : LABEL;
-    said.textContent = state.error ?? (state.stopped ? "Stopped before it could tell." : "");
-    if (state.result) result.replaceChildren(resultOf({ ...state.result, draws: state.draws }));
+  /** @param {ExperimentState} state */
+  #show({ done = 0, draws = 1, status = "" }) {
+    this.#button.textContent = "Stop drawing";
+    this.#bar.hidden = false;
+    this.#bar.max = draws;
+    this.#bar.value = done;
+    this.#said.textContent = done ? `${done} of ${draws} draws in each lane` : status;
   }
 
-  function end() {
-    if (id) server.end_sampling({ id }).catch(() => {});
-    turn += 1;
-    if (id !== null) finish({ stopped: true });
+  /** @param {ExperimentState} state */
+  #finish({ error, stopped, result, draws = 0 }) {
+    this.#id = null;
+    this.#bar.hidden = true;
+    this.#button.textContent = this.#again ? "Draw again" : this.#label;
+    this.#said.textContent = error ?? (stopped ? "Stopped before it could tell." : "");
+    if (result) this.#result.replaceChildren(resultOf(result, draws));
   }
-
-  return {
-    node, end,
-    /** Another run is shown: what was drawn for the one before says nothing about it. */
-    forget() {
-      end();
-      again = 0;
-      button.textContent = LABEL;
-      said.textContent = server.begin_sampling ? "" : OFFLINE;
-      result.replaceChildren();
-    },
-  };
 }

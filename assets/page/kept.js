@@ -3,7 +3,10 @@
 
 const KEY = "specviz-interrupted";
 
-/** While `unfinished()` gives a trace, it survives the page in this tab. */
+/**
+ * While `unfinished` gives a trace, it survives the page in this tab.
+ * @param {() => Trace | null} unfinished
+ */
 export function keepOnReload(unfinished) {
   addEventListener("pagehide", () => {
     const trace = unfinished();
@@ -11,12 +14,15 @@ export function keepOnReload(unfinished) {
     try {
       sessionStorage.setItem(KEY, JSON.stringify(trace));
     } catch (error) {
-      console.info("specviz: the run is too large to be kept:", error.message);
+      console.info("specviz: the run is too large to be kept:", error);
     }
   });
 }
 
-/** The trace that was kept, once; null if there is none. */
+/**
+ * The trace that was kept, once; null if there is none.
+ * @returns {Trace | null}
+ */
 export function takeKept() {
   try {
     const text = sessionStorage.getItem(KEY);

@@ -1,25 +1,35 @@
 // Keyboard: the player's keys, and arrows from token to token. Never while someone types.
 
+import { closest, findAll } from "./dom.js";
+
+/** @import { Actions } from "./actions.js" */
+
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
+const PRESSABLE = "button, a, [role=button], summary, label";
+/** @type {Record<string, keyof Actions>} */
 const NAMES = {
   r: "restart", t: "theme", s: "stage", g: "guess", l: "follow", end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
-const PRESSABLE = "button, a, [role=button], summary, label";
 
-/** `actions` maps the names below to functions; a preset gets its number from 1. */
+/**
+ * Have keys call actions; the one for presets gets the number of the preset, from 1.
+ * @param {HTMLElement} root
+ * @param {Actions} actions
+ */
 export function listenToKeys(root, actions) {
   document.addEventListener("keydown", (event) => {
-    const at = event.target;
     if (document.querySelector("dialog[open]") && event.key !== "?") return;
-    if (event.ctrlKey || event.metaKey || event.altKey || at.matches?.(TYPING)) return;
-    const name = nameOf(event, at);
+    const isFor = (/** @type {string} */ selector) =>
+      event.target instanceof Element && event.target.matches(selector);
+    if (event.ctrlKey || event.metaKey || event.altKey || isFor(TYPING)) return;
+    const name = nameOf(event, isFor);
     if (!name) return;
     event.preventDefault();
     actions[name](Number(event.key));
   });
   root.addEventListener("keydown", (event) => {
-    const token = event.target.closest?.(".t[data-index]");
+    const token = closest(event, ".t[data-index]");
     if (token && moveFocus(token, event.key)) {
       event.preventDefault();
       event.stopPropagation();
@@ -27,23 +37,33 @@ export function listenToKeys(root, actions) {
   });
 }
 
-function nameOf(event, at) {
-  const { key, shiftKey } = event;
-  if (key === " ") return at.matches?.(PRESSABLE) ? null : "playOrPause";
-  if (at.matches?.("input[type=range]")) return null;
+/**
+ * The action of a key; null if it has none, or does something else where the focus is.
+ * @param {KeyboardEvent} event
+ * @param {(selector: string) => boolean} isFor
+ * @returns {keyof Actions | null}
+ */
+function nameOf({ key, shiftKey }, isFor) {
+  if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
+  if (isFor("input[type=range]")) return null;
   if (key === "ArrowRight") return shiftKey ? "roundOn" : "stepOn";
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
-  if (key === "Enter") return at.matches?.(PRESSABLE) ? null : "enter";
+  if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";
   if (key === "Escape") return "dismiss";
   if (/^[1-9]$/.test(key)) return "preset";
   return NAMES[key.toLowerCase()] ?? null;
 }
 
-/** One token of a lane is in the tab order; arrows go on from it. */
+/**
+ * One token of a lane is in the tab order; arrows go on from it.
+ * @param {HTMLElement} token
+ * @param {string} key
+ */
 function moveFocus(token, key) {
-  const lane = token.closest("[data-lane]");
+  /** @type {Record<string, number>} */
   const steps = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 };
-  const all = lane.querySelectorAll(".t[data-index]");
+  const lane = token.closest("[data-lane]");
+  const all = lane ? findAll(lane, ".t[data-index]", HTMLElement) : [token];
   let place = Number(token.dataset.index);
   if (key in steps) place += steps[key];
   else if (key === "Home") place = 0;
@@ -56,9 +76,12 @@ function moveFocus(token, key) {
   return true;
 }
 
-/** Keep exactly one token of a lane reachable by Tab. */
+/**
+ * Keep exactly one token of a lane reachable by Tab.
+ * @param {HTMLElement} stream
+ */
 export function keepReachable(stream) {
   if (stream.querySelector(".t[tabindex='0']")) return;
   const first = stream.querySelector(".t[data-index]");
-  if (first) first.tabIndex = 0;
+  if (first instanceof HTMLElement) first.tabIndex = 0;
 }

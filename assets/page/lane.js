@@ -1,119 +1,168 @@
 // One lane's token stream: rounds are appended and taken back as the playhead moves.
 
+import { element, find } from "./dom.js";
+
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
 const BLOCK = 256;
 const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 
-export function element(name, className, text) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
+/**
+ * @typedef {{ node: HTMLElement, tokens: number }} Block
+ * @typedef {object} DrawnRound
+ * @property {HTMLElement} node
+ * @property {Block} block
+ * @property {number} tokens
+ * @property {boolean} atBreak  whether its text ends in a line break
+ * @property {boolean} isPartial
+ */
 
 /** Draws one lane into its article. Model text only ever becomes text nodes. */
-export function createLane(article) {
-  const stream = article.querySelector(".sv-stream");
-  const isBaseline = article.dataset.lane === "baseline";
-  const caret = element("i", "sv-caret");
-  let drawn = []; // one { node, block, tokens } per shown round
-  const text = element("div");
-  let blocks = [], total = 0, pinned = true;
+export class Lane {
+  /** @type {LaneName} */
+  name;
+  stream;
+  #text = element("div");
+  #caret = element("i", "sv-caret");
+  /** @type {DrawnRound[]} */
+  #drawn = [];
+  /** @type {Block[]} */
+  #blocks = [];
+  #total = 0; // tokens
+  #pinned = true; // whether the end of the text stays in sight
 
-  stream.addEventListener("scroll", () => {
-    pinned = stream.scrollHeight - stream.scrollTop - stream.clientHeight < AT_END;
-  }, { passive: true });
-  // Whatever changes the height of the text or of the lane, its end stays in sight.
-  const toEnd = new ResizeObserver(() => { if (pinned) stream.scrollTop = stream.scrollHeight; });
-  toEnd.observe(stream);
-  toEnd.observe(text);
-
-  function reset(prompt) {
-    drawn = []; blocks = []; total = 0; pinned = true;
-    text.replaceChildren();
-    stream.replaceChildren(text);
-    const given = newBlock();
-    given.node.append(element("span", "sv-given", prompt));
-    stream.scrollTop = 0;
+  /** @param {HTMLElement} article */
+  constructor(article) {
+    this.name = article.dataset.lane === "baseline" ? "baseline" : "speculative";
+    this.stream = find(article, ".sv-stream");
+    this.stream.addEventListener("scroll", () => {
+      const { scrollHeight, scrollTop, clientHeight } = this.stream;
+      this.#pinned = scrollHeight - scrollTop - clientHeight < AT_END;
+    }, { passive: true });
+    // Whatever changes the height of the text or of the lane, its end stays in sight.
+    const toEnd = new ResizeObserver(() => { if (this.#pinned) this.#scrollToEnd(); });
+    toEnd.observe(this.stream);
+    toEnd.observe(this.#text);
   }
 
-  function newBlock() {
+  /** @param {string} prompt */
+  reset(prompt) {
+    this.#drawn = [];
+    this.#blocks = [];
+    this.#total = 0;
+    this.#pinned = true;
+    this.#text.replaceChildren();
+    this.stream.replaceChildren(this.#text);
+    this.#newBlock().node.append(element("span", "sv-given", prompt));
+    this.stream.scrollTop = 0;
+  }
+
+  /**
+   * Show these finished rounds and, if given, as much of the next as an event tells.
+   * @param {Round[]} rounds
+   * @param {PlayEvent | null} [part]
+   */
+  show(rounds, part) {
+    if (this.#drawn[this.#drawn.length - 1]?.isPartial) this.#takeBack();
+    while (this.#drawn.length > rounds.length) this.#takeBack();
+    for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
+    if (part) this.#append(part.round, tokensSoFar(part), true);
+    this.#blocks[this.#blocks.length - 1]?.node.append(this.#caret);
+  }
+
+  /** Back to the end of the text, wherever the viewer had scrolled. */
+  follow() {
+    this.#pinned = true;
+    this.#scrollToEnd();
+  }
+
+  #scrollToEnd() {
+    this.stream.scrollTop = this.stream.scrollHeight;
+  }
+
+  #newBlock() {
     const block = { node: element("div", "sv-block"), tokens: 0 };
-    blocks.push(block);
-    text.append(block.node);
+    this.#blocks.push(block);
+    this.#text.append(block.node);
     return block;
   }
 
-  function append(round, part = null) {
-    let block = blocks[blocks.length - 1];
-    if (isFull(block, drawn[drawn.length - 1])) block = newBlock();
+  /**
+   * @param {Round} round
+   * @param {ShownToken[]} tokens
+   * @param {boolean} isPartial
+   */
+  #append(round, tokens, isPartial) {
+    let atBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
+    const last = this.#blocks[this.#blocks.length - 1];
+    const block = !last || isFull(last, atBreak) ? this.#newBlock() : last;
     const node = element("span", "sv-round");
-    const tokens = part ? tokensSoFar(part) : tokensOf(round);
-    let atBreak = drawn[drawn.length - 1]?.atBreak ?? false;
     tokens.forEach((token, i) => {
-      const child = tokenNode(token, round, total + i, atBreak);
+      const child = tokenNode(token, round, this.#total + i, atBreak);
       if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
-      if (i === 0 && !isBaseline) child.querySelector(".w").before(roundNumber(round.index + 1));
+      if (i === 0 && this.name === "speculative") child.querySelector(".w")?.before(roundNumber(round.index + 1));
       node.append(child);
     });
     block.node.append(node);
     block.tokens += tokens.length;
-    total += tokens.length;
-    drawn.push({ node, block, tokens: tokens.length, atBreak, part });
+    this.#total += tokens.length;
+    this.#drawn.push({ node, block, tokens: tokens.length, atBreak, isPartial });
   }
 
-  function takeBack() {
-    const { node, block, tokens } = drawn.pop();
+  #takeBack() {
+    const last = this.#drawn.pop();
+    if (!last) return;
+    const { node, block, tokens } = last;
     node.remove();
     block.tokens -= tokens;
-    total -= tokens;
-    if (block.tokens === 0 && blocks.length > 1) {
+    this.#total -= tokens;
+    if (block.tokens === 0 && this.#blocks.length > 1) {
       block.node.remove();
-      blocks.pop();
+      this.#blocks.pop();
     }
   }
-
-  /** Show these finished rounds and, if given, as much of the next as an event tells. */
-  function show(rounds, part) {
-    if (drawn[drawn.length - 1]?.part) takeBack();
-    while (drawn.length > rounds.length) takeBack();
-    for (const round of rounds.slice(drawn.length)) append(round);
-    if (part) append(part.round, part);
-    blocks[blocks.length - 1]?.node.append(caret);
-  }
-
-  /** Back to the end of the text, wherever the viewer had scrolled. */
-  function follow() {
-    pinned = true;
-    stream.scrollTop = stream.scrollHeight;
-  }
-
-  return { reset, show, follow, stream };
 }
 
-/** The drafted tokens of a round in order, then the one that the target added. */
+/**
+ * The drafted tokens of a round in order, then the one that the target added.
+ * @param {Round} round
+ */
 export function tokensOf(round) {
   return [...round.drafted, ...round.emitted.filter((token) => token.outcome !== "accepted")];
 }
 
-/** The drafted tokens of an unfinished round: some judged, the others still waiting. */
+/**
+ * The drafted tokens of an unfinished round: some judged, the others still waiting.
+ * @param {PlayEvent} event
+ * @returns {ShownToken[]}
+ */
 function tokensSoFar({ round, seen, judged }) {
   return round.drafted.slice(0, seen).map((token, i) =>
     (i < judged ? token : { ...token, outcome: "pending" }));
 }
 
-function isFull(block, last) {
-  return block.tokens >= LONGEST_BLOCK || (block.tokens >= BLOCK && Boolean(last?.atBreak));
+/**
+ * @param {Block} block
+ * @param {boolean} atBreak
+ */
+function isFull(block, atBreak) {
+  return block.tokens >= LONGEST_BLOCK || (block.tokens >= BLOCK && atBreak);
 }
 
+/** @param {ShownToken} token */
 const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.outcome);
 
-/** `atBreak`: whether the text before ends in a line break. */
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {number} index of the token in its lane
+ * @param {boolean} atBreak whether the text before ends in a line break
+ */
 function tokenNode(token, round, index, atBreak) {
   const node = element("span", `t ${token.outcome}`);
-  Object.assign(node.dataset, { round: round.index, index });
+  node.dataset.round = String(round.index);
+  node.dataset.index = String(index);
   if (token.outcome !== "pending") node.dataset.outcome = token.outcome;
   node.tabIndex = -1;
   const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
@@ -131,9 +180,12 @@ function tokenNode(token, round, index, atBreak) {
   return node;
 }
 
-/** Shown by the style sheet, so that a token's own text stays what the model wrote. */
+/**
+ * Shown by the style sheet, so that a token's own text stays what the model wrote.
+ * @param {number} number
+ */
 function roundNumber(number) {
   const node = element("i", "sv-n");
-  node.dataset.n = number;
+  node.dataset.n = String(number);
   return node;
 }

@@ -1,13 +1,36 @@
-// Every number shown, from rounds: the same definitions as specviz/metrics.py.
+// Every number shown, from rounds: the same definitions as specviz/report/metrics.py.
 
-export const OUTCOMES = ["accepted", "rejected", "ignored", "corrected", "bonus"];
+/** @typedef {ReturnType<typeof measure>} Metrics */
+/** @typedef {{ speculative: number, baseline: number }} PerLane */
+/** @typedef {Map<number, number>} Lengths  drafted tokens -> rounds with so many */
 
+/**
+ * @template Item
+ * @param {Item[]} list
+ * @param {(item: Item) => number} of
+ */
 const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
+
+/**
+ * @param {number} part
+ * @param {number} whole
+ */
 const ratio = (part, whole) => (whole ? part / whole : null);
+
+/**
+ * @param {Round[]} rounds
+ * @param {LaneName} name
+ */
 const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
+
+/** @param {Round[]} rounds */
 const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
 
-/** The figures of some rounds; null where nothing has been measured yet. */
+/**
+ * The figures of some rounds; null where nothing has been measured yet.
+ * @param {Round[]} rounds
+ * @param {Header} [header]
+ */
 export function measure(rounds, header) {
   const ours = lane(rounds, "speculative"), alone = lane(rounds, "baseline");
   const counts = countOutcomes(ours);
@@ -39,8 +62,10 @@ export function measure(rounds, header) {
   };
 }
 
+/** @param {Round[]} rounds */
 function countOutcomes(rounds) {
-  const counts = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, 0]));
+  /** @type {Record<Outcome, number>} */
+  const counts = { accepted: 0, rejected: 0, ignored: 0, corrected: 0, bonus: 0 };
   for (const round of rounds) {
     for (const token of round.drafted) counts[token.outcome] += 1;
     for (const token of round.emitted) if (token.outcome !== "accepted") counts[token.outcome] += 1;
@@ -48,11 +73,16 @@ function countOutcomes(rounds) {
   return counts;
 }
 
+/** @param {Round[]} rounds */
 function meanBeta(rounds) {
-  const betas = rounds.flatMap((round) => round.drafted).filter((token) => token.beta != null);
-  return ratio(sum(betas, (token) => token.beta), betas.length);
+  const betas = rounds.flatMap((round) => round.drafted).flatMap(({ beta }) => beta ?? []);
+  return ratio(sum(betas, (beta) => beta), betas.length);
 }
 
+/**
+ * @param {Round[]} ours
+ * @param {Round[]} alone
+ */
 function costRatio(ours, alone) {
   const drafting = ours.filter((round) => round.drafted.length);
   const step = ratio(sum(drafting, (r) => r.draft_seconds), sum(drafting, (r) => r.drafted.length));
@@ -60,33 +90,62 @@ function costRatio(ours, alone) {
   return step && pass ? step / pass : null;
 }
 
+/**
+ * @param {PerLane} seconds
+ * @param {PerLane} tokens
+ */
 function speedup(seconds, tokens) {
   const slow = ratio(seconds.baseline, tokens.baseline);
   const fast = ratio(seconds.speculative, tokens.speculative);
   return slow && fast ? slow / fast : null;
 }
 
-function withPrefill(seconds, header) {
-  const whole = {};
-  for (const name of Object.keys(seconds)) {
-    const prefill = Object.values(header?.prefill_seconds?.[name] ?? {});
-    whole[name] = seconds[name] + sum(prefill, (value) => value);
-  }
-  return whole;
+/**
+ * @param {PerLane} seconds
+ * @param {Header} [header]
+ * @returns {PerLane}
+ */
+function withPrefill({ speculative, baseline }, header) {
+  const prefill = (/** @type {LaneName} */ name) =>
+    sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);
+  return {
+    speculative: speculative + prefill("speculative"),
+    baseline: baseline + prefill("baseline"),
+  };
 }
 
-/** Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1). */
+/**
+ * Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1).
+ * @param {number} alpha
+ * @param {number} gamma
+ */
 export function predictedTau(alpha, gamma) {
   return alpha === 1 ? gamma + 1 : (1 - alpha ** (gamma + 1)) / (1 - alpha);
 }
 
-/** Drafted tokens per round -> number of such rounds: the last rounds may draft fewer. */
-function draftLengths(rounds) {
+/**
+ * The last rounds may draft fewer than the others.
+ * @param {Round[]} rounds
+ * @returns {Lengths}
+ */
+export function draftLengths(rounds) {
   const lengths = new Map();
-  for (const { drafted } of rounds) lengths.set(drafted.length, (lengths.get(drafted.length) ?? 0) + 1);
+  for (const round of rounds) addLength(lengths, round);
   return lengths;
 }
 
+/**
+ * @param {Lengths} lengths
+ * @param {Round} round
+ */
+function addLength(lengths, { drafted }) {
+  lengths.set(drafted.length, (lengths.get(drafted.length) ?? 0) + 1);
+}
+
+/**
+ * @param {Lengths} lengths
+ * @param {number | null} alpha
+ */
 function meanPredictedTau(lengths, alpha) {
   if (alpha === null) return null;
   const entries = [...lengths];
@@ -94,36 +153,55 @@ function meanPredictedTau(lengths, alpha) {
     sum(entries, ([, count]) => count));
 }
 
+/**
+ * @param {Round[]} rounds
+ * @param {number | null} alpha
+ * @param {number | null} c
+ */
 function meanPredictedSpeedup(rounds, alpha, c) {
   if (alpha === null || c === null) return null;
   return ratio(sum(rounds, ({ drafted }) => predictedTau(alpha, drafted.length)),
     sum(rounds, ({ drafted }) => drafted.length * c + 1));
 }
 
+/**
+ * How many drafts were judged and accepted at each place of a round.
+ * @param {Round[]} rounds
+ */
 function positions(rounds) {
-  const judged = [], accepted = [];
+  /** @type {number[]} */
+  const judged = [];
+  /** @type {number[]} */
+  const accepted = [];
   for (const { drafted } of rounds) {
     drafted.forEach((token, place) => {
-      judged[place] = (judged[place] ?? 0) + (token.outcome !== "ignored");
-      accepted[place] = (accepted[place] ?? 0) + (token.outcome === "accepted");
+      judged[place] = (judged[place] ?? 0) + Number(token.outcome !== "ignored");
+      accepted[place] = (accepted[place] ?? 0) + Number(token.outcome === "accepted");
     });
   }
   return { judged, accepted };
 }
 
+/** @param {Round[]} rounds */
 function alphaByPosition(rounds) {
   const { judged, accepted } = positions(rounds);
   return judged.map((count, place) => ratio(accepted[place], count));
 }
 
-/** The points of every chart, as series() of specviz/charts.py gives them. */
+/**
+ * The points of every chart, as series() of specviz/report/charts.py gives them.
+ * @param {Round[]} rounds
+ * @returns {Record<string, Points[]>}
+ */
 export function series(rounds) {
   const ours = lane(rounds, "speculative"), alone = lane(rounds, "baseline");
+  /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
+  const parts = ["draft_seconds", "verify_seconds", "overhead_seconds"];
   return {
     tokens: [progress(ours), progress(alone)],
     ...soFar(ours),
     speed: [pace(ours), pace(alone)],
-    parts: ["draft_seconds", "verify_seconds", "overhead_seconds"].map((part) => ({
+    parts: parts.map((part) => ({
       x: [alone, ours].map((list) => (list.length ? 1000 * sum(list, (r) => r[part]) / list.length : 0)),
       y: ["target alone", "draft + target"],
     })),
@@ -131,6 +209,7 @@ export function series(rounds) {
   };
 }
 
+/** @param {Round[]} rounds */
 function progress(rounds) {
   const x = [0], y = [0];
   for (const round of rounds) {
@@ -140,37 +219,44 @@ function progress(rounds) {
   return { x, y };
 }
 
+/** @param {Round[]} rounds */
 function pace(rounds) {
   const { x, y } = progress(rounds);
   const timed = x.map((seconds, i) => [seconds, y[i] / seconds]).filter(([seconds]) => seconds > 0);
   return { x: timed.map(([seconds]) => seconds), y: timed.map(([, speed]) => speed) };
 }
 
+/**
+ * Rates and tau after each round.
+ * @param {Round[]} rounds
+ */
 function soFar(rounds) {
-  const x = [], alphas = [], efficiencies = [], measured = [], predicted = [];
   const lengths = new Map();
   let accepted = 0, judged = 0, drafted = 0, emitted = 0;
-  rounds.forEach((round, i) => {
-    lengths.set(round.drafted.length, (lengths.get(round.drafted.length) ?? 0) + 1);
+  const points = rounds.map((round, i) => {
+    addLength(lengths, round);
     for (const token of round.drafted) {
-      accepted += token.outcome === "accepted";
-      judged += token.outcome !== "ignored";
+      accepted += Number(token.outcome === "accepted");
+      judged += Number(token.outcome !== "ignored");
     }
     drafted += round.drafted.length;
     emitted += round.emitted.length;
     const alpha = ratio(accepted, judged);
-    x.push(i + 1);
-    alphas.push(alpha);
-    efficiencies.push(ratio(accepted, drafted));
-    measured.push(emitted / (i + 1));
-    predicted.push(meanPredictedTau(lengths, alpha));
+    return {
+      x: i + 1, alpha,
+      efficiency: ratio(accepted, drafted),
+      tau: emitted / (i + 1),
+      predicted: meanPredictedTau(lengths, alpha),
+    };
   });
+  const x = points.map((point) => point.x);
   return {
-    rates: [{ x, y: alphas }, { x, y: efficiencies }],
-    tau: [{ x, y: measured }, { x, y: predicted }],
+    rates: [{ x, y: points.map((point) => point.alpha) }, { x, y: points.map((point) => point.efficiency) }],
+    tau: [{ x, y: points.map((point) => point.tau) }, { x, y: points.map((point) => point.predicted) }],
   };
 }
 
+/** @param {Round[]} rounds */
 function byPosition(rounds) {
   const { judged, accepted } = positions(rounds);
   const places = judged.map((count, place) => [place, count]).filter(([, count]) => count);

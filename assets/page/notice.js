@@ -2,22 +2,37 @@
 
 const MENTIONED_FOR = 8000; // ms
 
-export function createNotice(node) {
-  let hiding = 0;
+export class Notice {
+  #node;
+  #hiding = 0; // timer
 
-  function notice(text, isError = false) {
-    clearTimeout(hiding);
-    node.textContent = text;
-    node.hidden = !text;
-    node.classList.toggle("is-error", isError);
-    node.setAttribute("role", isError ? "alert" : "status");
+  /** @param {HTMLElement} node */
+  constructor(node) {
+    this.#node = node;
   }
 
-  /** What need not be read to go on makes way by itself. */
-  function mention(text) {
-    notice(text);
-    hiding = setTimeout(() => notice(""), MENTIONED_FOR);
+  /**
+   * @param {string} text
+   * @param {boolean} [isError]
+   */
+  show(text, isError = false) {
+    clearTimeout(this.#hiding);
+    this.#node.textContent = text;
+    this.#node.hidden = !text;
+    this.#node.classList.toggle("is-error", isError);
+    this.#node.setAttribute("role", isError ? "alert" : "status");
   }
 
-  return { notice, mention };
+  clear() {
+    this.show("");
+  }
+
+  /**
+   * What need not be read to go on disappears by itself.
+   * @param {string} text
+   */
+  mention(text) {
+    this.show(text);
+    this.#hiding = setTimeout(() => this.clear(), MENTIONED_FOR);
+  }
 }

@@ -1,91 +1,128 @@
 // The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
-import { createExperiment } from "./experiment.js";
-import { element } from "./lane.js";
+import { element, findAll } from "./dom.js";
+import { Experiment } from "./experiment.js";
 import { showGreedy, showSampled } from "./same.js";
 import { showWhy } from "./why.js";
 
+/** @import { Session } from "./session.js" */
+
+/** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 const REDRAW = 300; // ms between drawings, at least
 
-/** `run()` is the id of the live run that is shown, if it is one; `isBusy()`: one is under way. */
-export function createPanels(root, { server, run, isBusy }) {
-  const drawer = element("aside", "sv-drawer");
-  const title = element("h2"), close = element("button", "sv-close", "×"), body = element("div", "sv-drawer-body");
-  const openers = [...root.querySelectorAll("[data-panel-open]")];
-  let open = null, shown = null, filled = null, due = 0;
+export class Panels {
+  #drawer = element("aside", "sv-drawer");
+  #title = element("h2");
+  #body = element("div", "sv-drawer-body");
+  #openers;
+  #config;
+  #experiment;
+  /** @type {string | null} */
+  #open = null; // the panel
+  /** @type {{ rounds: Round[], trace: Trace } | null} */
+  #shown = null;
+  /** @type {Trace | null} */
+  #filled = null; // the trace that the panel was filled from
+  #redrawing = 0; // timer
 
-  Object.assign(drawer, { id: "sv-drawer", hidden: true, tabIndex: -1 });
-  drawer.setAttribute("role", "dialog");
-  title.id = "sv-drawer-title";
-  drawer.setAttribute("aria-labelledby", title.id);
-  close.type = "button";
-  close.setAttribute("aria-label", "Close");
-  const head = element("header");
-  head.append(title, close);
-  drawer.append(head, body);
-  root.append(drawer);
-
-  const experiment = createExperiment(server, () => {
-    const { prompt, settings } = shown.trace.header;
-    return { run: run(), prompt, settings };
-  }, isBusy);
-
-  for (const button of openers) {
-    button.setAttribute("aria-controls", drawer.id);
-    button.addEventListener("click", () => (open === button.dataset.panelOpen ? shut() : openPanel(button.dataset.panelOpen)));
+  /**
+   * @param {HTMLElement} root
+   * @param {{ server: Server, config: Config, session: Session }} parts
+   */
+  constructor(root, { server, config, session }) {
+    this.#config = config;
+    this.#openers = findAll(root, "[data-panel-open]", HTMLButtonElement);
+    this.#experiment = new Experiment({
+      server,
+      draws: config.draws,
+      asked: () => {
+        if (!this.#shown) return null;
+        const { prompt, settings } = this.#shown.trace.header;
+        return { run: session.liveRun, prompt, settings };
+      },
+      isBusy: () => session.busy,
+    });
+    this.#furnish();
+    root.append(this.#drawer);
+    for (const button of this.#openers) {
+      const name = button.dataset.panelOpen ?? "";
+      button.setAttribute("aria-controls", this.#drawer.id);
+      button.addEventListener("click", () => (this.#open === name ? this.close() : this.#openPanel(name)));
+    }
   }
-  close.addEventListener("click", shut);
 
-  function openPanel(name) {
-    open = name;
-    filled = null;
-    drawer.dataset.panel = name;
-    title.textContent = TITLES[name];
-    drawer.hidden = false;
-    tell();
-    fill();
-    body.scrollTop = 0;
-    drawer.focus({ preventScroll: true });
-  }
-
-  function shut() {
-    if (open === null) return false;
-    const opener = openers.find((button) => button.dataset.panelOpen === open);
-    const isInside = drawer.contains(document.activeElement);
-    open = null;
-    drawer.hidden = true;
-    experiment.end();
-    tell();
-    if (isInside) opener.focus();
+  /** Whether one was open. */
+  close() {
+    if (this.#open === null) return false;
+    const opener = this.#openers.find((button) => button.dataset.panelOpen === this.#open);
+    const isInside = this.#drawer.contains(document.activeElement);
+    this.#open = null;
+    this.#drawer.hidden = true;
+    this.#experiment.end();
+    this.#markOpeners();
+    if (isInside) opener?.focus();
     return true;
   }
 
-  function tell() {
-    for (const button of openers) button.setAttribute("aria-expanded", String(button.dataset.panelOpen === open));
+  /**
+   * @param {Round[]} rounds
+   * @param {Trace} trace
+   */
+  show(rounds, trace) {
+    if (this.#shown?.trace !== trace) this.#experiment.forget();
+    this.#shown = { rounds, trace };
+    for (const button of this.#openers) button.hidden = !rounds.length;
+    if (this.#open !== null) this.#fillSoon();
   }
 
-  function fill() {
-    if (open === null || !shown) return;
-    const { rounds, trace } = shown;
-    if (open === "why") showWhy(body, rounds, trace);
-    else if (trace.header.settings.temperature === 0) showGreedy(body, rounds, trace);
-    else if (filled !== trace) showSampled(body, trace, experiment);
-    filled = trace;
+  #furnish() {
+    const close = element("button", "sv-close", "×");
+    close.type = "button";
+    close.setAttribute("aria-label", "Close");
+    close.addEventListener("click", () => this.close());
+    Object.assign(this.#drawer, { id: "sv-drawer", hidden: true, tabIndex: -1 });
+    this.#title.id = "sv-drawer-title";
+    this.#drawer.setAttribute("role", "dialog");
+    this.#drawer.setAttribute("aria-labelledby", this.#title.id);
+    const head = element("header");
+    head.append(this.#title, close);
+    this.#drawer.append(head, this.#body);
   }
 
-  function fillSoon() {
-    if (due) return;
-    due = setTimeout(() => { due = 0; fill(); }, REDRAW);
+  /** @param {string} name */
+  #openPanel(name) {
+    this.#open = name;
+    this.#filled = null;
+    this.#drawer.dataset.panel = name;
+    this.#title.textContent = TITLES[name];
+    this.#drawer.hidden = false;
+    this.#markOpeners();
+    this.#fill();
+    this.#body.scrollTop = 0;
+    this.#drawer.focus({ preventScroll: true });
   }
 
-  return {
-    close: shut,
-    show(rounds, trace) {
-      if (shown?.trace !== trace) experiment.forget();
-      shown = { rounds, trace };
-      for (const button of openers) button.hidden = !rounds.length;
-      if (open !== null) fillSoon();
-    },
-  };
+  #markOpeners() {
+    for (const button of this.#openers) {
+      button.setAttribute("aria-expanded", String(button.dataset.panelOpen === this.#open));
+    }
+  }
+
+  #fill() {
+    if (this.#open === null || !this.#shown) return;
+    const { rounds, trace } = this.#shown;
+    if (this.#open === "why") showWhy(this.#body, rounds, trace, this.#config.mostGamma);
+    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace);
+    else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
+    this.#filled = trace;
+  }
+
+  #fillSoon() {
+    if (this.#redrawing) return;
+    this.#redrawing = setTimeout(() => {
+      this.#redrawing = 0;
+      this.#fill();
+    }, REDRAW);
+  }
 }

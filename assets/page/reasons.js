@@ -1,10 +1,21 @@
-// Why a token fared as it did: one plain sentence or two, from the token's own numbers.
+// Why a token got its verdict: one plain sentence or two, from the token's own numbers.
 
 import { visible } from "./words.js";
 
 const SPACE = "\u00a0"; // a number stays on one line with its sign
 
-/** A probability as people say it; only what is certain is called 0 or 100 %. */
+/**
+ * Where a token stands.
+ * @typedef {object} Place
+ * @property {Round} round
+ * @property {number} place  from 0, among the drafted tokens and then the target's own
+ * @property {EndReason} [ended]  why the lane ended, if it has
+ */
+
+/**
+ * A probability as people say it; only what is certain is called 0 or 100 %.
+ * @param {number | null} [value]
+ */
 export function chance(value) {
   if (value == null) return "–";
   const hundred = 100 * value;
@@ -14,16 +25,20 @@ export function chance(value) {
   return `${isRound ? Math.round(hundred) : hundred.toFixed(1)}${SPACE}%`;
 }
 
+/** @param {{ text: string }} token */
 const quoted = (token) => `“${visible(token.text)}”`;
 
-/** The probability with which a draft is kept: min(1, p / q). */
-export const keep = (token) => (token.q ? Math.min(1, token.p / token.q) : null);
+/**
+ * The probability with which a draft is kept: min(1, p / q).
+ * @param {Pick<Token, "p" | "q">} token
+ */
+export const keep = ({ p, q }) => (q && p !== undefined ? Math.min(1, p / q) : null);
 
 /**
- * `place` counts from 0 among the drafted tokens and then the target's own; `ended` is why the
- * lane ended, if this was its last round.
+ * @param {ShownToken} token
+ * @param {Place} at
  */
-export function reason(token, { round, place, isBaseline, ended }) {
+export function reason(token, { round, place, ended }) {
   const isGreedy = token.soft_p !== undefined || token.soft_q !== undefined;
   const own = round.emitted[round.emitted.length - 1];
   switch (token.outcome) {
@@ -32,65 +47,88 @@ export function reason(token, { round, place, isBaseline, ended }) {
     case "rejected": return isGreedy ? disagreed(token, own) : rejected(token, own);
     case "ignored": return ignored(token, round, place, ended);
     case "corrected": return isGreedy ? instead(token, round) : corrected(token, round);
-    default: return isBaseline ? alone(token) : bonus(token, round);
+    default: return round.lane === "baseline" ? alone(token) : bonus(token, round);
   }
 }
 
+/** @param {ShownToken} token */
 const guess = (token) =>
   `The draft was ${chance(token.soft_q ?? token.q)} sure of ${quoted(token)}. The target has yet to judge it.`;
 
+/** @param {ShownToken} token */
 const sure = (token, only = "") =>
   `The draft was ${chance(token.q)} sure of ${quoted(token)}, the target ${only}${chance(token.p)}`;
 
+/** @param {ShownToken} token */
 function accepted(token) {
-  if (token.p >= token.q) {
+  const { p = 0, q = 0 } = token;
+  if (p >= q) {
     return `${sure(token)}: the target wants it no less than the draft does, so it is kept whatever the draw.`;
   }
-  return `${sure(token, "only ")}: it is kept with probability ${odds(token)}; `
-    + `the draw was ${drawn(token)}, so it was kept.`;
+  return `${sure(token, "only ")}: ${drawn(token)}, so it was kept.`;
 }
 
+/**
+ * @param {ShownToken} token
+ * @param {Token} [own] the target's token in this round
+ */
 function rejected(token, own) {
   const then = own?.outcome === "corrected"
     ? ` The target then drew ${quoted(own)} from what was left.` : "";
   if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${then}`;
-  return `${sure(token)}: it is kept with probability ${odds(token)}; `
-    + `the draw was ${drawn(token)}, so it was rejected.${then}`;
+  return `${sure(token)}: ${drawn(token)}, so it was rejected.${then}`;
 }
 
-/** Two decimals, or as many as it takes to tell the odds from 0 and 1 and the draw from both. */
-function digits({ p, q, u }) {
-  const same = (places) => [[p / q, 0], [p / q, 1], [p / q, u], [u, 0], [u, 1]].some(([one, other]) =>
-    one !== other && one.toFixed(places) === other.toFixed(places));
+/**
+ * The odds and the draw, with two decimals, or as many as it takes to tell the odds from 0 and 1
+ * and the draw from both.
+ * @param {ShownToken} token
+ */
+function drawn({ p = 0, q = 1, u = 0 }) {
+  const odds = p / q;
+  const areSame = (/** @type {number} */ places) =>
+    [[odds, 0], [odds, 1], [odds, u], [u, 0], [u, 1]].some(([one, other]) =>
+      one !== other && one.toFixed(places) === other.toFixed(places));
   let places = 2;
-  while (places < 8 && same(places)) places += 1;
-  return places;
+  while (places < 8 && areSame(places)) places += 1;
+  return `it is kept with probability ${Math.min(1, odds).toFixed(places)}; the draw was ${u.toFixed(places)}`;
 }
 
-const odds = (token) => keep(token).toFixed(digits(token));
-const drawn = (token) => token.u.toFixed(digits(token));
-
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {number} place
+ * @param {EndReason} [ended]
+ */
 function ignored(token, round, place, ended) {
-  const fell = round.drafted.findIndex((other) => other.outcome === "rejected");
+  const rejectedAt = round.drafted.findIndex((other) => other.outcome === "rejected");
   const said = `The draft was ${chance(token.soft_q ?? token.q)} sure of ${quoted(token)}, but `;
-  if (fell >= 0) {
-    return `${said}${quoted(round.drafted[fell])} at place ${fell + 1} had been rejected: place ${
+  if (rejectedAt >= 0) {
+    return `${said}${quoted(round.drafted[rejectedAt])} at place ${rejectedAt + 1} had been rejected: place ${
       place + 1} goes on from a text that was not written, so the target never judged it.`;
   }
-  const how = { eos: "with an end-of-text token", stop: "with a stop string" }[ended];
-  const kept = round.emitted.length;
-  return `${said}the text had ended at place ${kept}${how ? `, ${how}` : ""}: what was drafted past the end is never judged.`;
+  const how = ended === "eos" ? ", with an end-of-text token" : ended === "stop" ? ", with a stop string" : "";
+  return `${said}the text had ended at place ${round.emitted.length}${how}: what was drafted past the end `
+    + "is never judged.";
 }
 
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
 function corrected(token, round) {
-  const fallen = round.drafted.find((other) => other.outcome === "rejected");
+  const refused = round.drafted.find((other) => other.outcome === "rejected");
   const share = token.top_residual?.find((choice) => choice.id === token.id)?.probability;
   const part = share === undefined ? "" : `, ${chance(share)} of what was left`;
-  return `${fallen ? `${quoted(fallen)} was rejected here, so the` : "The"} target drew again, only from what `
+  return `${refused ? `${quoted(refused)} was rejected here, so the` : "The"} target drew again, only from what `
     + `the draft had given too little: ${quoted(token)} had ${chance(token.p)} of p and ${
       chance(token.q)} of q${part}.`;
 }
 
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
 function bonus(token, round) {
   const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
   if (!count) return `Nothing was drafted in this round: one pass, one token. The target was ${p} sure of it.`;
@@ -99,23 +137,35 @@ function bonus(token, round) {
     + `The target was ${p} sure of it.`;
 }
 
+/** @param {ShownToken} token */
 const alone = (token) =>
   `One pass of the target alone, one token. It was ${chance(token.soft_p ?? token.p)} sure of ${quoted(token)}.`;
 
+/** @param {ShownToken} token */
 const agreed = (token) =>
   `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure) and the target's as well (${
     chance(token.soft_p)}), so it is kept.`;
 
+/**
+ * @param {ShownToken} token
+ * @param {Token} [own] the target's token in this round
+ */
 function disagreed(token, own) {
-  const first = own?.outcome === "corrected" ? own : token.top_p?.[0];
-  const theirs = first?.soft_p ?? first?.probability;
+  const chosen = own?.outcome === "corrected" ? own : null;
+  const first = chosen ?? token.top_p?.[0];
+  const theirs = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
   const better = first ? `the target's is ${quoted(first)} (${chance(theirs)})` : "the target's is another";
   return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure), but ${better}; `
     + `it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
 }
 
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
 function instead(token, round) {
-  const fallen = round.drafted.find((other) => other.outcome === "rejected");
-  const guessed = fallen ? `The draft guessed ${quoted(fallen)}, but ` : "";
-  return `${guessed}${quoted(token)} is the target's first choice (${chance(token.soft_p)} sure), so this is what is written.`;
+  const refused = round.drafted.find((other) => other.outcome === "rejected");
+  const guessed = refused ? `The draft guessed ${quoted(refused)}, but ` : "";
+  return `${guessed}${quoted(token)} is the target's first choice (${chance(token.soft_p)} sure), so this is `
+    + "what is written.";
 }

@@ -1,41 +1,63 @@
-// What surrounds the player: the settings panel, the theme, the prompt presets.
+// What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
 /**
- * Wire the buttons around the player; returns what the keys need of them. `themed(name)` is
- * called when a visitor has chosen a theme.
+ * Press a button of the page, if it is there: a run that was taken away has few of them.
+ * @param {string} selector
  */
-export function wireShell(themed) {
-  const panelButton = document.querySelector("[data-toggle-panel]");
-  const themeButton = document.querySelector("[data-toggle-theme]");
-
-  const togglePanel = () => {
-    const open = document.body.classList.toggle("sv-panel-open");
-    panelButton.setAttribute("aria-expanded", String(open));
-  };
-  const setTheme = (theme) => document.body.classList.toggle("dark", theme === "dark");
-  const toggleTheme = () => {
-    const theme = document.body.classList.contains("dark") ? "light" : "dark";
-    setTheme(theme);
-    themed(theme);
-  };
-
-  panelButton?.addEventListener("click", togglePanel);
-  themeButton?.addEventListener("click", toggleTheme);
-
-  return {
-    setTheme,
-    toggleTheme,
-    run() { document.querySelector("#run")?.click(); },
-    preset(number) {
-      document.querySelectorAll("#presets button.preset")[number - 1]?.click();
-    },
-  };
+function press(selector, number = 0) {
+  const button = document.querySelectorAll(selector)[number];
+  if (button instanceof HTMLElement) button.click();
 }
 
-/** The settings in force, on the button that opens their panel. */
-export function summarise(gamma, policy, temperature, length) {
-  const button = document.querySelector("[data-toggle-panel]");
-  const heat = temperature === 0 ? "greedy" : `T ${temperature}`;
-  if (button) button.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${heat} · ${length} tokens`;
-  document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
+export class Shell {
+  #themed;
+  #panelButton = document.querySelector("[data-toggle-panel]");
+
+  /** @param {(theme: Theme) => void} themed called when a visitor has chosen a theme */
+  constructor(themed) {
+    this.#themed = themed;
+    this.#panelButton?.addEventListener("click", () => this.#togglePanel());
+    document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
+  }
+
+  /** @param {string} theme */
+  setTheme(theme) {
+    document.body.classList.toggle("dark", theme === "dark");
+  }
+
+  toggleTheme() {
+    const theme = document.body.classList.contains("dark") ? "light" : "dark";
+    this.setTheme(theme);
+    this.#themed(theme);
+  }
+
+  run() {
+    press("#run");
+  }
+
+  stop() {
+    press("#stop");
+  }
+
+  /** @param {number} number from 1 */
+  choosePreset(number) {
+    press("#presets button.preset", number - 1);
+  }
+
+  /**
+   * The settings in force, on the button that opens their panel.
+   * @param {Record<string, Value>} settings
+   */
+  summarise({ gamma, gamma_policy: policy, temperature, max_new_tokens: length }) {
+    const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
+    if (this.#panelButton) {
+      this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${length} tokens`;
+    }
+    document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
+  }
+
+  #togglePanel() {
+    const open = document.body.classList.toggle("sv-panel-open");
+    this.#panelButton?.setAttribute("aria-expanded", String(open));
+  }
 }

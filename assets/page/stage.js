@@ -1,58 +1,76 @@
 // The stage: one screen for the last row, no controls, and a guess before the reveal.
 
+import { find } from "./dom.js";
+
 const SIZES = [0.7, 0.85, 1, 1.2, 1.45, 1.75];
 const USUAL = SIZES.indexOf(1);
 
-/** `changed()` is called when the view has another shape. */
-export function createStage(root, changed) {
-  const help = root.querySelector("[data-help]");
-  let size = USUAL;
+export class Stage {
+  #root;
+  #changed;
+  #help;
+  #question;
+  #size = USUAL;
 
-  function set(on) {
-    document.body.classList.toggle("sv-stage", on);
-    if (!on) reveal();
-    changed();
+  /**
+   * @param {HTMLElement} root
+   * @param {() => void} changed called when the view has another shape
+   */
+  constructor(root, changed) {
+    this.#root = root;
+    this.#changed = changed;
+    this.#help = find(root, "[data-help]", HTMLDialogElement);
+    this.#question = find(root, "[data-ask]");
+    const close = () => this.#help.close();
+    // A press beside the dialog closes it: inside it, the press lands on what it holds.
+    this.#help.addEventListener("click", ({ target }) => { if (target === this.#help) close(); });
+    find(this.#help, "button").addEventListener("click", close);
   }
 
-  function isOn() {
+  get isOn() {
     return document.body.classList.contains("sv-stage");
   }
 
-  function grow(by) {
-    size = Math.max(0, Math.min(size + by, SIZES.length - 1));
-    root.style.setProperty("--sv-size", SIZES[size]);
-    changed();
+  get isGuessing() {
+    return this.#root.dataset.guess === "open";
   }
 
-  function isGuessing() {
-    return root.dataset.guess === "open";
+  /** @param {boolean} on */
+  set(on) {
+    document.body.classList.toggle("sv-stage", on);
+    if (!on) this.#reveal();
+    this.#changed();
   }
 
-  function reveal() {
-    delete root.dataset.guess;
-    root.querySelector("[data-ask]").hidden = true;
+  toggle() {
+    this.set(!this.isOn);
   }
 
-  function ask() {
-    root.dataset.guess = "open";
-    root.querySelector("[data-ask]").hidden = false;
+  /** @param {1 | -1} by sizes of the text */
+  grow(by) {
+    this.#size = Math.max(0, Math.min(this.#size + by, SIZES.length - 1));
+    this.#root.style.setProperty("--sv-size", String(SIZES[this.#size]));
+    this.#changed();
   }
 
-  function toggleHelp() {
-    if (help.open) help.close(); else help.showModal();
+  /** Ask for a guess of the ratio, or reveal it. */
+  guess() {
+    if (this.isGuessing) this.#reveal();
+    else if (this.isOn) this.#ask();
+    this.#changed();
   }
 
-  // A press beside the dialog closes it: inside it, the press lands on what it holds.
-  help.addEventListener("click", (event) => { if (event.target === help) help.close(); });
-  help.querySelector("button").addEventListener("click", () => help.close());
+  toggleHelp() {
+    if (this.#help.open) this.#help.close(); else this.#help.showModal();
+  }
 
-  return {
-    set, isOn, grow, isGuessing, reveal, toggleHelp,
-    toggle() { set(!isOn()); },
-    guess() {
-      if (isGuessing()) reveal();
-      else if (isOn()) ask();
-      changed();
-    },
-  };
+  #ask() {
+    this.#root.dataset.guess = "open";
+    this.#question.hidden = false;
+  }
+
+  #reveal() {
+    delete this.#root.dataset.guess;
+    this.#question.hidden = true;
+  }
 }

@@ -2,120 +2,165 @@
 
 const PATIENCE = 4000; // ms without news of a live run before the server is asked
 
-/** Rounds are sent without what can be rebuilt and with empty fields: back to the schema. */
-function rebuilt(wire) {
-  const { kept, ...round } = wire;
-  round.drafted = wire.drafted.map(compact);
-  round.emitted = [...round.drafted.slice(0, kept), ...wire.emitted.map(compact)];
-  return round;
-}
-
-function compact(token) {
-  const full = Object.entries(token).filter(
-    ([, value]) => value !== null && !(Array.isArray(value) && value.length === 0));
-  return Object.fromEntries(full);
+/**
+ * Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
+ * @param {WireRound} wire
+ * @returns {Round}
+ */
+function rebuilt({ kept, ...wire }) {
+  const drafted = wire.drafted.map(compact);
+  return { ...wire, drafted, emitted: [...drafted.slice(0, kept), ...wire.emitted.map(compact)] };
 }
 
 /**
- * `ask(run, seq)` promises the deltas from `seq` on, or null if the run is not known. `on` holds the callbacks `begun(run)`,
- * `header(trace)`, `rounds(list)`, `status(text)`, `over(error, fallBack)` and `lost()`.
+ * @param {WireToken} token
+ * @returns {Token}
  */
-export function createStore({ ask, on }) {
-  let run = null, next = 0, over = true, asking = false, heard = 0;
-  let live = null, trace = null; // the newest run's, and the one that is shown
-  const past = new Set();
-  const early = new Map();
+function compact(token) {
+  const full = Object.entries(token).filter(
+    ([, value]) => value !== null && !(Array.isArray(value) && value.length === 0));
+  return /** @type {Token} */ (/** @type {unknown} */ (Object.fromEntries(full)));
+}
 
-  function receive(text) {
+/**
+ * What a store tells of the newest run.
+ * @typedef {object} StoreEvents
+ * @property {(run: string) => void} begun
+ * @property {(trace: Trace) => void} header
+ * @property {(rounds: Round[]) => void} rounds
+ * @property {(text: string) => void} status
+ * @property {(error: string | null, fallBack: boolean, remark: string) => void} over
+ * @property {() => void} lost  the server knows the run no more, or does not answer
+ */
+
+export class Store {
+  /** @type {string | null} */
+  run = null; // the newest
+  /** @type {Trace | null} */
+  trace = null; // the one that is shown
+  /** @type {Trace | null} */
+  #live = null; // the newest run's
+  #ask;
+  #on;
+  #schema;
+  #next = 0; // the number of the delta that is due
+  #over = true;
+  #asking = false;
+  #heardAt = 0; // ms
+  /** @type {Set<string>} */
+  #past = new Set(); // runs that are not heard any more
+  /** @type {Map<number, Delta>} */
+  #early = new Map(); // deltas by number, that came before the one that is due
+
+  /**
+   * @param {object} parts
+   * @param {(run: string, seq: number) => Promise<string[] | null>} parts.ask
+   *   the deltas from `seq` on, or null if the run is not known
+   * @param {StoreEvents} parts.on
+   * @param {number} parts.schema of the traces that come
+   */
+  constructor({ ask, on, schema }) {
+    this.#ask = ask;
+    this.#on = on;
+    this.#schema = schema;
+    setInterval(() => this.#checkSilence(), 1000);
+  }
+
+  /** @param {string | null} text a delta as JSON */
+  receive(text) {
     if (!text) return;
+    /** @type {Delta} */
     const delta = JSON.parse(text);
-    if (past.has(delta.run)) return;
-    if (delta.run !== run) begin(delta.run);
-    heard = performance.now();
-    if (delta.seq >= next) early.set(delta.seq, delta);
-    drain();
-    if (early.size) askMissed();
+    if (this.#past.has(delta.run)) return;
+    if (delta.run !== this.run) this.#begin(delta.run);
+    this.#heardAt = performance.now();
+    if (delta.seq >= this.#next) this.#early.set(delta.seq, delta);
+    this.#drain();
+    if (this.#early.size) this.#askMissed();
   }
 
-  function begin(id) {
-    if (run) past.add(run);
-    run = id; next = 0; over = false;
-    early.clear();
-    on.begun(id);
-  }
-
-  function drain() {
-    while (early.has(next)) {
-      const delta = early.get(next);
-      early.delete(next);
-      next += 1;
-      apply(delta);
-    }
-  }
-
-  function apply(delta) {
-    if (delta.status) on.status(delta.status);
-    if (delta.header) {
-      live = trace = { schema: 1, header: delta.header, rounds: [], end: null };
-      on.header(trace);
-    }
-    if (delta.rounds) {
-      const rounds = delta.rounds.map(rebuilt);
-      live.rounds.push(...rounds);
-      on.rounds(rounds);
-    }
-    if (delta.end) live.end = delta.end;
-    if (delta.over) {
-      over = true;
-      on.over(delta.error ?? null, Boolean(delta.fall_back), delta.remark ?? "");
-    }
-  }
-
-  async function askMissed() {
-    if (asking) return;
-    asking = true;
-    const id = run;
-    try {
-      const texts = await ask(id, next);
-      if (id === run && !over) {
-        if (texts) texts.forEach(receiveMissed);
-        else lose(); // the server does not know the run: it has begun anew
-      }
-      drain();
-    } catch (error) {
-      console.warn("specviz: the server did not answer", error);
-      if (id === run && !over) lose();
-    }
-    asking = false;
-  }
-
-  function receiveMissed(text) {
-    const delta = JSON.parse(text);
-    if (delta.run === run && delta.seq >= next) early.set(delta.seq, delta);
-    heard = performance.now();
-  }
-
-  function lose() {
-    drop();
-    on.lost();
+  /** @param {Trace} trace a recording */
+  show(trace) {
+    this.trace = trace;
   }
 
   /** Whatever this run still sends is not heard. */
-  function drop() {
-    over = true;
-    past.add(run);
+  drop() {
+    this.#over = true;
+    if (this.run !== null) this.#past.add(this.run);
   }
 
-  setInterval(() => {
-    const silence = performance.now() - heard;
-    if (over || silence < PATIENCE) return;
-    if (silence > 4 * PATIENCE) lose(); else askMissed();
-  }, 1000);
+  /** @param {string} run */
+  #begin(run) {
+    if (this.run !== null) this.#past.add(this.run);
+    this.run = run;
+    this.#next = 0;
+    this.#over = false;
+    this.#early.clear();
+    this.#on.begun(run);
+  }
 
-  return {
-    receive, drop,
-    show(other) { trace = other; },
-    get trace() { return trace; },
-    get run() { return run; },
-  };
+  #drain() {
+    for (let delta = this.#early.get(this.#next); delta; delta = this.#early.get(this.#next)) {
+      this.#early.delete(this.#next);
+      this.#next += 1;
+      this.#apply(delta);
+    }
+  }
+
+  /** @param {Delta} delta */
+  #apply(delta) {
+    if (delta.status) this.#on.status(delta.status);
+    if (delta.header) {
+      this.#live = this.trace = { schema: this.#schema, header: delta.header, rounds: [], end: null };
+      this.#on.header(this.#live);
+    }
+    if (delta.rounds) {
+      const rounds = delta.rounds.map(rebuilt);
+      this.#live?.rounds.push(...rounds);
+      this.#on.rounds(rounds);
+    }
+    if (delta.end && this.#live) this.#live.end = delta.end;
+    if (delta.over) {
+      this.#over = true;
+      this.#on.over(delta.error ?? null, Boolean(delta.fall_back), delta.remark ?? "");
+    }
+  }
+
+  async #askMissed() {
+    if (this.#asking || this.run === null) return;
+    this.#asking = true;
+    const { run } = this;
+    try {
+      const texts = await this.#ask(run, this.#next);
+      if (run === this.run && !this.#over) {
+        if (texts) for (const text of texts) this.#receiveMissed(text);
+        else this.#lose(); // the server does not know the run: it has begun anew
+      }
+      this.#drain();
+    } catch (error) {
+      console.warn("specviz: the server did not answer", error);
+      if (run === this.run && !this.#over) this.#lose();
+    }
+    this.#asking = false;
+  }
+
+  /** @param {string} text */
+  #receiveMissed(text) {
+    /** @type {Delta} */
+    const delta = JSON.parse(text);
+    if (delta.run === this.run && delta.seq >= this.#next) this.#early.set(delta.seq, delta);
+    this.#heardAt = performance.now();
+  }
+
+  #lose() {
+    this.drop();
+    this.#on.lost();
+  }
+
+  #checkSilence() {
+    const silence = performance.now() - this.#heardAt;
+    if (this.#over || silence < PATIENCE) return;
+    if (silence > 4 * PATIENCE) this.#lose(); else this.#askMissed();
+  }
 }

@@ -1,32 +1,62 @@
 // The menu "Take away": the shown run as a page of its own, as tables, and its charts as pictures.
 
 import { chartFigure } from "./charts.js";
-import { element } from "./lane.js";
-import { fileStem, saveBlob } from "./recordings.js";
+import { closable, element, find, findAll } from "./dom.js";
+import { fileStem, plain, saveBlob } from "./recordings.js";
 
 const FORMS = [
-  ["html", "Page that plays offline (.html)", "text/html"],
-  ["tokens", "Tokens as a table (.csv)", "text/csv"],
-  ["rounds", "Rounds as a table (.csv)", "text/csv"],
+  { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
+  { form: "tokens", label: "Tokens as a table (.csv)", type: "text/csv" },
+  { form: "rounds", label: "Rounds as a table (.csv)", type: "text/csv" },
 ];
 const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
 const FAILED = "The server could not make this file; try again.";
 
 /**
- * `trace()` is the shown trace; `charts` a promise that charts can be drawn; `fail(sentence)` is
- * told if a file cannot be made.
+ * @typedef {object} TakeawayParts
+ * @property {Server} server
+ * @property {Config} config
+ * @property {Promise<void>} canDraw  kept once there is what draws charts
+ * @property {() => Trace | null} trace  the shown one
+ * @property {(sentence: string) => void} fail  told why a file cannot be made
  */
-export function createTakeaway(root, { server, config, trace, charts, fail }) {
-  const menu = root.querySelector("[data-takeaway]");
-  const list = menu.querySelector("div");
-  if (server.take_away) {
-    for (const [form, label, type] of FORMS) list.append(item(label, () => takeForm(form, type), form));
-    list.append(element("hr"));
-  }
-  list.append(...Object.entries(config.titles).map(chartRow));
 
-  function item(label, take, name) {
+export class Takeaway {
+  /** Close the menu; whether it was open. */
+  close;
+  #menu;
+  #list;
+  #parts;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {TakeawayParts} parts
+   */
+  constructor(root, parts) {
+    this.#menu = find(root, "[data-takeaway]", HTMLDetailsElement);
+    this.#list = find(this.#menu, "div");
+    this.#parts = parts;
+    this.close = closable(this.#menu);
+    if (parts.server.take_away) {
+      for (const { form, label, type } of FORMS) {
+        this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
+      }
+      this.#list.append(element("hr"));
+    }
+    for (const [name, title] of Object.entries(parts.config.titles)) {
+      this.#list.append(this.#chartRow(name, title));
+    }
+    this.#menu.addEventListener("toggle", () => this.#offer());
+    parts.canDraw.then(() => this.#offer());
+  }
+
+  /**
+   * @param {string} label
+   * @param {string} name
+   * @param {() => Promise<void>} take
+   */
+  #item(label, name, take) {
     const button = element("button", "", label);
     button.type = "button";
     button.dataset.take = name;
@@ -34,56 +64,68 @@ export function createTakeaway(root, { server, config, trace, charts, fail }) {
       button.disabled = true;
       try {
         await take();
-        menu.open = false;
+        this.#menu.open = false;
       } catch (error) {
         console.info("specviz: nothing to take away:", error);
-        fail(FAILED);
+        this.#parts.fail(FAILED);
       }
       button.disabled = false;
     });
     return button;
   }
 
-  function chartRow([name, title]) {
+  /**
+   * @param {string} name
+   * @param {string} title
+   */
+  #chartRow(name, title) {
     const row = element("div", "sv-take-chart");
     row.append(element("span", "", title));
     for (const format of PICTURES) {
-      const button = item(format.toUpperCase(), () => takeChart(name, title, format), `${name}.${format}`);
-      button.setAttribute("aria-label", `${title}, ${format.toUpperCase()}`);
+      const label = format.toUpperCase();
+      const button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, title, format));
+      button.setAttribute("aria-label", `${title}, ${label}`);
       row.append(button);
     }
     return row;
   }
 
-  async function takeForm(form, type) {
-    const { schema, header, rounds, end } = trace();
-    const answer = await server.take_away({ form, trace: JSON.stringify({ schema, header, rounds, end }) });
-    if (answer.error) fail(answer.error);
-    else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), `${fileStem(header)}${answer.suffix}`);
-  }
-
-  async function takeChart(name, title, format) {
-    const figure = chartFigure(config, name, title, trace().rounds);
-    const url = await window.Plotly.toImage(figure, { format, ...SIZE });
-    saveBlob(await (await fetch(url)).blob(), `${fileStem(trace().header)}-${name}.${format}`);
-  }
-
-  function offer() {
-    for (const button of list.querySelectorAll("button")) button.disabled = !trace();
-    for (const button of list.querySelectorAll(".sv-take-chart button")) {
-      button.disabled ||= !window.Plotly;
+  /** Nothing can be taken before a run is shown, and no picture before charts can be drawn. */
+  #offer() {
+    const hasRun = this.#parts.trace() !== null;
+    for (const button of findAll(this.#list, "button", HTMLButtonElement)) {
+      button.disabled = !hasRun || (!window.Plotly && button.closest(".sv-take-chart") !== null);
     }
   }
-  menu.addEventListener("toggle", offer);
-  charts.then(offer);
-  document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
 
-  return {
-    close() {
-      const wasOpen = menu.open;
-      if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
-      menu.open = false;
-      return wasOpen;
-    },
-  };
+  #trace() {
+    const trace = this.#parts.trace();
+    if (!trace) throw new Error("no run is shown");
+    return trace;
+  }
+
+  /**
+   * @param {string} form
+   * @param {string} type
+   */
+  async #takeForm(form, type) {
+    const trace = this.#trace();
+    const answer = await this.#parts.server.take_away?.({ form, trace: JSON.stringify(plain(trace)) });
+    if (!answer) throw new Error("there is no server");
+    if (answer.error !== undefined) this.#parts.fail(answer.error);
+    else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), fileStem(trace.header) + answer.suffix);
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} title
+   * @param {string} format
+   */
+  async #takeChart(name, title, format) {
+    const { header, rounds } = this.#trace();
+    if (!window.Plotly) throw new Error("charts cannot be drawn yet");
+    const figure = chartFigure(this.#parts.config, name, title, rounds);
+    const url = await window.Plotly.toImage(figure, { format, ...SIZE });
+    saveBlob(await (await fetch(url)).blob(), `${fileStem(header)}-${name}.${format}`);
+  }
 }

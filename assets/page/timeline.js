@@ -2,137 +2,215 @@
 
 const LONGEST_FRAME = 500; // ms
 const FEW = 64; // rounds that are put in their places one by one
+export const SPEEDS = [0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
+const SLOWEST = 0.05; // at which a recording plays by itself
+const READABLE = 12; // seconds that a recording should take to play
 const FIRST = { speculative: 0, baseline: 1 }; // order of what happens at the same time
 
 /**
- * What happens in a round, one event after the other: each draft appears, each verdict falls,
+ * What happens in a round, one event after the other: each draft appears, each verdict follows,
  * then the round is done. Drafts are spread evenly over the measured time of their run.
+ * @param {Round} round
+ * @returns {PlayEvent[]}
  */
 export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
   const start = clock - drafting - round.verify_seconds - round.overhead_seconds;
   const events = drafted.map((_, i) =>
-    ({ round, seen: i + 1, judged: 0, time: start + (drafting * (i + 1)) / drafted.length }));
+    ({ round, seen: i + 1, judged: 0, done: false, time: start + (drafting * (i + 1)) / drafted.length }));
+  const seen = drafted.length;
   const judged = drafted.filter((token) => token.outcome !== "ignored").length;
   for (let i = 1; i <= judged; i += 1) {
-    events.push({ round, seen: drafted.length, judged: i, time: clock });
+    events.push({ round, seen, judged: i, done: false, time: clock });
   }
-  events.push({ round, done: true, time: clock });
+  events.push({ round, seen, judged, done: true, time: clock });
   return events;
 }
 
-/** A live race yields rounds almost in order, so each event sinks a few places at most. */
+/**
+ * A live race yields rounds almost in order, so each event moves back a few places at most.
+ * @param {PlayEvent[]} events
+ * @param {PlayEvent} event
+ */
 function insert(events, event) {
   let place = events.length;
-  while (place > 0 && after(events[place - 1], event)) place -= 1;
+  while (place > 0 && compare(events[place - 1], event) > 0) place -= 1;
   events.splice(place, 0, event);
 }
 
-function after(one, other) {
-  if (one.time !== other.time) return one.time > other.time;
-  return FIRST[one.round.lane] > FIRST[other.round.lane];
+/**
+ * @param {PlayEvent} one
+ * @param {PlayEvent} other
+ */
+function compare(one, other) {
+  return one.time - other.time || FIRST[one.round.lane] - FIRST[other.round.lane];
 }
 
-/** The finished rounds at a playhead, and the event inside an unfinished one by lane. */
-export function shownAt(events, position) {
-  const rounds = [], partial = {};
-  for (const event of events.slice(0, position)) {
-    partial[event.round.lane] = event.done ? null : event;
-    if (event.done) rounds.push(event.round);
-  }
-  return { rounds, partial };
+/**
+ * A speed at which people can read along: no faster than the run was.
+ * @param {number} seconds that the run took
+ */
+export function readableSpeed(seconds) {
+  const fit = SPEEDS.filter((times) => times >= SLOWEST && times <= 1 && seconds / times >= READABLE);
+  return fit.pop() ?? SLOWEST;
 }
 
 /**
  * A playhead: how many events are shown. While a run is live it follows the newest one, unless
- * the viewer holds it back. `changed()` is called when anything moved.
+ * the viewer holds it back. Others read its fields and write none of them.
  */
-export function createTimeline(changed) {
-  const state = { events: [], position: 0, following: true, playing: false, speed: 1, live: false };
-  let time = 0, last = 0, waiting = false;
+export class Timeline {
+  /** @type {PlayEvent[]} */
+  events = [];
+  position = 0;
+  following = true;
+  playing = false;
+  speed = 1;
+  live = false;
+  #changed;
+  #time = 0; // seconds on the run's clock
+  #last = 0; // ms, of the last frame
+  #waiting = false; // for a frame
 
-  function run() {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(frame);
+  /** @param {() => void} changed called when anything moved */
+  constructor(changed) {
+    this.#changed = changed;
   }
 
-  function frame(now) {
-    waiting = false;
-    if (!state.playing) return;
+  /** @param {boolean} live */
+  clear(live) {
+    Object.assign(this, { events: [], position: 0, following: live, playing: false, live });
+    this.#time = 0;
+    this.#changed();
+  }
+
+  /** @param {Round[]} rounds */
+  add(rounds) {
+    const events = rounds.flatMap(eventsOf);
+    if (rounds.length <= FEW) for (const event of events) insert(this.events, event);
+    else this.events = [...this.events, ...events].sort(compare);
+    if (this.following) this.#moveTo(this.events.length);
+    this.#changed();
+  }
+
+  /** No more rounds will come. */
+  finish() {
+    this.live = false;
+    this.#changed();
+  }
+
+  play() {
+    if (!this.events.length) return;
+    if (this.position === this.events.length) this.#moveTo(0);
+    this.playing = true;
+    this.following = false;
+    this.#last = performance.now();
+    this.#requestFrame();
+    this.#changed();
+  }
+
+  pause() {
+    this.#hold();
+    this.#changed();
+  }
+
+  /** @param {number} position */
+  seek(position) {
+    this.#hold();
+    this.#moveTo(position);
+    this.#changed();
+  }
+
+  /** @param {number} by events */
+  step(by) {
+    this.seek(this.position + by);
+  }
+
+  /**
+   * To the end of the next round of the lane with drafts, or of the one before.
+   * @param {1 | -1} by
+   */
+  stepRound(by) {
+    let place = this.position - 1;
+    do place += by; while (place >= 0 && place < this.events.length && !this.#endsRound(place));
+    this.seek(place + 1);
+  }
+
+  restart() {
+    this.#moveTo(0);
+    this.play();
+  }
+
+  follow() {
+    this.following = true;
+    this.playing = false;
+    this.#moveTo(this.events.length);
+    this.#changed();
+  }
+
+  /** @param {number} speed */
+  setSpeed(speed) {
+    this.speed = speed;
+    this.#changed();
+  }
+
+  /** How long the run took, on its own clocks. */
+  seconds() {
+    return this.events[this.events.length - 1]?.time ?? 0;
+  }
+
+  /**
+   * The finished rounds at the playhead, and the event inside an unfinished one by lane.
+   * @returns {Shown}
+   */
+  shown() {
+    /** @type {Shown} */
+    const shown = { rounds: [], partial: {} };
+    for (const event of this.events.slice(0, this.position)) {
+      shown.partial[event.round.lane] = event.done ? null : event;
+      if (event.done) shown.rounds.push(event.round);
+    }
+    return shown;
+  }
+
+  #requestFrame() {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    requestAnimationFrame((now) => this.#advance(now));
+  }
+
+  /** @param {number} now ms */
+  #advance(now) {
+    this.#waiting = false;
+    if (!this.playing) return;
     // A tab that was hidden goes on where it was.
-    time += (state.speed * Math.max(0, Math.min(now - last, LONGEST_FRAME))) / 1000;
-    last = now;
-    const before = state.position;
-    while (state.position < state.events.length && state.events[state.position].time <= time) {
-      state.position += 1;
+    this.#time += (this.speed * Math.max(0, Math.min(now - this.#last, LONGEST_FRAME))) / 1000;
+    this.#last = now;
+    const before = this.position;
+    while (this.position < this.events.length && this.events[this.position].time <= this.#time) {
+      this.position += 1;
     }
-    if (state.position === state.events.length) {
-      state.playing = false;
-      state.following = state.live;
+    if (this.position === this.events.length) {
+      this.playing = false;
+      this.following = this.live;
     }
-    if (state.position !== before || !state.playing) changed();
-    if (state.playing) run();
+    if (this.position !== before || !this.playing) this.#changed();
+    if (this.playing) this.#requestFrame();
   }
 
-  function moveTo(position) {
-    state.position = Math.max(0, Math.min(position, state.events.length));
-    time = state.position ? state.events[state.position - 1].time : 0;
+  /** @param {number} position */
+  #moveTo(position) {
+    this.position = Math.max(0, Math.min(position, this.events.length));
+    this.#time = this.position ? this.events[this.position - 1].time : 0;
   }
 
-  function hold() {
-    state.following = false;
-    state.playing = false;
+  #hold() {
+    this.following = false;
+    this.playing = false;
   }
 
-  const endsRound = (place) =>
-    state.events[place]?.done && state.events[place].round.lane === "speculative";
-
-  return {
-    state,
-    clear(live) {
-      Object.assign(state, { events: [], position: 0, following: live, playing: false, live });
-      time = 0;
-      changed();
-    },
-    add(rounds) {
-      const events = rounds.flatMap(eventsOf);
-      if (rounds.length <= FEW) for (const event of events) insert(state.events, event);
-      else state.events = [...state.events, ...events].sort((a, b) => after(a, b) - after(b, a));
-      if (state.following) moveTo(state.events.length);
-      changed();
-    },
-    finish() {
-      state.live = false;
-      changed();
-    },
-    play() {
-      if (!state.events.length) return;
-      if (state.position === state.events.length) moveTo(0);
-      Object.assign(state, { playing: true, following: false });
-      last = performance.now();
-      run();
-      changed();
-    },
-    pause() { hold(); changed(); },
-    seek(position) { hold(); moveTo(position); changed(); },
-    step(by) { hold(); moveTo(state.position + by); changed(); },
-    /** To the end of the next round of the lane with drafts, or of the one before. */
-    stepRound(by) {
-      hold();
-      let place = state.position - 1;
-      do place += by; while (place >= 0 && place < state.events.length && !endsRound(place));
-      moveTo(place + 1);
-      changed();
-    },
-    restart() { moveTo(0); this.play(); },
-    follow() {
-      Object.assign(state, { following: true, playing: false });
-      moveTo(state.events.length);
-      changed();
-    },
-    setSpeed(speed) { state.speed = speed; changed(); },
-    /** How long the run took, on its own clocks. */
-    seconds() { return state.events[state.events.length - 1]?.time ?? 0; },
-  };
+  /** @param {number} place */
+  #endsRound(place) {
+    return this.events[place].done && this.events[place].round.lane === "speculative";
+  }
 }

@@ -1,108 +1,158 @@
 // The panel "Why this speed?": what a round costs, what it yields, and what would pay.
 
 import { explain } from "./costs.js";
-import { element } from "./lane.js";
+import { element } from "./dom.js";
 import { chance } from "./reasons.js";
 import { fixed } from "./words.js";
 
-const NEAR = 0.03; // a speed-up or a share that differs by less is as good as the same
-const PARTS = { draft: "draft", verify: "verify", overhead: "overhead" };
+/** @import { Explanation } from "./costs.js" */
 
-/** Fill `body` from the rounds that are shown. */
-export function showWhy(body, rounds, trace) {
-  const why = explain(rounds, trace.header);
+const NEAR = 0.03; // a speed-up or a share that differs by less is as good as the same
+/** @type {("draft" | "verify" | "overhead")[]} */
+const PARTS = ["draft", "verify", "overhead"];
+const NOTHING = "Nothing has been measured yet: both lanes must finish a round.";
+const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to lose.";
+const NEVER_PAYS = "Not at this γ: a round costs more steps than the tokens that it can yield at most.";
+const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
+
+/**
+ * Fill `body` from the rounds that are shown.
+ * @param {HTMLElement} body
+ * @param {Round[]} rounds
+ * @param {Trace} trace
+ * @param {number} mostGamma the longest draft that is looked at
+ */
+export function showWhy(body, rounds, trace, mostGamma) {
+  const why = explain(rounds, trace.header, mostGamma);
   if (why === null) {
-    body.replaceChildren(element("p", "", "Nothing has been measured yet: both lanes must finish a round."));
+    body.replaceChildren(element("p", "", NOTHING));
     return;
   }
   const { gamma } = trace.header.settings;
-  body.replaceChildren(
-    element("p", "sv-lead", verdictOf(why, gamma)),
-    ...(why.m.drafted ? [
-      titled("Where a round’s time goes", times(why), element("p", "", spent(why))),
-      titled("Predicted against measured", table(why), element("p", "", gap(why))),
-      titled("Does it pay?", ...payline(why)),
-      titled("The γ that would have been best", ...gammas(why, gamma)),
-    ] : [titled("Where a round’s time goes", times(why))]));
+  const lead = element("p", "sv-lead", verdictOf(why, gamma));
+  if (!why.m.drafted) {
+    body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
+    return;
+  }
+  body.replaceChildren(lead,
+    titled("Where a round’s time goes", times(why), element("p", "", shares(why))),
+    titled("Predicted against measured", table(why), element("p", "", difference(why))),
+    titled("Does it pay?", ...breakEven(why)),
+    titled("The γ that would have been best", ...gammas(why, gamma)));
 }
 
-/** The verdict in words, as plain when the draft loses. */
-export function verdictOf({ m, costs, speedup, break_even, ...why }, gamma) {
-  if (!m.drafted) return "Without drafts both lanes are the same loop: there is nothing to gain and nothing to lose.";
-  const trade = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(costs.price, 2)} target steps`;
-  const advice = adviceOf({ ...why, gamma });
+/**
+ * The verdict in words, as plain when the draft loses.
+ * @param {Explanation} why
+ * @param {number} gamma
+ */
+export function verdictOf(why, gamma) {
+  const { m, costs, speedup, break_even } = why;
+  if (!m.drafted) return NO_DRAFTS;
+  const advice = adviceOf(why, gamma);
   if (break_even === null) {
-    const judging = costs.judging > 1 + NEAR ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} steps` : "";
-    return `The draft costs ${fixed(costs.step, 2)} of a target step${judging}: no acceptance rate can pay for that at γ = ${gamma}.${advice}`;
+    const judging = costs.judging > 1 + NEAR
+      ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} steps` : "";
+    return `The draft costs ${fixed(costs.step, 2)} of a target step${judging}: no acceptance rate can pay for that `
+      + `at γ = ${gamma}.${advice}`;
   }
+  const balance = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(costs.price, 2)} target steps`;
   if (speedup > 1 + NEAR) {
-    return `${trade}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${chance(break_even)} of the judged guesses hold; here ${chance(m.alpha)} do.${advice}`;
+    return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${
+      chance(break_even)} of the judged guesses hold; here ${chance(m.alpha)} do.${advice}`;
   }
-  if (speedup > 1 - NEAR) return `${trade}: the draft just pays for itself.${advice}`;
-  if (m.alpha < break_even) {
-    return `${trade}, so speculation loses. Of the judged guesses ${chance(m.alpha)} hold; at this price ${chance(break_even)} would have to.${advice}`;
+  if (speedup > 1 - NEAR) return `${balance}: the draft just pays for itself.${advice}`;
+  if ((m.alpha ?? 0) < break_even) {
+    return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} hold; at this price ${
+      chance(break_even)} would have to.${advice}`;
   }
-  return `${trade}, so speculation loses, although ${chance(m.alpha)} of the judged guesses hold: they come in clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.${advice}`;
+  return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses hold: they come in `
+    + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.${advice}`;
 }
 
-function adviceOf({ best_gamma, best_speedup, speeds, gamma }) {
-  if (best_gamma === null || best_gamma === gamma) return "";
+/**
+ * @param {Explanation} why
+ * @param {number} gamma
+ */
+function adviceOf({ best_gamma, best_speedup, speeds }, gamma) {
+  if (best_gamma === null || best_speedup === null || best_gamma === gamma) return "";
   if (best_gamma === 0) return " By the formula no γ pays with this draft.";
   const isBetter = best_speedup > (1 + NEAR) * (speeds[gamma] ?? 0);
   return isBetter ? ` By the formula γ = ${best_gamma} would be better.` : "";
 }
 
+/**
+ * @param {string} title
+ * @param {...HTMLElement} content
+ */
 function titled(title, ...content) {
   const part = element("section");
   part.append(element("h3", "", title), ...content);
   return part;
 }
 
-/** Two bars on one scale of milliseconds: a round of each lane. */
+/**
+ * Two bars on one scale of milliseconds: a round of each lane.
+ * @param {Explanation} why
+ */
 function times({ costs }) {
-  const lanes = [
-    ["draft + target", { draft: costs.draft, verify: costs.verify, overhead: costs.overhead }],
-    ["target alone", { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead }],
-  ];
-  const totals = lanes.map(([, parts]) => Object.values(parts).reduce((a, b) => a + b));
+  const ours = { draft: costs.draft, verify: costs.verify, overhead: costs.overhead };
+  const theirs = { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead };
+  const [total, alone] = [ours, theirs].map((parts) => parts.draft + parts.verify + parts.overhead);
+  const longest = Math.max(total, alone);
   const list = element("dl", "sv-times");
-  lanes.forEach(([name, parts], i) => {
-    const bar = element("span", "sv-times-bar");
-    for (const part of Object.keys(PARTS)) {
-      const piece = element("i", part);
-      piece.style.width = `${(100 * parts[part]) / Math.max(...totals)}%`;
-      bar.append(piece);
-    }
-    const value = element("dd");
-    value.append(bar, element("b", "", ms(totals[i])));
-    list.append(element("dt", "", name), value);
-  });
+  list.append(element("dt", "", "draft + target"), timeBar(ours, total, longest),
+    element("dt", "", "target alone"), timeBar(theirs, alone, longest));
   const key = element("p", "sv-times-key");
-  for (const [part, label] of Object.entries(PARTS)) {
+  for (const part of PARTS) {
     const item = element("span");
-    item.append(element("i", part), `${label} ${ms(costs[part])}`);
+    item.append(element("i", part), `${part} ${milliseconds(costs[part])}`);
     key.append(item);
   }
-  key.append(element("span", "", `one-token pass ${ms(costs.alone_verify)}`));
+  key.append(element("span", "", `one-token pass ${milliseconds(costs.alone_verify)}`));
   const box = element("div");
   box.append(list, key);
   return box;
 }
 
-const ms = (seconds) => `${fixed(1000 * seconds, 2)} ms`;
+/**
+ * @param {Record<"draft" | "verify" | "overhead", number>} parts seconds
+ * @param {number} total
+ * @param {number} longest the total that fills the width
+ */
+function timeBar(parts, total, longest) {
+  const bar = element("span", "sv-times-bar");
+  for (const part of PARTS) {
+    const piece = element("i", part);
+    piece.style.width = `${(100 * parts[part]) / longest}%`;
+    bar.append(piece);
+  }
+  const value = element("dd");
+  value.append(bar, element("b", "", milliseconds(total)));
+  return value;
+}
 
-function spent({ m, costs }) {
-  const share = (part) => chance(part / (costs.draft + costs.verify + costs.overhead));
+/** @param {number} seconds */
+const milliseconds = (seconds) => `${fixed(1000 * seconds, 2)} ms`;
+
+/** @param {Explanation} why */
+function shares({ m, costs }) {
+  const share = (/** @type {number} */ part) => chance(part / (costs.draft + costs.verify + costs.overhead));
   return `Per round ${fixed(costs.gamma, 2)} guesses at c = ${fixed(m.c, 2)} of a target pass each take ${
     share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
 }
 
-/** Tokens per round, price and speed-up: by the textbook, at the measured price, measured. */
+/**
+ * Tokens per round, price and speed-up: by the textbook, at the measured price, measured.
+ * @param {Explanation} why
+ */
 function table({ m, costs, speedup, formula, priced }) {
+  const { tau, tau_predicted: predicted } = m;
+  /** @type {[string, ...(number | null)[]][]} */
   const rows = [
-    ["textbook", m.tau_predicted, formula ? m.tau_predicted / formula : null, formula],
-    ["measured price", m.tau_predicted, costs.price, priced],
-    ["measured", m.tau, costs.price, speedup],
+    ["textbook", predicted, formula && predicted ? predicted / formula : null, formula],
+    ["measured price", predicted, costs.price, priced],
+    ["measured", tau, costs.price, speedup],
   ];
   const node = element("table"), head = element("tr");
   for (const name of ["", "tokens per round", "price, steps", "speed-up"]) head.append(element("th", "", name));
@@ -117,38 +167,57 @@ function table({ m, costs, speedup, formula, priced }) {
   return node;
 }
 
-function gap({ m, costs, speedup, formula }) {
-  const textbook = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
+/**
+ * Why the textbook's speed-up is not the measured one.
+ * @param {Explanation} why
+ */
+function difference({ m, costs, speedup, formula }) {
+  const ratio = (/** @type {number | null} */ a, /** @type {number | null} */ b) => (a ?? 0) / (b ?? 0);
+  if (Math.abs(ratio(speedup, formula) - 1) <= NEAR) return `${TEXTBOOK}. Here it is right.`;
   const reasons = [];
   if (Math.abs(costs.judging - 1) > NEAR) {
     reasons.push(`judging and overhead cost ${fixed(costs.judging, 2)} steps here`);
   }
-  if (Math.abs(m.tau / m.tau_predicted - 1) > NEAR) {
-    const more = m.tau > m.tau_predicted ? "more" : "fewer";
-    reasons.push(`the verdicts, which come in clusters, yield ${more} tokens than that`);
+  const surplus = ratio(m.tau, m.tau_predicted) - 1;
+  if (Math.abs(surplus) > NEAR) {
+    reasons.push(`the verdicts, which come in clusters, yield ${surplus > 0 ? "more" : "fewer"} tokens than that`);
   }
-  if (Math.abs(speedup / formula - 1) <= NEAR) return `${textbook}. Here it is right.`;
-  return `${textbook}.${reasons.length ? ` But ${reasons.join(", and ")}.` : ""}`;
+  return `${TEXTBOOK}.${reasons.length ? ` But ${reasons.join(", and ")}.` : ""}`;
 }
 
-/** Alpha on a line from 0 to 1, and the place on it from which on drafts pay. */
-function payline({ m, break_even }) {
-  if (break_even === null) return [element("p", "", "Not at this γ: a round costs more steps than the tokens that it can yield at most.")];
+/**
+ * Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
+ * @param {Explanation} why
+ * @returns {HTMLElement[]}
+ */
+function breakEven({ m, break_even: least }) {
+  if (least === null) return [element("p", "", NEVER_PAYS)];
+  const alpha = m.alpha ?? 0;
   const line = element("div", "sv-payline");
   const pays = element("i");
-  pays.style.left = `${100 * break_even}%`;
-  line.append(pays, mark("break-even", break_even), mark("α", m.alpha));
-  const verdict = m.alpha >= break_even ? "above" : "below";
-  return [line, element("p", "", `α = ${fixed(m.alpha, 2)}, ${verdict} the break-even of ${fixed(break_even, 2)} for this γ at the measured prices.`)];
+  pays.style.left = `${100 * least}%`;
+  line.append(pays, mark("break-even", least), mark("α", alpha));
+  const side = alpha >= least ? "above" : "below";
+  return [line, element("p", "", `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at `
+    + "the measured prices.")];
 }
 
+/**
+ * @param {string} name
+ * @param {number} value from 0 to 1
+ */
 function mark(name, value) {
-  const node = element("span", "");
+  const node = element("span");
   node.dataset.mark = name;
   node.style.left = `${100 * value}%`;
   return node;
 }
 
+/**
+ * A bar for each gamma.
+ * @param {Explanation} why
+ * @param {number} gamma the one in use
+ */
 function gammas({ best_gamma, best_speedup, speeds }, gamma) {
   const list = element("ol", "sv-gammas");
   const highest = Math.max(1, ...speeds);
@@ -160,10 +229,12 @@ function gammas({ best_gamma, best_speedup, speeds }, gamma) {
     item.append(bar, element("small", "", String(i + 1)));
     list.append(item);
   });
-  list.style.setProperty("--even", 1 / highest);
-  const says = best_gamma === 0
+  list.style.setProperty("--even", String(1 / highest));
+  const inUse = best_gamma === gamma ? ", and it is the one in use."
+    : `; γ = ${gamma}, the one in use, gives ${fixed(speeds[gamma] ?? null, 2)}×.`;
+  const said = best_gamma === 0
     ? "From this α and these prices no γ is above 1×: the target is faster alone."
     : `From this α and these prices γ = ${best_gamma} would have been best: ${fixed(best_speedup, 2)}×, by the formula`
-      + `${best_gamma === gamma ? ", and it is the one in use." : `; γ = ${gamma}, the one in use, gives ${fixed(speeds[gamma] ?? null, 2)}×.`}`;
-  return [list, element("p", "", says)];
+      + inUse;
+  return [list, element("p", "", said)];
 }

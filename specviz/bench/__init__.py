@@ -1,1 +1,1 @@
-"""Measured comparisons: `python -m specviz bench`."""
+"""Benchmarks: `python -m specviz bench`."""

@@ -1,6 +1,6 @@
-"""The page in a real browser: for measuring it, testing it and taking its picture.
+"""The page in a real browser, for benchmarks, tests and pictures.
 
-Needs Playwright and a Chromium, which the page itself does not.
+It needs Playwright and Chromium, which are not needed to run the page.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 from ..errors import SpecvizError
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+_HOME = Path(__file__).resolve().parent.parent.parent  # from here Python imports this package
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# The page must do without any other host, so the browser's own errands are switched off too.
+# The page must work without any other host, so the browser's background requests are disabled.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -34,7 +34,7 @@ FLAGS = (
 
 
 def chromium_path() -> str | None:
-    """The browser that $CHROMIUM names, one on the path, or the one Playwright downloaded."""
+    """The path of Chromium: from $CHROMIUM, from $PATH, or Playwright's download; else None."""
     for name in (os.environ.get("CHROMIUM", ""), *NAMES):
         if name and (found := shutil.which(name)):
             return found
@@ -45,7 +45,7 @@ def chromium_path() -> str | None:
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A headless browser of Playwright's. Raises `SpecvizError` if there is none."""
+    """A headless browser for the block; raises `SpecvizError` without Chromium or Playwright."""
     path = chromium_path()
     if path is None:
         raise SpecvizError("no Chromium was found: install one, or set CHROMIUM to its path.")
@@ -58,17 +58,20 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served_page(command: Sequence[str] = ("app.py",)) -> Iterator[str]:
-    """The URL of a page in a process of its own, for as long as the block runs.
+def served_page(
+    command: Sequence[str] = ("-m", "specviz", "page"), folder: Path = _HOME
+) -> Iterator[str]:
+    """Serve the page in another process during the block; yields its URL.
 
-    command: arguments of Python; the server takes its address from Gradio's variables.
-    Raises `SpecvizError` if the process ends, or does not answer within two minutes.
+    command: arguments for Python, run in `folder`; the server reads its address from Gradio's
+    environment variables. Raises `SpecvizError` if the process ends, or does not answer within
+    two minutes.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    server = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | address)
+    server = subprocess.Popen([sys.executable, *command], cwd=folder, env=os.environ | address)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(server, url)
@@ -86,7 +89,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
             return
         except OSError:
             time.sleep(0.1)
-    raise SpecvizError("the page did not start: run 'python app.py' to see why.")
+    raise SpecvizError("the page did not start: run 'python -m specviz page' to see why.")
 
 
 @contextmanager

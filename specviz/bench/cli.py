@@ -1,4 +1,4 @@
-"""`python -m specviz bench`: a table of measured speeds, and the same as JSON."""
+"""`python -m specviz bench`: measured speeds as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ import torch
 
 from ..engines.base import spare_threads
 from ..engines.static.engine import startup_seconds
+from ..environment import ASSETS
 from ..errors import SpecvizError
-from ..models.load import ASSETS, load_pair
+from ..models.load import load_pair
 from ..models.pair import Pair
-from ..report.terminal import LABELS, number
+from ..report.terminal import shown_number
 from ..settings import Settings, add_settings, settings_from
-from ..trace import Header
-from .drafters import contest, preset_prompts, score_lines
+from ..trace import LANE_LABELS, Header
+from .drafters import compare_drafters, preset_prompts, score_lines
 from .kernels import kernel_lines
 from .measure import Row, Spread, measured
 from .page import page_cost
@@ -31,38 +32,31 @@ from .roofline import Floor, floors
 from .round_time import RoundParts, context_costs
 
 KERNEL_ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
-CONTEXTS = (100, 1000)  # tokens before the rounds that --context compares
+CONTEXTS = (100, 1000)  # tokens of context that --context compares
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the verb."""
-    parser.add_argument("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
-    parser.add_argument("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="ids or folders")
-    parser.add_argument("--shape", choices=SHAPES, help="a well-known size, random weights")
-    parser.add_argument("--acceptance", type=float, help="script how often a draft is kept")
-    parser.add_argument("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
-    parser.add_argument("--count", type=int, default=5, help="prompts used, default %(default)s")
-    parser.add_argument("--repeats", type=int, default=3, help="default %(default)s")
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
-    parser.add_argument("--lanes-only", action="store_true", help="leave out generate()")
-    parser.add_argument(
-        "--page", action="store_true", help="what the page costs: decode with and without a browser"
-    )
-    parser.add_argument(
-        "--drafters", action="store_true", help="every drafter and gamma policy, on four prompts"
-    )
-    parser.add_argument(
-        "--context", action="store_true", help="only what a round costs early and late in a context"
-    )
-    parser.add_argument(
-        "--kernels", action="store_true", help="only the models' products, by kernel and width"
-    )
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    """Add the options of `bench` to a parser."""
+    add = parser.add_argument
+    add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    add("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="hub ids or folders")
+    add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
+    add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
+    add("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
+    add("--count", type=int, default=5, help="number of prompts, default %(default)s")
+    add("--repeats", type=int, default=3, help="default %(default)s")
+    add("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
+    add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
+    add("--page", action="store_true", help="only the page's cost: runs with and without a browser")
+    add("--drafters", action="store_true", help="only all drafters and gamma policies, 4 prompts")
+    add("--context", action="store_true", help="only the time of a round by length of context")
+    add("--kernels", action="store_true", help="only the models' matrix products, by kernel")
+    add("--json", type=Path, help="also write the results to this file")
     add_settings(parser)
 
 
 def main(options: argparse.Namespace) -> None:
-    """Measure, print tables and where it was measured. Raises `SpecvizError`."""
+    """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
     if options.repeats < 1:
         raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
     if options.page:
@@ -71,7 +65,7 @@ def main(options: argparse.Namespace) -> None:
     settings = replace(settings_from(options), ignore_eos=True)
     decider = scripted(options.acceptance) if options.acceptance is not None else None
     threads = spare_threads()
-    pair, prompts = _subject(options)
+    pair, prompts = _pair_and_prompts(options)
     if options.drafters:
         _compare_drafters(pair, settings, options)
         return
@@ -94,40 +88,44 @@ def main(options: argparse.Namespace) -> None:
     for temperature in options.temperatures:
         at = replace(settings, temperature=temperature)
         row, header = measured(
-            pair, prompts, at, options.repeats, rivals=not options.lanes_only, decider=decider
+            pair,
+            prompts,
+            at,
+            options.repeats,
+            with_generate=not options.lanes_only,
+            decider=decider,
         )
         rows.append(row)
         print(*_lines(row), "", sep="\n", flush=True)
     environment = {**_environment(header), **_startup(pair)}
-    _close(options, settings, rows, environment, _floors(pair, rows))
+    _report(options, settings, rows, environment, floors(pair, rows[0].context))
 
 
 def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
     named = preset_prompts()
     for temperature in options.temperatures:
         at = replace(settings, temperature=temperature)
-        scores, left_out = contest(pair, named, at, options.repeats)
+        scores, left_out = compare_drafters(pair, named, at, options.repeats)
         print(f"speed-up at temperature {temperature}, gamma up to {settings.gamma}", end=", ")
         print(f"{settings.max_new_tokens} tokens, medians of {options.repeats}\n")
         print(*score_lines(scores, list(named)), *left_out, "", sep="\n", flush=True)
 
 
-def _subject(options: argparse.Namespace) -> tuple[Pair, list[str]]:
-    """The pair to measure and the prompts to measure it on."""
+def _pair_and_prompts(options: argparse.Namespace) -> tuple[Pair, list[str]]:
     if options.shape:
         return shaped_pair(options.shape), _number_prompts(options.count)
     prompts = _prompts(options.prompts, options.count)
     return load_pair("+".join(options.models) if options.models else options.pair), prompts
 
 
-def _close(
+def _report(
     options: argparse.Namespace,
     settings: Settings,
     rows: list[Row],
     environment: dict[str, Any],
     least: dict[str, Floor],
 ) -> None:
-    """Print the floors and where it was measured; write all figures to the file asked for."""
+    """Print the floors and the environment; write all results to the file of --json."""
     measured_seconds = {
         "target": rows[0].pass_seconds.get(1),
         "draft": rows[0].draft_step_seconds,
@@ -146,18 +144,13 @@ def _close(
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _floors(pair: Pair, rows: Sequence[Row]) -> dict[str, Floor]:
-    """The floors of passes in the middle of what was measured."""
-    return floors(pair, rows[0].context)
-
-
 def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
     what = {"target": "a one-token target pass", "draft": "a draft step"}[role]
     gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
     return (
-        f"floor of {what}: {_milliseconds(floor.seconds)}, {floor.bytes / 1e6:.1f} MB of weights "
-        f"and of {floor.cached} cached tokens read once at {floor.bytes_per_second / 1e9:.1f} GB/s "
-        f"(what a buffer of that size gives when read again and again); "
+        f"floor of {what}: {_milliseconds(floor.seconds)}, to read {floor.bytes / 1e6:.1f} MB of "
+        f"weights and of {floor.cached} cached tokens at {floor.bytes_per_second / 1e9:.1f} GB/s "
+        f"(the measured speed of reading a buffer of that size repeatedly); "
         f"measured {_milliseconds(seconds)}{gap}"
     )
 
@@ -167,7 +160,7 @@ def _context_lines(pair: Pair, settings: Settings, repeats: int) -> Iterator[str
     for lane, by_length in context_costs(pair, settings, CONTEXTS, repeats).items():
         (early, few), (late, many) = by_length.items()
         yield (
-            f"  {LABELS[lane]:20} {_milliseconds(few)} after {early} tokens, "
+            f"  {LANE_LABELS[lane]:20} {_milliseconds(few)} after {early} tokens, "
             f"{_milliseconds(many)} after {late}: {many / few:.2f} times"
         )
 
@@ -178,11 +171,11 @@ def _lines(row: Row) -> Iterator[str]:
         yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
     figures = {
         "speed-up": _spread(row.speedup),
-        "alpha": number(row.alpha, 3),
-        "beta": number(row.beta, 3),
-        "efficiency": number(row.efficiency, 3),
-        "tau": number(row.tau, 2),
-        "c": number(row.c, 3),
+        "alpha": shown_number(row.alpha, 3),
+        "beta": shown_number(row.beta, 3),
+        "efficiency": shown_number(row.efficiency, 3),
+        "tau": shown_number(row.tau, 2),
+        "c": shown_number(row.c, 3),
         "draft step": _milliseconds(row.draft_step_seconds),
         "target pass": ", ".join(
             f"{width}: {_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
@@ -199,7 +192,7 @@ def _lines(row: Row) -> Iterator[str]:
 def _part_figures(parts: RoundParts) -> dict[str, str]:
     *times, outside = asdict(parts).items()
     shown = ", ".join(f"{name.replace('_', ' ')} {_milliseconds(value)}" for name, value in times)
-    return {"a round": shown, "overhead per round": f"{outside[1]:.1%}: all that is no pass"}
+    return {"a round": shown, "overhead per round": f"{outside[1]:.1%}: all but the models' passes"}
 
 
 def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
@@ -212,11 +205,11 @@ def _page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
             f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f} "
             f"{beside:14.2f} {beside / alone:6.3f}"
         )
-    yield "The loop does nothing but keep another core awake: what any company costs here."
+    yield "The loop only keeps another core busy: it shows what any other program costs here."
 
 
 def _startup(pair: Pair) -> dict[str, float]:
-    """What capturing and compiling took, if anything was."""
+    """The seconds of capturing and compiling, if an engine did that."""
     models = [model for model in (pair.target, pair.draft) if model is not None]
     seconds = sum(map(startup_seconds, models))
     return {"startup_seconds": round(seconds, 2)} if seconds else {}
@@ -249,7 +242,7 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _number_prompts(count: int) -> list[str]:
-    """Texts for a pair whose words are numbers, 32 tokens each."""
+    """Prompts of 32 tokens for a pair whose tokens are numbers."""
     return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(max(1, count))]
 
 

@@ -1,4 +1,4 @@
-"""What each drafter and each gamma policy gives, on prompts of different character."""
+"""A comparison of all drafters and gamma policies on several kinds of prompts."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ PROMPTS = ASSETS / "pair" / "presets.json"
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A way to draft on one prompt: median speed-up over the repeats, tau, and drafts a round."""
+    """The result of a variant on one prompt.
+
+    speedup: the median over the repeats. tau: emitted tokens per round. drafted: drafted tokens
+    per round.
+    """
 
     speedup: float
     tau: float
     drafted: float
 
 
-Way = tuple[str, str]  # drafter, gamma policy
-Scores = dict[Way, dict[str, Score]]
+Variant = tuple[str, str]  # drafter, gamma policy
+Scores = dict[Variant, dict[str, Score]]
 
 
 def preset_prompts() -> dict[str, str]:
-    """The page's presets by name. Raises `SpecvizError` if they are missing."""
+    """The prompts of the page's presets, by name; raises `SpecvizError` if the file is invalid."""
     try:
         entries = json.loads(PROMPTS.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -40,26 +44,27 @@ def preset_prompts() -> dict[str, str]:
     return {entry["name"]: entry["prompt"] for entry in entries}
 
 
-def contest(
+def compare_drafters(
     pair: Pair, prompts: Mapping[str, str], settings: Settings, repeats: int
 ) -> tuple[Scores, list[str]]:
-    """The scores of every way on every prompt, and a sentence for each drafter left out.
+    """The scores of every variant on every prompt, and a sentence for each drafter left out.
 
-    All ways take turns on each prompt, in one process, so that the machine's drift hits all
-    alike; each race warms up by itself.
+    All variants run in turn on each prompt, in one process, so that slow changes of the machine's
+    speed affect all of them in the same way. Each race warms up by itself.
     """
-    ways, left_out = _possible(pair, next(iter(prompts.values())), settings)
-    traces: dict[tuple[Way, str], list[Trace]] = {}
+    variants, left_out = _possible(pair, next(iter(prompts.values())), settings)
+    traces: dict[tuple[Variant, str], list[Trace]] = {}
     for _ in range(repeats):
         for name, prompt in prompts.items():
-            for way in ways:
-                run = Trace.from_events(race(pair, prompt, _drafting(settings, way)))
-                traces.setdefault((way, name), []).append(run)
-    return {way: {name: _score(traces[way, name]) for name in prompts} for way in ways}, left_out
+            for variant in variants:
+                run = Trace.from_events(race(pair, prompt, _drafting(settings, variant)))
+                traces.setdefault((variant, name), []).append(run)
+    scores = {one: {name: _score(traces[one, name]) for name in prompts} for one in variants}
+    return scores, left_out
 
 
-def _possible(pair: Pair, prompt: str, settings: Settings) -> tuple[list[Way], list[str]]:
-    ways: list[Way] = []
+def _possible(pair: Pair, prompt: str, settings: Settings) -> tuple[list[Variant], list[str]]:
+    variants: list[Variant] = []
     left_out: list[str] = []
     for drafter in DRAFTERS:
         if drafter == "none":
@@ -69,23 +74,23 @@ def _possible(pair: Pair, prompt: str, settings: Settings) -> tuple[list[Way], l
         except PairError as error:
             left_out.append(f"{drafter}: {error}")
         else:
-            ways += [(drafter, policy) for policy in GAMMA_POLICIES]
-    return ways, left_out
+            variants += [(drafter, policy) for policy in GAMMA_POLICIES]
+    return variants, left_out
 
 
-def _drafting(settings: Settings, way: Way) -> Settings:
-    return replace(settings, drafter=way[0], gamma_policy=way[1])
+def _drafting(settings: Settings, variant: Variant) -> Settings:
+    return replace(settings, drafter=variant[0], gamma_policy=variant[1])
 
 
 def _score(traces: Sequence[Trace]) -> Score:
     figures = [compute_metrics(trace) for trace in traces]
-    first = figures[0]  # a seeded run repeats, so that all have the same rounds
+    first = figures[0]  # a seeded run repeats, so all runs have the same rounds
     speedup = statistics.median(m.speedup or 0.0 for m in figures)
     return Score(speedup, first.tau or 0.0, first.drafted / max(1, first.rounds))
 
 
 def score_lines(scores: Scores, names: Sequence[str]) -> Iterator[str]:
-    """A Markdown table: a speed-up for each prompt, with tau and the mean draft length."""
+    """A Markdown table: the speed-up, tau and the mean draft length for each prompt."""
     yield "| drafter | gamma | " + " | ".join(names) + " |"
     yield "|---|---|" + "---|" * len(names)
     for (drafter, policy), by_prompt in scores.items():

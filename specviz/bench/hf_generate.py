@@ -1,4 +1,4 @@
-"""transformers' own `generate()`, alone and assisted, timed as a user would run it."""
+"""transformers' `generate()`, with and without an assistant model, timed as a user would run it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..engines.base import now
 from ..models.pair import Pair
 from ..settings import Settings
 
-# transformers' own defaults, at which it does not warn that greedy decoding ignores the model's.
+# transformers' defaults: with other values it warns that greedy decoding ignores them.
 NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 
 def generate_seconds(
     pair: Pair, prompt_ids: Sequence[int], settings: Settings, *, assisted: bool
 ) -> tuple[float, list[int]]:
-    """Seconds of one `generate()` call, prompt included, and the ids that it emitted.
+    """Seconds of one `generate()` call, including the prompt, and the ids that it emitted.
 
-    Emits `max_new_tokens`, whatever the end of text. Assisted, it drafts a constant
-    `settings.gamma` tokens per round, with no early stop on the draft's confidence.
+    It emits `max_new_tokens` tokens, even after an end of text. assisted: use the draft as the
+    assistant, with a constant `settings.gamma` tokens per round, whatever the draft's confidence.
     """
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
@@ -56,7 +56,7 @@ def _generation_config(model: Any, settings: Settings) -> Any:
 
 @contextmanager
 def _constant_drafts(draft: Any, gamma: int) -> Iterator[Any]:
-    """`draft`, if any, set to draft `gamma` tokens per round; its own settings come back after."""
+    """`draft`, if any, set to draft `gamma` tokens per round; its own config is restored after."""
     if draft is None:
         yield None
         return

@@ -1,4 +1,5 @@
-"""Seconds of a model's products by kernel: what the choice in `products` rests on."""
+"""The time of a model's matrix products with several kernels, the basis of the choice in
+`engines/packed/matmul.py`."""
 
 from __future__ import annotations
 
@@ -20,24 +21,24 @@ from ..engines.packed.matmul import (
 )
 from ..models.pair import Pair
 
-ROUNDS = 25  # in which the kernels take turns
-Run: TypeAlias = Callable[[Rows, Rows], object]  # x and where its product goes
+ROUNDS = 25  # each kernel runs once per round
+ProductRun: TypeAlias = Callable[[Rows, Rows], object]  # arguments: x, and where to put the product
 
 
-def _product(kind: Callable[[Tensor, None], Product]) -> Callable[[Tensor], Run]:
+def _product(kind: Callable[[Tensor, None], Product]) -> Callable[[Tensor], ProductRun]:
     return lambda weight: kind(weight, None).into
 
 
-def _torch(weight: Tensor) -> Run:
+def _torch(weight: Tensor) -> ProductRun:
     return lambda x, _: torch.nn.functional.linear(x.tensor, weight)
 
 
-def _numpy(weight: Tensor) -> Run:
+def _numpy(weight: Tensor) -> ProductRun:
     turned = weight.t().contiguous().numpy()
     return lambda x, out: np.dot(x.array, turned, out=out.array)
 
 
-KERNELS: dict[str, Callable[[Tensor], Run]] = {
+KERNELS: dict[str, Callable[[Tensor], ProductRun]] = {
     "torch": _torch,
     "torch, oneDNN prepacked": _product(PackedProduct),
     "NumPy": _numpy,
@@ -47,28 +48,28 @@ KERNELS: dict[str, Callable[[Tensor], Run]] = {
 
 @torch.inference_mode()
 def kernel_seconds(model: Any, widths: Sequence[int]) -> dict[str, dict[int, float]]:
-    """The least seconds of all of a model's products, by kernel and by the number of rows.
+    """The least seconds of all products of a model, by kernel and by number of rows.
 
-    Each kernel goes through every weight in the order of a pass, so that weights come from
-    where they would come from in one.
+    Each kernel multiplies by all weights in the order of a pass, so that the weights come from the
+    same caches or memory as in a pass.
     """
     small_kernels()  # one thread
     weights = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
-    runs = {name: [kernel(weight) for weight in weights] for name, kernel in KERNELS.items()}
-    seconds = {name: dict.fromkeys(widths, float("inf")) for name in runs}
+    by_kernel = {name: [kernel(weight) for weight in weights] for name, kernel in KERNELS.items()}
+    seconds = {name: dict.fromkeys(widths, float("inf")) for name in by_kernel}
     for rows in widths:
         x = [new_rows(rows, weight.shape[1]) for weight in weights]
         out = [new_rows(rows, weight.shape[0]) for weight in weights]
         for one in x:
             one.tensor.normal_()
         for _ in range(ROUNDS):
-            for name, products in runs.items():
+            for name, products in by_kernel.items():
                 seconds[name][rows] = min(seconds[name][rows], _once(products, x, out))
     return seconds
 
 
-def _once(products: Sequence[Run], x: Sequence[Rows], out: Sequence[Rows]) -> float:
-    for _ in range(2):  # the first brings the kernel's own copy of the weights near
+def _once(products: Sequence[ProductRun], x: Sequence[Rows], out: Sequence[Rows]) -> float:
+    for _ in range(2):  # the first run loads this kernel's weights into the processor's caches
         start = time.perf_counter()
         for product, here, there in zip(products, x, out, strict=True):
             product(here, there)

@@ -1,4 +1,4 @@
-"""What a benchmark measures: ways to decode the same prompts, taken in turn."""
+"""Measurement of the lanes and of transformers' `generate()` on the same prompts, in turn."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from ..decoding.loop import Decide, Prefilled, decode
+from ..decoding.loop import decode
 from ..decoding.race import race
+from ..decoding.sampling import Decide
+from ..decoding.types import Prefilled
 from ..engines.choose import make_engine
 from ..engines.eager import EagerEngine
 from ..engines.packed.support import plain_form
 from ..models.pair import Pair
 from ..report.metrics import Metrics, compute_metrics
 from ..settings import Settings
-from ..trace import Header, Lane, Round, Trace
+from ..trace import LANE_LABELS, Header, Lane, Round, Trace
 from .hf_generate import generate_seconds
 from .round_time import RoundParts, round_parts
 
-BASELINE, SPECULATIVE = "target alone", "draft + target"
+# The names of the variants that are compared
+BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
 GENERATE, ASSISTED = "generate()", "generate(assistant)"
-PLAIN = "draft + target, plain"  # this project's loop on the modules that generate() runs
+PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
 
-
-Run: TypeAlias = tuple[Trace, Metrics]
+MeasuredRun: TypeAlias = tuple[Trace, Metrics]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A median with its quartiles."""
+    """A median with its quartiles, low and high."""
 
     median: float
     low: float
@@ -40,15 +42,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The figures of one temperature over all prompts and repeats.
+    """The results for one temperature over all prompts and repeats.
 
-    context: tokens in the cache halfway through a median run. tokens_per_second: by arm, prefill
-    included for every arm. speedup: the lanes' own, prefill not included; a prompt's figure is
-    the median of its repeats, the spread is over prompts. alpha, beta, efficiency, tau: over the
-    rounds of all prompts. Seconds are medians; pass_seconds is by the number of tokens in a
-    target pass, its judging included. parts: where a round's time goes, None if nothing was
-    drafted.
-    identical: prompts on which both lanes wrote the same, None when sampling.
+    prompts: their number. context: tokens in the cache halfway through a median run.
+    tokens_per_second: by variant, including prefill. speedup: between the lanes, without prefill;
+    the value of a prompt is the median of its repeats, the spread is over prompts.
+    alpha, beta, efficiency, tau: over the rounds of all prompts. c: median over prompts.
+    draft_step_seconds, overhead_seconds: medians over rounds. pass_seconds: medians by the number
+    of tokens in the target pass, including the verdict. parts: where the time of a round goes;
+    None if nothing was drafted. identical: the number of prompts on which both lanes wrote the
+    same text; None when sampling.
     """
 
     temperature: float
@@ -74,47 +77,50 @@ def measured(
     settings: Settings,
     repeats: int,
     *,
-    rivals: bool,
+    with_generate: bool,
     decider: Decide | None = None,
 ) -> tuple[Row, Header]:
-    """Decode every prompt in every way, `repeats` times; the ways take turns on each prompt, so
-    that the machine's drift hits all alike. Each way is warmed up first. `decider` scripts the
-    lanes' verdicts; transformers' own cannot be scripted."""
-    ways = _rivals(pair, settings) if rivals else {}
+    """Decode every prompt with every variant, `repeats` times.
+
+    The variants run in turn on each prompt, so that slow changes of the machine's speed affect all
+    of them in the same way; each is warmed up first. with_generate: also measure `generate()`.
+    decider: scripts the verdicts of the lanes; those of `generate()` cannot be scripted.
+    """
+    variants = _generate_variants(pair, settings) if with_generate else {}
     rates: dict[str, list[float]] = defaultdict(list)
-    runs: list[list[Run]] = [[] for _ in prompts]
+    runs: list[list[MeasuredRun]] = [[] for _ in prompts]
     for again in range(repeats + 1):
         for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
-            rival_rates = {name: rate(prompt) for name, rate in ways.items()}
+            generate_rates = {name: rate(prompt) for name, rate in variants.items()}
             trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
             if again == 0:
                 continue
             run = trace, compute_metrics(trace)
             runs[index].append(run)
-            for name, value in {**_lane_rates(*run), **rival_rates}.items():
+            for name, value in {**_lane_rates(*run), **generate_rates}.items():
                 rates[name].append(value)
     parts = round_parts(pair, prompts, settings, decider)
     return _row(settings, runs, {name: spread(r) for name, r in rates.items()}, parts)
 
 
-def _rivals(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
-    """What the lanes are compared with: functions from a prompt to tokens per second."""
+def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
+    """The variants besides the lanes, by name: functions from a prompt to tokens per second."""
 
     def generated(prompt: str, assisted: bool) -> float:
         ids = pair.encode(prompt, chat=settings.chat)
         seconds, emitted = generate_seconds(pair, ids, settings, assisted=assisted)
         return len(emitted) / seconds
 
-    ways: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
+    variants: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
     if pair.draft is not None and settings.gamma:
-        ways[ASSISTED] = partial(generated, assisted=True)
+        variants[ASSISTED] = partial(generated, assisted=True)
         if make_engine(pair.target, pair.vocab).form != EagerEngine.form:
-            ways[PLAIN] = partial(_plain_rate, pair, settings)
-    return ways
+            variants[PLAIN] = partial(_plain_rate, pair, settings)
+    return variants
 
 
 def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
-    """Tokens per second of the speculative lane on the models as they are, prefill included."""
+    """Tokens per second of the speculative lane with the eager engine, including prefill."""
     ids = pair.encode(prompt, chat=settings.chat)
     with plain_form():
         first, *rounds = decode(pair, ids, settings, "speculative")
@@ -135,7 +141,7 @@ def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
 
 def _row(
     settings: Settings,
-    runs: Sequence[Sequence[Run]],
+    runs: Sequence[Sequence[MeasuredRun]],
     rates: dict[str, Spread],
     parts: RoundParts | None,
 ) -> tuple[Row, Header]:
@@ -167,7 +173,7 @@ def _row(
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Median and quartiles of one value or more."""
+    """The median and quartiles of one or more values."""
     known = list(values)
     if len(known) < 2:
         return Spread(known[0], known[0], known[0])
@@ -178,7 +184,7 @@ def spread(values: Iterable[float]) -> Spread:
 def _prompt_medians(
     by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
 ) -> list[float]:
-    """A prompt's median over its repeats, for each prompt that has the figure."""
+    """The median over the repeats, for each prompt that has the figure."""
     values = ([v for m in again if (v := figure(m)) is not None] for again in by_prompt)
     return [statistics.median(known) for known in values if known]
 

@@ -1,4 +1,4 @@
-"""What the page costs the engine: the same run with a browser that watches, and with none."""
+"""What the page costs the engine: the same run with and without a browser that shows it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..worker.client import ProcessWorker, Worker, results_of
 from ..worker.tasks import RaceTask
 from .browser import chromium, served_page
 
-WAYS = ("page", "alone", "loop")
+CONDITIONS = ("page", "alone", "loop")
 
-# Milliseconds from a run's header to its end, as the page has them.
+# Measures the milliseconds from a run's header to its end in the page.
 _WATCH = """() => {
   const player = document.querySelector("[data-player]");
   const before = window.specviz?.trace?.header?.date ?? null;
@@ -40,14 +40,16 @@ _WATCH = """() => {
 
 
 def page_cost(repeats: int) -> dict[str, dict[str, float]]:
-    """Median tokens per second of each lane's clock, and seconds from header to end, on the
-    page's own first settings: with the page and a browser ("page"), without ("alone"), and
-    without but beside an empty loop that keeps another core awake ("loop"). The last is what any
-    company costs on this machine, whatever it does. Runs take turns.
+    """Median tokens per second of each lane, and median seconds from header to end, by condition.
 
-    Raises `SpecvizError` without a browser.
+    The conditions: with the page in a browser ("page"), without it ("alone"), and without it but
+    beside an empty loop that keeps another core busy ("loop"), which shows what any other program
+    costs on this machine. They run in turn, with the settings that the page starts with. Raises
+    `SpecvizError` without a browser.
     """
-    figures: dict[str, dict[str, list[float]]] = {way: defaultdict(list) for way in WAYS}
+    figures: dict[str, dict[str, list[float]]] = {
+        condition: defaultdict(list) for condition in CONDITIONS
+    }
     worker = ProcessWorker()
     with served_page() as url, chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
@@ -63,17 +65,17 @@ def page_cost(repeats: int) -> dict[str, dict[str, float]]:
             if again == 0:
                 continue
             runs = ((Trace.from_dict(watched), seconds), alone, beside)
-            for way, run in zip(WAYS, runs, strict=True):
-                _add(figures[way], *run)
+            for condition, run in zip(CONDITIONS, runs, strict=True):
+                _add(figures[condition], *run)
     worker.close()
     return {
-        way: {name: statistics.median(values) for name, values in measured.items()}
-        for way, measured in figures.items()
+        condition: {name: statistics.median(values) for name, values in measured.items()}
+        for condition, measured in figures.items()
     }
 
 
 def _watched_run(page: Any) -> tuple[dict[str, Any], float]:
-    # One promise and no polling: what waits must not keep the browser busy either.
+    # The page waits on one promise: polling would keep the browser busy.
     page.evaluate(_WATCH)
     page.get_by_role("button", name="Run", exact=True).click()
     seconds: float = page.evaluate("window.watchedRun") / 1000
@@ -96,7 +98,7 @@ def _run_alone(worker: Worker, task: RaceTask) -> tuple[Trace, float]:
 def _loop() -> Iterator[None]:
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        time.sleep(0.2)  # seconds, for it to be there; no lane runs yet
+        time.sleep(0.2)  # seconds for the process to start; no lane runs yet
         yield
     finally:
         process.kill()

@@ -1,7 +1,7 @@
-"""Pairs of well-known sizes with random weights: what a machine can do, without a download.
+"""Pairs of well-known sizes with random weights, to measure a machine without a download.
 
-Such a pair writes nonsense and its draft guesses badly, so only its passes are worth timing;
-which drafts are accepted is then scripted, and whoever prints the figures says so.
+The texts of such a pair mean nothing and its drafts are rarely accepted, so only the time of its
+passes is useful. The verdicts are therefore scripted, and printed results say so.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from transformers import (
     Qwen2Config,
 )
 
-from ..decoding.sampling import Decide, Source, decide
+from ..decoding.sampling import Decide, RandomSource, decide
 from ..errors import SettingsError, SpecvizError
 from ..models.load import best_device
 from ..models.pair import Pair
 from ..training.shapes import PRESETS, Shape
 
-# Width, inner width, layers, heads, heads of keys and values, whether the head is tied.
+# Width, inner width, layers, heads, key-value heads, whether the embeddings are tied.
 Size = tuple[int, int, int, int, int, bool]
 
 
@@ -51,18 +51,18 @@ QWEN: dict[str, tuple[int, Size, Size]] = {
     ),
 }
 SHAPES = (*LLAMA, *QWEN)
-# What Qwen2.5 pads its logits to; the tokenizer's own ids end before.
+# The padded number of logits of Qwen2.5's target and draft; the tokenizer has fewer ids.
 QWEN_ROWS = (152064, 151936)
 CONTEXT = 2048  # positions, enough for any benchmark
 
 
 def shaped_pair(name: str) -> Pair:
-    """A pair of the named sizes with random weights, in bf16 on an accelerator, else fp32.
+    """A pair with the sizes of `name` and random weights, in bf16 on a GPU and fp32 on a CPU.
 
-    Raises `SpecvizError` for an unknown name or where memory runs out.
+    Raises `SpecvizError` for an unknown name, or if there is too little memory.
     """
     if name not in SHAPES:
-        raise SpecvizError(f"{name!r} is no known shape: use one of {', '.join(SHAPES)}.")
+        raise SpecvizError(f"{name!r} is not a known shape: use one of {', '.join(SHAPES)}.")
     vocab, *sizes = LLAMA[name] if name in LLAMA else QWEN[name]
     rows = (vocab, vocab) if name in LLAMA else QWEN_ROWS
     family = LlamaConfig if name in LLAMA else Qwen2Config
@@ -75,15 +75,15 @@ def shaped_pair(name: str) -> Pair:
 
 
 def scripted(acceptance: float) -> Decide:
-    """A stand-in for `sampling.decide` that keeps each draft with the given probability.
+    """A replacement for `sampling.decide` that keeps each draft with the given probability.
 
-    It does the real one's work and then replaces only the count, so that a round costs what it
-    would cost. Raises `SettingsError` outside 0 to 1.
+    It calls `sampling.decide` and replaces only the number of accepted tokens, so a round takes
+    the same time. Raises `SettingsError` if `acceptance` is not from 0 to 1.
     """
     if not 0.0 <= acceptance <= 1.0:
         raise SettingsError(f"acceptance is {acceptance}: use 0 to 1.")
 
-    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Source) -> Tensor:
+    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
         _, next_id = decide(p, q, drafted, u, source)
         accepted = (u < acceptance).long().cumprod(0).sum()
         return torch.stack([accepted, next_id])
@@ -113,13 +113,13 @@ def _random_model(config: PreTrainedConfig) -> Any:
     device = best_device()
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     torch.manual_seed(0)
-    # Made in place: eight billion weights are not to be moved or converted.
+    # Created on the device and in the dtype: moving or converting large models takes long.
     with torch.device(device):
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
 def _numbers(vocab: int) -> PreTrainedTokenizerFast:
-    """A tokenizer whose words are numbers."""
+    """A tokenizer whose tokens are the numbers from 0 to vocab - 1."""
     words = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=words)

@@ -1,4 +1,8 @@
-"""The least time that passes could take: what they read over how fast this machine reads it."""
+"""The floor of a pass: the least time that it can take, given how fast this machine reads memory.
+
+A pass over one token reads every weight once and does little arithmetic with it, so its time is
+bounded by memory bandwidth (Williams et al. 2009, "Roofline").
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,22 @@ from typing import Any
 import torch
 
 from ..engines.base import now
-from ..engines.cost_model import weight_bytes
+from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
+from ..models.sizes import pass_bytes
 
 REPEATS = 12
-WARM = 2  # of them, not counted
+WARM = 2  # of them are not counted
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The least seconds of one pass of a model, however few tokens it takes.
+    """The least time of one pass of a model, for any number of tokens.
 
-    bytes: of weights, an untied embedding table left out, and of `cached` tokens' keys and
-    values. bytes_per_second: of a sum over a buffer of that size, read again and again as weights
-    are: a model that fits into the processor's cache is held to that cache's bandwidth, any other
-    to the memory's.
+    bytes: of all weights that a pass reads, and of the keys and values of `cached` tokens.
+    bytes_per_second: measured by summing a buffer of that size repeatedly. A model that fits into
+    the processor's cache is thus compared with the bandwidth of that cache, any other model with
+    that of the memory.
     """
 
     bytes: int
@@ -31,27 +36,24 @@ class Floor:
 
     @property
     def seconds(self) -> float:
+        """bytes / bytes_per_second."""
         return self.bytes / self.bytes_per_second
 
 
 def floors(pair: Pair, cached: int) -> dict[str, Floor]:
-    """The floors of a "target" pass and of a "draft" step over so many cached tokens."""
+    """The floors of a pass of the "target" and of the "draft" after `cached` tokens."""
     models = {"target": pair.target, "draft": pair.draft}
     return {
-        role: _floor(weight_bytes(model) + cached * cache_bytes(model), cached, pair.device)
+        role: _floor(pass_bytes(model) + cached * cache_bytes(model), cached, pair.device)
         for role, model in models.items()
         if model is not None
     }
 
 
 def cache_bytes(model: Any) -> int:
-    """Bytes of keys and values that one token leaves in the cache, or 0 if the config is silent."""
-    config = text_config(model)
-    heads = getattr(config, "num_attention_heads", 0)
-    kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    width = getattr(config, "head_dim", None) or getattr(config, "hidden_size", 0) // max(1, heads)
-    layers = getattr(config, "num_hidden_layers", 0)
-    return int(2 * layers * kv_heads * width * model.dtype.itemsize)
+    """Bytes of keys and values that one token adds to the caches."""
+    layers = configured_caches(text_config(model)).layers
+    return int(sum(layer.numbers for layer in layers) * model.dtype.itemsize)
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""How much of a round is passes of the models, and what a round costs late in a context."""
+"""Where the time of a round goes, and how it grows with the length of the context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..decoding.loop import Decide, LaneEvents, decode
+from ..decoding.loop import decode
+from ..decoding.sampling import Decide
+from ..decoding.types import LaneEvents
 from ..engines.base import Engine, now
 from ..engines.eager import EagerEngine
 from ..engines.packed.forward import PackedEngine
@@ -18,21 +20,21 @@ from ..models.pair import Pair, context_length
 from ..settings import Settings
 from ..trace import LANES, Lane, Round
 
-# A program is a pass with its sampling, which nobody can take apart.
+# A CUDA program contains a pass and its sampling, which cannot be timed separately.
 FORMS: tuple[Any, ...] = (EagerEngine, PackedEngine, Program)
-# Few in each visit to a place in the context, so that 1,000 tokens leave room in one of 1,024.
-ROUNDS = 3
-WARM = 1  # rounds before them
-TURNS = 3  # decodes of a prompt each way
+ROUNDS = 3  # measured at each context length: few, so that they fit after 1,000 of 1,024 tokens
+WARM = 1  # rounds before them, not measured
+TURNS = 3  # how often a prompt is decoded with and without timed passes
 
 
 @dataclass(frozen=True, slots=True)
 class RoundParts:
-    """Where the time of a speculative round goes: medians of seconds over rounds that drafted.
+    """Where the time of a speculative round goes: median seconds over rounds that drafted.
 
-    draft_passes: all of a round together. sampling: from the draft's logits to its tokens.
-    target_pass. judging: from the target's logits to the verdict. counting: rollback and
-    bookkeeping. outside: the share of the round that is no pass of a model.
+    draft_passes: all passes of the draft in a round. sampling: from the draft's logits to its
+    tokens. target_pass: the pass of the target. judging: from the target's logits to the verdict.
+    counting: rollback and all other work. outside: the share of the round outside of passes, 0 to
+    1.
     """
 
     draft_passes: float
@@ -45,7 +47,7 @@ class RoundParts:
 
 @contextmanager
 def timed_passes() -> Iterator[list[float]]:
-    """Within, every engine's passes are timed; gives the list that their seconds go to."""
+    """Time every pass of every engine during the block; yields the list of their seconds."""
     spent: list[float] = []
     plain = {form: form.forward for form in FORMS}
 
@@ -70,11 +72,11 @@ def timed_passes() -> Iterator[list[float]]:
 def round_parts(
     pair: Pair, prompts: Sequence[str], settings: Settings, decider: Decide | None = None
 ) -> RoundParts | None:
-    """Decode each prompt with drafts, once to warm up and `TURNS` times each way to measure; None
-    if no round drafted.
+    """The parts of the rounds of all prompts, or None if no round drafted.
 
-    A clock around each pass costs some microseconds: so rounds are timed without, and passes in
-    the same rounds decoded again.
+    Timing each pass costs some microseconds. Each prompt is therefore decoded in two ways, `TURNS`
+    times each after a warm-up: once to time whole rounds, once to time the passes of the same
+    rounds.
     """
     parts = []
     for prompt in prompts:
@@ -95,19 +97,19 @@ def round_parts(
 
 def _parts(whole: Sequence[float], passes: Sequence[float]) -> tuple[float, ...]:
     drafting, verifying, counting = whole
-    *drafts, judged = passes  # the target's pass is a round's last
+    *drafts, judged = passes  # the last pass of a round is the target's
     outside = 1 - sum(passes) / sum(whole)
     return sum(drafts), drafting - sum(drafts), judged, verifying - judged, counting, outside
 
 
 def _whole_rounds(events: LaneEvents) -> list[tuple[float, ...]]:
-    """Of each round: the number of drafts, and the seconds of drafting, verifying, counting."""
+    """For each round: the drafted tokens, and the seconds of drafting, verifying and the rest."""
     rounds = (event for event in events if isinstance(event, Round))
     return [(len(r.drafted), r.draft_seconds, r.verify_seconds, r.overhead_seconds) for r in rounds]
 
 
 def _passes(events: LaneEvents, spent: list[float]) -> list[tuple[float, ...]]:
-    """What has gone to `spent` in each round."""
+    """The seconds that were added to `spent` in each round."""
     found = []
     for event in events:
         if isinstance(event, Round):
@@ -117,7 +119,7 @@ def _passes(events: LaneEvents, spent: list[float]) -> list[tuple[float, ...]]:
 
 
 def _medians(turns: Sequence[Sequence[tuple[float, ...]]]) -> list[tuple[float, ...]]:
-    """The medians over the turns of each number of each round: a seed repeats its rounds."""
+    """For each round, the medians over the turns; with one seed all turns have the same rounds."""
     return [_median_of_each(turn) for turn in zip(*turns, strict=True)]
 
 
@@ -128,17 +130,17 @@ def _median_of_each(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
 def context_costs(
     pair: Pair, settings: Settings, lengths: Sequence[int], repeats: int
 ) -> dict[Lane, dict[int, float]]:
-    """Median seconds of a round with `lengths` tokens before it, by lane; the lengths take turns.
+    """Median seconds of a round after `lengths` tokens of context, by lane and length.
 
-    Only rounds that draft `settings.gamma` tokens count. A length that leaves no room is cut to
-    what the context allows.
+    Only rounds that draft `settings.gamma` tokens count. A length that leaves no space for the
+    rounds in the models' context is reduced. The lengths are measured in turn.
     """
-    room = (WARM + ROUNDS) * (settings.gamma + 1)
-    limit = min(context_length(m) or max(lengths) + room for m in (pair.target, pair.draft) if m)
+    needed = (WARM + ROUNDS) * (settings.gamma + 1)  # tokens
+    limit = min(context_length(m) or max(lengths) + needed for m in (pair.target, pair.draft) if m)
     text = [3 + (7 * i) % max(1, pair.vocab - 3) for i in range(max(lengths))]
     seconds: dict[Lane, dict[int, list[float]]] = {lane: {} for lane in LANES}
     for _ in range(repeats):
-        for length in (min(n, limit - room) for n in lengths):
+        for length in (min(n, limit - needed) for n in lengths):
             for lane in LANES:
                 rounds = _some_rounds(pair, text[:length], settings, lane)
                 seconds[lane].setdefault(length, []).extend(rounds)

@@ -1,4 +1,4 @@
-"""Text of tokens, exact for any tokenizer."""
+"""The text of tokens, exact for any tokenizer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ UNFINISHED = "\ufffd"  # what tokenizers print for bytes that do not yet form a 
 
 
 class TextStream:
-    """Turns ids into text one at a time, so that the pieces join to the decoded whole.
+    """Turns ids into text one at a time, so that the concatenated pieces are the decoded text.
 
     A token that leaves a character unfinished has the text ""; the token that completes the
-    character has all of it. `flush` gives what an end cut off.
+    character has all of it. `flush` gives the rest when a text ends inside a character.
     """
 
     def __init__(self, tokenizer: Any, prompt_ids: Sequence[int]) -> None:
@@ -22,11 +22,11 @@ class TextStream:
         self._ids = list(prompt_ids)
         whole = self._decode(self._ids)
         self._shown = whole.rstrip(UNFINISHED)
-        # Pieces are cut off between characters: some decoders spoil a whole run of bytes otherwise.
+        # Pieces are cut off between characters: else some decoders corrupt a run of bytes.
         self._settled = len(self._ids) if self._shown == whole else 0
 
     def copy(self) -> TextStream:
-        """An independent stream at the same place, to try out tokens that may not stay."""
+        """An independent stream at the same place, to try tokens that may be rejected."""
         twin = object.__new__(TextStream)
         twin._tokenizer, twin._ids, twin._shown = self._tokenizer, list(self._ids), self._shown
         twin._settled = self._settled
@@ -58,12 +58,12 @@ class TextStream:
 
 
 class Pieces:
-    """The text of single tokens on their own, for lists of alternatives; remembered by id."""
+    """The text of single tokens on their own, for lists of alternatives; cached by id."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._known: dict[int, str] = {}
-        # Decoded alone, many tokenizers drop a word's leading space; after another token, none.
+        # Many tokenizers drop the leading space of a word decoded alone; none after another token.
         anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
         self._anchor, self._skip = anchor, len(tokenizer.decode(anchor))
 

@@ -1,23 +1,24 @@
-"""The two programs of a round: a whole draft run, and a verify pass with its verdict.
+"""Drafting and judging in one program each: a whole draft run, and a pass with its verdict.
 
-Each exists for a few widths; a round takes the least that holds its drafts and leaves the rest
-of the width unused. Settings are part of a program. All random draws are made beforehand by the
-run's own generator, on the device, in the order of the plain form: a seed means the same text.
+Programs exist for a few widths; a round takes the smallest that holds its drafts and leaves the
+rest of the width unused. Settings are part of a program. All random draws are made beforehand by
+the run's own generator, on the device, in the order of the other paths: a seed gives the same text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..engines.static.cache import PlacedCache, window_for
+from ..engines.static.cache import InPlaceCache, window_for
 from ..engines.static.cuda_graphs import Function, Program, capture, write
 from ..engines.static.engine import StaticEngine
 from ..settings import Settings
-from .sampling import Decide, Source, Tape, fixed_shapes, probabilities, sample, uniforms
+from .sampling import PremadeDraws, probabilities, sample, uniforms, verdict
+from .types import Draft, Judged, RunContext
 
 AHEAD = 4096  # tokens for which programs are made before a run begins
 FINE = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24)  # widths where a round's own gamma varies
@@ -35,14 +36,14 @@ def width_for(count: int, known: Sequence[int]) -> int:
     return next((w for w in known if w >= count), count)
 
 
-class Places(NamedTuple):
+class Shape(NamedTuple):
     """The shape of a program: how many drafts, and how many places attention reads."""
 
     width: int
     window: int
 
 
-def planned(length: int, most: int, known: Sequence[int], fixed: bool) -> list[Places]:
+def planned(length: int, most: int, known: Sequence[int], fixed: bool) -> list[Shape]:
     """The shapes that a run from `length` to `most` tokens will ask for.
 
     Where gamma is fixed, the narrower ones only come up at its end.
@@ -52,133 +53,111 @@ def planned(length: int, most: int, known: Sequence[int], fixed: bool) -> list[P
     window, shapes = window_for(length + 1), []
     while window <= window_for(last + top):
         needed = known if not fixed or window >= ending else known[-1:]
-        shapes += [Places(width, window) for width in needed]
+        shapes += [Shape(width, window) for width in needed]
         window *= 2
     return shapes
 
 
-class DraftPrograms:
-    """All steps of a draft run at once, over the engine of the draft, or over the first `layers`
-    of the target's."""
+class GraphPath:
+    """A `DecodingPath` for the static engine."""
 
-    def __init__(
-        self,
-        engine: StaticEngine,
-        settings: Settings,
-        source: Source,
-        layers: int | None = None,
+    def __init__(self, engine: StaticEngine, run: RunContext) -> None:
+        self.engine, self._run = engine, run
+        self._fixed = run.settings.gamma_policy == "fixed"
+        self._widths = widths(run.settings, self._fixed)
+
+    def prepare(
+        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
-        self.engine, self._layers = engine, layers
-        self._settings, self._source = settings, source
-        self._fixed = settings.gamma_policy == "fixed"
-        self._widths = widths(settings, self._fixed)[1:]
-
-    def prepare(self, length: int, most: int) -> None:
-        """Make room and programs for a run that goes from `length` to at most `most` tokens."""
-        shapes = planned(length, most, self._widths, self._fixed)
-        self.engine.reserve(shapes[-1].window, map(self._key, shapes))
+        """Make room and programs for a run from `length` to at most `most` tokens."""
+        drafts = task == "draft"
+        shapes = planned(length, most, self._widths[drafts:], self._fixed)
+        keys = [self._draft_key(s, layers) if drafts else self._judge_key(s) for s in shapes]
+        self.engine.reserve(shapes[-1].window, keys)
         for shape in shapes:
-            self._program(shape)
+            if drafts:
+                self._draft_program(shape, layers)
+            else:
+                self._judge_program(shape)
 
     @torch.inference_mode()
-    def run(self, ids: Sequence[int], count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Drafted ids int64 [count], q and logits fp32 [count, vocab], valid until the next run."""
-        engine, length = self.engine, len(ids)
-        width = width_for(count, self._widths)
+    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+        engine, length, run = self.engine, len(ids), self._run
+        width = width_for(count, self._widths[1:])
         engine.reserve(length + width)
         if missing := ids[engine.length : max(0, length - 2)]:
             engine.forward(torch.tensor(missing, device=engine.device), keep=1)
-        program = self._program(Places(width, window_for(length + width)))
+        program = self._draft_program(Shape(width, window_for(length + width)), layers)
         numbers, draws = program.inputs
         write(numbers, [length, ids[max(0, length - 2)], ids[-1]])
-        draws[:count].copy_(uniforms(count, self._source))
+        draws[:count].copy_(uniforms(count, run.source))
         drafted, q, logits = program.forward()
         engine.length = length + count - 1  # the last drafted token was not fed
-        return drafted[:count], q[:count], logits[:count]
+        place = run.device
+        return Draft(drafted[:count].to(place), q[:count].to(place), (logits[:count],))
 
-    def _key(self, shape: Places) -> Hashable:
-        return ("draft", shape, self._layers, *_sampling(self._settings))
-
-    def _program(self, shape: Places) -> Program:
-        return self.engine.program(self._key(shape), lambda: self._made(shape))
-
-    def _made(self, shape: Places) -> Program:
-        device = self.engine.device
-        # Places past those in use, for the runs before a capture.
-        numbers = torch.tensor([self.engine.length + 2, 0, 0], device=device)
-        draws = torch.zeros(shape.width, dtype=torch.float64, device=device)
-        function = _draft_run(self.engine.cache, self._settings, shape, self._layers)
-        return capture(function, [numbers, draws])
-
-
-class VerifyPrograms:
-    """The target pass over the last token and the drafts, and the verdict on them."""
-
-    def __init__(
-        self,
-        engine: StaticEngine,
-        settings: Settings,
-        source: Source,
-        decide: Decide,
-    ) -> None:
-        self.engine = engine
-        self._settings, self._source, self._decide = settings, source, decide
-        self._fixed = settings.gamma_policy == "fixed"
-        self._widths = widths(settings, self._fixed)
-
-    def prepare(self, length: int, most: int) -> None:
-        """Make room and programs for a run that goes from `length` to at most `most` tokens."""
-        shapes = list(planned(length, most, self._widths, self._fixed))
-        self.engine.reserve(shapes[-1].window, map(self._key, shapes))
-        for shape in shapes:
-            self._program(shape)
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+        result, p, logits, u = self.launch(ids, draft)
+        *fed, accepted, next_id = result.tolist()  # the round's one copy to the host
+        count = len(u)
+        return Judged(draft, fed[:count], logits, p, u, verdict(count, accepted, next_id))
 
     @torch.inference_mode()
-    def run(
-        self, ids: Sequence[int], drafts: tuple[Tensor, Tensor] | None
+    def launch(
+        self, ids: Sequence[int], draft: Draft | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Judge what is to follow the committed `ids`.
+        """`judge` up to where the host must wait.
 
-        drafts: int64 [n] and the q that they were drawn from, [n, vocab]; None for n = 0.
-        Returns int64 [n + 2]: the drafted ids, how many are accepted, the next id; then p and
-        logits, fp32 [n + 1, vocab], and the draws u, fp64 [n]. Valid until the next run.
+        Returns int64 [.. + 2]: the drafted ids, padding, how many are accepted, the next id; then
+        p and logits, fp32 [n + 1, vocab], and the draws u, fp64 [n].
         """
-        engine, length, count = self.engine, len(ids), len(drafts[0]) if drafts else 0
+        engine, length, source = self.engine, len(ids), self._run.source
+        count = len(draft.ids) if draft else 0
         width = width_for(count, self._widths)
         engine.reserve(length + width)
-        program = self._program(Places(width, window_for(length + width)))
+        program = self._judge_program(Shape(width, window_for(length + width)))
         numbers, fed, rows, u = program.inputs
         write(numbers, [length, ids[-1]])
-        if drafts is not None:
-            fed[:count].copy_(drafts[0])
-            rows[:count].copy_(drafts[1])
-        u[:count].copy_(uniforms(count, self._source))
-        u[width:].copy_(uniforms(1, self._source))
-        if count < width:
-            # What only fills the width is never kept, and behind it stands a bonus.
-            rows[count:].zero_()
-            u[count:width].fill_(float("inf"))
+        if draft is not None:
+            fed[:count].copy_(draft.ids)
+            rows[:count].copy_(draft.q)
+        u[:count].copy_(uniforms(count, source))
+        u[width:].copy_(uniforms(1, source))
+        # What only fills the width is never kept, and a bonus stands behind it.
+        rows[count:].zero_()
+        u[count:width].fill_(float("inf"))
         result, p, logits = program.forward()
         engine.length = length + count
-        if count < width:
-            result = torch.cat([result[:count], result[width:]])
         return result, p[: count + 1], logits[: count + 1], u[:count]
 
-    def _key(self, shape: Places) -> Hashable:
-        return ("verify", shape, *_sampling(self._settings), self._decide)
+    def _draft_key(self, shape: Shape, layers: int | None) -> Hashable:
+        return ("draft", shape, layers, *_sampling(self._run.settings))
 
-    def _program(self, shape: Places) -> Program:
-        return self.engine.program(self._key(shape), lambda: self._made(shape))
+    def _judge_key(self, shape: Shape) -> Hashable:
+        return ("judge", shape, *_sampling(self._run.settings), self._run.decide)
 
-    def _made(self, shape: Places) -> Program:
-        engine, width = self.engine, shape.width
-        device, vocab = engine.device, engine.vocab
-        numbers = torch.tensor([engine.length + 1, 0], device=device)
-        drafted = torch.zeros(width, dtype=torch.long, device=device)
-        q = torch.zeros(width, vocab, device=device)
-        u = torch.zeros(width + 1, dtype=torch.float64, device=device)
-        function = _verify_pass(engine.cache, self._settings, self._decide, shape)
-        return capture(function, [numbers, drafted, q, u])
+    def _draft_program(self, shape: Shape, layers: int | None) -> Program:
+        def make() -> Program:
+            device = self.engine.device
+            # Shape past those in use, for the runs before a capture.
+            numbers = torch.tensor([self.engine.length + 2, 0, 0], device=device)
+            draws = torch.zeros(shape.width, dtype=torch.float64, device=device)
+            function = _draft_run(self.engine.cache, self._run.settings, shape, layers)
+            return capture(function, [numbers, draws])
+
+        return self.engine.program(self._draft_key(shape, layers), make)
+
+    def _judge_program(self, shape: Shape) -> Program:
+        def make() -> Program:
+            device, width = self.engine.device, shape.width
+            numbers = torch.tensor([self.engine.length + 1, 0], device=device)
+            drafted = torch.zeros(width, dtype=torch.long, device=device)
+            q = torch.zeros(width, self.engine.vocab, device=device)
+            u = torch.zeros(width + 1, dtype=torch.float64, device=device)
+            function = _judging_pass(self.engine.cache, self._run, shape)
+            return capture(function, [numbers, drafted, q, u])
+
+        return self.engine.program(self._judge_key(shape), make)
 
 
 def _sampling(settings: Settings) -> tuple[float, int, float]:
@@ -187,18 +166,17 @@ def _sampling(settings: Settings) -> tuple[float, int, float]:
 
 
 def _draft_run(
-    cache: PlacedCache, settings: Settings, shape: Places, layers: int | None
+    cache: InPlaceCache, settings: Settings, shape: Shape, layers: int | None
 ) -> Function:
-    @fixed_shapes()
     def drafted(numbers: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         length, feed = numbers[:1], numbers[1:]  # committed tokens; the last two of them
         # The last but one is in the cache already unless all drafts were accepted; writing it
-        # again changes nothing and spares a case. A text of one token feeds that token twice.
+        # again changes nothing and saves a branch. A text of one token feeds that token twice.
         places = torch.cat([length - 2, length - 1]).clamp_(min=0)
         ids, rows, logits = [], [], []
         for step in range(shape.width):
             row = cache.logits(feed, places, shape.window, 1, layers)  # [1, vocab]
-            q, feed = sample(row, settings, draws[step : step + 1])
+            q, feed = sample(row, settings, draws[step : step + 1], fixed_shapes=True)
             places = length + step
             ids.append(feed)
             rows.append(q)
@@ -208,18 +186,17 @@ def _draft_run(
     return drafted
 
 
-def _verify_pass(cache: PlacedCache, settings: Settings, decide: Decide, shape: Places) -> Function:
+def _judging_pass(cache: InPlaceCache, run: RunContext, shape: Shape) -> Function:
     width, window = shape
 
-    @fixed_shapes()
     def judged(
         numbers: Tensor, drafted: Tensor, q: Tensor, u: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         length, last = numbers[:1], numbers[1:]
         places = length - 1 + torch.arange(width + 1, device=length.device)
         logits = cache.logits(torch.cat([last, drafted]), places, window, keep=width + 1)
-        p = probabilities(logits, settings)
-        decision = decide(p, q, drafted, u[:width], Tape(u[width:]))
+        p = probabilities(logits, run.settings, fixed_shapes=True)
+        decision = run.decide(p, q, drafted, u[:width], PremadeDraws(u[width:]))
         return torch.cat([drafted, decision]), p, logits
 
     return judged

@@ -2,10 +2,10 @@
 
 One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
 
-1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; how many
-   the policy has decided beforehand;
+1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; the policy
+   has decided beforehand how many;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
-3. `sampling.verify` keeps the first k drafts and draws one token more;
+3. the rule of `sampling.verify` keeps the first k drafts and draws one more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 
 The baseline is this same loop with no drafts (gamma = 0).
@@ -13,44 +13,25 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
-from ..engines.base import Engine, now
+from ..engines.base import Engine, now, prefill
 from ..engines.choose import make_engine
-from ..engines.cost_model import pass_price, wider_price
+from ..engines.cost_model import extra_token_cost, pass_cost
 from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..settings import Settings
 from ..trace import EndReason, Lane, Round, Token
 from .detokenize import TextStream
-from .drafters import Drafter, make_drafter
-from .numpy_path import make_source
+from .drafters import make_drafter
+from .paths import make_context, make_path
 from .sampling import Decide, decide
-from .tokens import Annotator, Judged, Texts, texts_of
-from .verifiers import Verifier, make_verifier
-
-Prompt: TypeAlias = str | list[int] | tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Prefilled:
-    """A lane's first event. Keys are "target" and, in a lane that drafts with one, "draft".
-
-    seconds: to read the prompt. forms: the engines' implementations. layers: of the target, if
-    its first ones are the draft.
-    """
-
-    seconds: dict[str, float]
-    forms: dict[str, str]
-    layers: int | None = None
-
-
-LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
+from .tokens import Annotator, Texts, texts_of
+from .types import Drafter, Judged, LaneEvents, Prefilled, Prompt
 
 
 def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
@@ -81,7 +62,7 @@ def decode(
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
-    `decider` stands in for `sampling.decide` where speed and not text is the question.
+    `decider` replaces `sampling.decide` in benchmarks of speed, where the text does not matter.
     """
     if lane == "baseline":
         settings = replace(settings, gamma=0)
@@ -106,13 +87,11 @@ class _Run:
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
-        source = make_source(settings, pair.vocab, self.device)
+        context = make_context(settings, pair.vocab, self.device, decider or decide)
         self.target: Engine = make_engine(pair.target, pair.vocab)
-        self.verifier: Verifier = make_verifier(
-            self.target, pair, settings, source, decider or decide
-        )
-        self.drafter: Drafter = make_drafter(pair, settings, source, self.target)
-        self.policy: Policy = make_policy(settings, self.prices)
+        self.path = make_path(self.target, context)
+        self.drafter: Drafter = make_drafter(pair, context, self.path)
+        self.policy: Policy = make_policy(settings, self.costs)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
@@ -126,7 +105,8 @@ class _Run:
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
         read = self.ids[:-1]
-        seconds, forms = {"target": self.verifier.prefill(read)}, {"target": self.target.form}
+        self.path.prepare("judge", len(self.ids), min(self.budget, self.limit or self.budget))
+        seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
         return Prefilled(seconds, forms, self.drafter.layers)
@@ -150,10 +130,10 @@ class _Run:
             room = min(room, self.limit - length)
         return min(self.policy.gamma, room)
 
-    def prices(self) -> tuple[float, float]:
-        """c and the price of a further token in a target pass, as sizes alone tell them."""
-        step, alone = self.drafter.price(), pass_price(self.pair.target, self.target.form)
-        return step / alone, wider_price(self.device)
+    def costs(self) -> tuple[float, float]:
+        """c and the cost of a further token in a target pass, from sizes alone."""
+        step, alone = self.drafter.step_cost(), pass_cost(self.pair.target, self.target.form)
+        return step / alone, extra_token_cost(self.device)
 
     @torch.inference_mode()
     def round(self) -> Round:
@@ -162,7 +142,7 @@ class _Run:
         began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
-        judged = self.verifier.judge(self.ids, draft)
+        judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
         done = now(self.device)
@@ -183,7 +163,7 @@ class _Run:
 
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""
-        self.policy.saw(len(judged.ids), judged.verdict.accepted)
+        self.policy.observe(len(judged.ids), judged.verdict.accepted)
         kept = judged.ids[: judged.verdict.accepted]
         emitted = [*kept, judged.verdict.next_id]
         if not self.settings.ignore_eos:
@@ -205,14 +185,14 @@ class _Run:
             self.ended = "stop"
             kept = min(judged.verdict.accepted, len(emitted))
             dropped = texts.emitted[stop + 1 : kept]
-            texts = Texts(texts.emitted[: stop + 1], dropped + texts.fallen)
+            texts = Texts(texts.emitted[: stop + 1], dropped + texts.not_emitted)
             emitted = emitted[: stop + 1]
         elif self.end_reason() is not None:
             texts.emitted[-1] += self.text.flush()
         return self.annotator.tokens(judged, emitted, texts)
 
     def stop_place(self, added: list[str]) -> int | None:
-        """Which of these texts completes a stop string, if any."""
+        """The index of the text that completes a stop string, or None."""
         stops = self.settings.stop
         if not stops:
             return None

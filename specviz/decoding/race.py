@@ -18,11 +18,13 @@ import transformers
 from .._version import __version__
 from ..errors import SettingsError
 from ..models.pair import Pair, context_length, parameter_count
-from ..models.truncated import shallow_model
+from ..models.truncated import truncated_model
 from ..settings import Settings
 from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
-from .loop import Decide, LaneEvents, Prefilled, Prompt, decode
+from .loop import decode
+from .sampling import Decide
 from .tokens import DIGITS
+from .types import LaneEvents, Prefilled, Prompt
 
 Mode: TypeAlias = Literal["interleaved", "sequential"]
 Reasons: TypeAlias = dict[str, EndReason]
@@ -40,12 +42,12 @@ def race(
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
-    Yields a `Header`, then the `Round`s of both lanes, then an `End`. Interleaved, the lane
-    whose clock is behind runs next and rounds come in clock order; sequential, one lane runs
-    after the other. Both lanes are warmed up first, and prefill stands apart in the header.
-    `decider` stands in for `sampling.decide` where speed and not text is the question.
-    Raises `SpecvizError` subclasses; closing the generator stops both lanes within a round, and
-    so does sending it True after a round, which gives the `End`.
+    Yields a `Header`, then the `Round`s of both lanes, then an `End`. In mode "interleaved", the
+    lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
+    lane runs after the other. Both lanes are warmed up first; prefill is in the header, apart from
+    the clocks. `decider` replaces `sampling.decide` in benchmarks of speed.
+    Raises `SpecvizError` subclasses. Closing the generator stops both lanes within a round; so
+    does sending it True after a round, which yields the `End`.
     """
     settings = settings or Settings()
     if mode not in ("interleaved", "sequential"):
@@ -80,8 +82,8 @@ def _race(
 
 
 def _warm_up(pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane) -> None:
-    # A short prompt will do, and leaves room in the context. It says everything twice, so that
-    # there is something to be looked up, and passes of several tokens are warmed up too.
+    # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
+    # are found and passes of several tokens are warmed up too.
     few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
     short = (2 * prompt_ids[:8])[: context_length(pair.target)]
     events = decode(pair, short, few, lane)
@@ -99,8 +101,8 @@ def _prefilled(events: LaneEvents) -> Prefilled:
 def _interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
     """Rounds of all lanes in the order of their clocks.
 
-    A lane's next round is held back until no other lane can finish one before it; the lane
-    whose round was given out is the one behind, and runs next.
+    A lane's next round is held back until no other lane can finish one before it; the lane whose
+    round was yielded last is the one behind, and runs next.
     """
     waiting: dict[Lane, Round | None] = {}
     due = list(lanes)
@@ -181,7 +183,7 @@ def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
         return _described(pair.draft, form)
     whole = _described(pair.target, form)
     name = f"{whole['name']}, layers 1 to {layers}"
-    shallow = shallow_model(pair.target, layers)
+    shallow = truncated_model(pair.target, layers)
     return {**whole, "name": name, "parameters": parameter_count(shallow)}
 
 
@@ -196,7 +198,7 @@ def _versions(device: torch.device) -> dict[str, str]:
 
 
 def _described(model: Any, form: str) -> dict[str, Any]:
-    # A model loaded from a folder goes by the folder's name: whole paths are nobody's business.
+    # A model loaded from a folder is named by the folder: whole paths are private.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     shown = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
     return {
@@ -215,7 +217,7 @@ def _device_name(device: torch.device) -> str:
 
 @cache
 def _processor_name() -> str:
-    # Python knows only the architecture on Linux, where the kernel tells the name.
+    # On Linux Python knows only the architecture; the kernel knows the name.
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
     except OSError:

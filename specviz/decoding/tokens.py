@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..trace import Choice, Outcome, Token
 from .detokenize import Pieces, TextStream
-from .drafters import Draft
-from .sampling import Verdict, residual
-from .wheel import Doubles
+from .sampling import residual
+from .types import Judged
 
 LISTED = 5  # alternatives shown per distribution
 DIGITS = 8  # decimals of their probabilities
 
 
-class Judged(NamedTuple):
-    """All that a verdict was made of; g drafted tokens, vocabulary size vocab.
-
-    ids: the drafted ids, on the host. logits, p: fp32 [g + 1, vocab] of the target; they may
-    share their memory where p is no one-hot row. u: [g] uniform draws, fp64.
-    """
-
-    draft: Draft | None
-    ids: list[int]
-    logits: Tensor
-    p: Tensor
-    u: Tensor | Doubles
-    verdict: Verdict
-
-
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts of a round's tokens: what each emitted one adds, and each draft that fell."""
+    """Texts of a round: what each emitted token adds, and each draft that was not emitted."""
 
     emitted: list[str]
-    fallen: list[str]
+    not_emitted: list[str]
 
 
 def texts_of(stream: TextStream, judged: Judged, emitted: list[int]) -> Texts:
-    """Advance `stream` over the emitted ids, and a copy of it over the drafts that fell."""
+    """Advance `stream` over the emitted ids, and a copy of it over the drafts not emitted."""
     kept = min(judged.verdict.accepted, len(emitted))
     added = [stream.push(i) for i in emitted[:kept]]
-    fallen: list[str] = []
+    not_emitted: list[str] = []
     if judged.ids[kept:]:
         fork = stream.copy()
-        fallen = [fork.push(i) for i in judged.ids[kept:]]
-        fallen[-1] += fork.flush()
-    return Texts(added + [stream.push(i) for i in emitted[kept:]], fallen)
+        not_emitted = [fork.push(i) for i in judged.ids[kept:]]
+        not_emitted[-1] += fork.flush()
+    return Texts(added + [stream.push(i) for i in emitted[kept:]], not_emitted)
 
 
 class Annotator:
@@ -66,7 +50,7 @@ class Annotator:
         """The drafted and the emitted tokens of a round.
 
         `emitted` may be shorter than the verdict allows, cut by an end: what was drafted
-        after the cut was never judged.
+        after the cut counts as never judged.
         """
         accepted, next_id, outcome = judged.verdict
         kept = min(accepted, len(emitted))
@@ -77,9 +61,9 @@ class Annotator:
             if i < kept:
                 drafted.append(views.token(i, token_id, texts.emitted[i], "accepted"))
             elif i == kept and not ended:
-                drafted.append(views.token(i, token_id, texts.fallen[0], "rejected"))
+                drafted.append(views.token(i, token_id, texts.not_emitted[0], "rejected"))
             else:
-                drafted.append(views.unjudged(i, token_id, texts.fallen[i - kept]))
+                drafted.append(views.unjudged(i, token_id, texts.not_emitted[i - kept]))
         if ended:
             return drafted, drafted[:kept]
         last = views.final(accepted, next_id, texts.emitted[-1], outcome)
@@ -92,7 +76,7 @@ class Annotator:
         views = _Views(self._greedy, p, shown_p, self._tops(shown_p))
         if draft is None:
             return views
-        # What was looked up is certain: without logits, q is all there is to show.
+        # Copied drafts have no logits: q is then all there is to show.
         soft_logits = draft.logits if self._greedy else None
         shown_q = draft.q if soft_logits is None else torch.softmax(soft_logits, -1)
         place = draft.ids.unsqueeze(-1)
@@ -136,7 +120,7 @@ class _Views:
         self.top_residual: tuple[Choice, ...] = ()
 
     def unjudged(self, i: int, token_id: int, text: str) -> Token:
-        """A draft that no verdict reached: only the draft's view of it means anything."""
+        """A draft that no verdict reached: only the draft model's view of it has a meaning."""
         soft = self.shown_q[i, token_id].item() if self.greedy else None
         return Token(
             token_id, text, "ignored", q=self.q_drafted[i], soft_q=soft, top_q=self.top_q[i]

@@ -1,4 +1,4 @@
-"""What every engine offers, and what goes with any of them: the clock, the prompt, the threads."""
+"""What every engine offers, and functions for any engine: clock, prefill, threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
+
+from ..environment import THREADS
 
 
 class Engine(Protocol):
@@ -27,20 +29,20 @@ class Engine(Protocol):
     def length(self) -> int: ...
 
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
-        """Append int64 `ids` [n] to the cache; fp32 logits of the last `keep`, over `heat`:
-        [keep, vocab].
+        """Append int64 `ids` [n] to the cache; returns the logits of the last `keep`, divided by
+        `temperature`: fp32 [keep, vocab].
 
-        With `layers`, of a pass through the first so many layers, the final norm and the head.
-        The other layers' caches then miss these tokens, so that they must be rolled back before
-        the next whole pass. Raises `ModelError` if the model cannot run.
+        layers: run only the first `layers`, the final norm and the head. The caches of the other
+        layers then lack these tokens, so they must be rolled back before the next whole pass.
+        Raises `ModelError` if the model cannot run.
         """
         ...
 
     def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens. To be called once after each verdict, and
-        after shallow passes with the length that they began at."""
+        """Forget all but the first `length` tokens. Call it once after each verdict, and after
+        passes through the first layers only, with the length at which they began."""
         ...
 
 
@@ -59,14 +61,13 @@ def prefill(engine: Engine, ids: Sequence[int]) -> float:
 
 
 def spare_threads() -> int:
-    """Let torch use half of the processors, or as many as SPECVIZ_THREADS says; returns how many.
+    """Let torch use half of the processors, or SPECVIZ_THREADS of them; returns how many.
+    Raises `SettingsError`.
 
-    Passes this short wait for their slowest thread, so one that shares its processor with the
-    browser or the server holds all others up.
+    A short pass waits for its slowest thread, so a thread that shares its processor with the
+    browser or the server delays all others.
     """
-    wanted = os.environ.get("SPECVIZ_THREADS", "")
-    count = int(wanted) if wanted.isdigit() else (os.cpu_count() or 2) // 2
-    torch.set_num_threads(max(1, count))
+    torch.set_num_threads(THREADS.read() or max(1, (os.cpu_count() or 2) // 2))
     return torch.get_num_threads()
 
 

@@ -1,9 +1,9 @@
-"""What a pass of a model should cost, from its size alone.
+"""What a pass of a model should cost, computed from its size alone.
 
-A seeded run must repeat, and how many tokens its rounds draft decides which random numbers are
-drawn: whatever chooses that number may look at sizes and verdicts, but never at a clock. So a
-pass of few tokens is priced at the bytes of weights that it reads, plus what its calls cost,
-counted as the bytes that could be read in the meantime.
+A seeded run must repeat, and the number of tokens that a round drafts decides which random numbers
+are drawn: whatever chooses that number may look at sizes and verdicts, but never at a clock. So
+the cost of a pass of few tokens is the bytes of weights that it reads, plus the cost of its calls,
+counted as the bytes that could be read in the same time.
 """
 
 from __future__ import annotations
@@ -12,43 +12,33 @@ from typing import Any
 
 import torch
 
-from ..models.truncated import shallow_model
+from ..models.sizes import pass_bytes
+from ..models.truncated import truncated_model
 
-# Bytes read in the time of one module's call, by device type: half an order of magnitude is all
-# that these can be right to. Forms with a forward of their own make fewer and cheaper calls.
-PLAIN_CALL = {"cpu": 2**18, "cuda": 2**26}
+# Bytes that could be read during the call of one module, by device type. They are right to about
+# half an order of magnitude. Engines with a forward of their own make fewer and cheaper calls.
+EAGER_CALL = {"cpu": 2**18, "cuda": 2**26}
 OWN_CALL = {"cpu": 2**17, "cuda": 2**23}
 
-# By how much each further token makes a target pass dearer: hardware that waits for its memory
-# takes several tokens along for nothing, and a processor's arithmetic is sooner exhausted.
-WIDER = {"cpu": 0.07}
-WIDER_ELSEWHERE = 0.01
+# What each further token adds to a target pass, in passes of one token: hardware that waits for
+# its memory processes several tokens in the same time; a processor's arithmetic is the limit
+# sooner.
+EXTRA_TOKEN = {"cpu": 0.07}
+EXTRA_TOKEN_ELSEWHERE = 0.01
 
 
-def pass_price(model: Any, form: str, layers: int | None = None) -> float:
-    """The price in bytes of a one-token pass, through the first `layers` only if given.
+def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
+    """The cost in bytes of a one-token pass, through the first `layers` only if given.
 
     form: of the engine that runs it. Raises `PairError` where the layers cannot be found.
     """
-    model = model if layers is None else shallow_model(model, layers)
+    model = model if layers is None else truncated_model(model, layers)
     device = torch.device(model.device).type
     calls = sum(1 for module in model.modules() if next(module.children(), None) is None)
-    per_call = PLAIN_CALL if form == "eager" else OWN_CALL
-    return weight_bytes(model) + calls * per_call.get(device, per_call["cuda"])
+    per_call = EAGER_CALL if form == "eager" else OWN_CALL
+    return pass_bytes(model) + calls * per_call.get(device, per_call["cuda"])
 
 
-def weight_bytes(model: Any) -> int:
-    """Bytes of weights that a pass reads: all but an embedding table that is not also the head."""
-    head = getattr(model.get_output_embeddings(), "weight", None)
-    try:
-        table = model.get_input_embeddings().weight
-    except (NotImplementedError, AttributeError):  # a model of the user's own need not tell
-        table = None
-    return sum(
-        p.numel() * p.element_size() for p in model.parameters() if p is not table or table is head
-    )
-
-
-def wider_price(device: torch.device) -> float:
+def extra_token_cost(device: torch.device) -> float:
     """What one more token adds to a target pass, in passes of one token."""
-    return WIDER.get(device.type, WIDER_ELSEWHERE)
+    return EXTRA_TOKEN.get(device.type, EXTRA_TOKEN_ELSEWHERE)

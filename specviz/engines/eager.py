@@ -1,7 +1,4 @@
-"""Any model of transformers as it is, over transformers' own cache.
-
-Private details of transformers' caches live in the engines and nowhere else.
-"""
+"""Any model of transformers as it is, over transformers' own cache."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from transformers import DynamicCache
 
 from ..errors import ModelError
 from ..models.pair import text_config
-from ..models.truncated import shallow_model
+from ..models.truncated import truncated_model
 
 
 class EagerEngine:
@@ -38,7 +35,7 @@ class EagerEngine:
 
     @torch.inference_mode()
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
         options = {"logits_to_keep": keep} if self._trims_logits else {}
@@ -54,8 +51,8 @@ class EagerEngine:
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
         self.length += ids.shape[0]
-        logits = output.logits[0, -keep:, : self._vocab].float()
-        return logits if heat == 1.0 else logits / heat
+        logits: Tensor = output.logits[0, -keep:, : self._vocab].float()
+        return logits if temperature == 1.0 else logits / temperature
 
     def rollback(self, length: int) -> None:
         if not self._checked:
@@ -72,9 +69,9 @@ class EagerEngine:
         self.length = length
 
     def _cut_off(self, layers: int, tokens: int) -> Any:
-        """The model's first `layers`, about to be fed so many tokens."""
+        """The model's first `layers`, which are about to be fed `tokens` tokens."""
         if layers not in self._shallow:
-            self._shallow[layers] = shallow_model(self._model, layers)
+            self._shallow[layers] = truncated_model(self._model, layers)
         self._tentative = layers, self._tentative[1] + tokens
         return self._shallow[layers]
 

@@ -1,1 +1,1 @@
-"""Which models there are, whether two of them can race here, and how they come into memory."""
+"""Models: the table of pairs, checks before a download, loading, and what a pair needs."""

@@ -1,4 +1,4 @@
-"""The table of named pairs in `assets/pairs.json`; no model library is needed to read it."""
+"""The table of named pairs in `assets/pairs.json`. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..environment import ASSETS, BUILTIN
-from .sizes import QUANTIZED, TYPICAL_CONTEXT, number_bytes, weight_bytes
+from ..environment import ASSETS
+from .sizes import QUANTIZED, TYPICAL_CONTEXT, number_bytes, smaller_precisions, weight_bytes
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
 GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
-"""What a pair is to a machine; smaller weights have 8 or 4 bits, or 16 on a processor."""
+"""Whether a pair fits into memory; smaller weights have 8 or 4 bits, or 16 bits on a CPU."""
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model without asking the hub.
+    """What the table says about a model of the hub.
 
-    name: the hub id. parameters: tied ones once. shrinkable: those that 8-bit and 4-bit weights
-    concern. cache: numbers that the caches keep per token. context: tokens. dtype: of the
-    checkpoint. gated: whether its licence must be accepted first; None if that has changed
-    before. chat: whether it was tuned for chat. safetensors: whether the hub has it in that form.
+    name: the hub id. parameters: their number, tied ones once. quantizable: the number of those
+    that 8-bit and 4-bit loading makes smaller. cache: numbers that the caches hold per token.
+    context: tokens. dtype: of the checkpoint. gated: whether its licence must be accepted first;
+    None if the owner has changed that before. chat: whether it was tuned for chat. safetensors:
+    whether its page on the hub has safetensors files.
     """
 
     name: str
     parameters: int
-    shrinkable: int
+    quantizable: int
     cache: int
     context: int
     dtype: str
@@ -38,41 +39,31 @@ class ModelFacts:
     safetensors: bool
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
-        """Bytes of the weights, and of so many caches of a text of so many tokens."""
+        """Bytes of the weights and of `copies` caches of a text of `tokens` tokens."""
         cached = copies * self.cache * min(tokens, self.context) * number_bytes(precision)
-        return weight_bytes(self.parameters, self.shrinkable, precision) + cached
+        return weight_bytes(self.parameters, self.quantizable, precision) + cached
 
 
 @dataclass(frozen=True)
 class NamedPair:
-    """A pair of the table. shows: one sentence on what there is to see."""
+    """A pair of the table. shows: one sentence on what the pair demonstrates."""
 
     name: str
     target: ModelFacts
     draft: ModelFacts
     shows: str
 
-    @property
-    def spelling(self) -> str:
-        """The pair as `load_pair` takes it."""
-        return BUILTIN if self.name == BUILTIN else f"{self.target.name}+{self.draft.name}"
-
-    @property
-    def ratio(self) -> float:
-        """The target's parameters for each of the draft's."""
-        return self.target.parameters / self.draft.parameters
-
     def precision(self, *, cpu: bool) -> str:
-        """The precision that it is loaded in, unless another is asked for."""
+        """The precision that it is loaded in by default."""
         return "float32" if cpu else self.target.dtype
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
-        """Bytes of both models with the caches of both lanes; the target runs in each lane."""
+        """Bytes of both models and their caches; the target has a cache in each of the lanes."""
         target = self.target.bytes(precision, tokens, copies=2)
         return target + self.draft.bytes(precision, tokens)
 
     def memory(self, tokens: int = TYPICAL_CONTEXT) -> dict[str, int]:
-        """Bytes of both models with caches, by precision."""
+        """Bytes of both models and their caches, by precision."""
         names = ("float32", "bfloat16", *QUANTIZED)
         return {name: self.bytes(name, tokens) for name in names}
 
@@ -94,15 +85,15 @@ def named_pair(name: str) -> NamedPair | None:
 
 
 def known_model(name: str) -> ModelFacts | None:
-    """What the table knows of a hub id, or None."""
+    """The table's entry for a hub id, or None."""
     facts = _table()["models"].get(name)
     return ModelFacts(name=name, **facts) if facts else None
 
 
 def suggested_draft(target: str) -> str | None:
-    """The hub id of a draft that shares the tokenizer of this hub id, if one is known.
+    """The hub id of a draft with the same tokenizer as the target, if one is known.
 
-    A name without an owner, as of a folder, may be anyone's.
+    target: a hub id, or the name of a folder, which is compared without the owner of hub ids.
     """
     for row in _table()["drafts"]:
         wanted, draft = row["target"], str(row["draft"])
@@ -116,10 +107,10 @@ def suggested_draft(target: str) -> str | None:
 def pairs_by_fit(
     free: int, *, cpu: bool, dtype: str | None = None, tokens: int = TYPICAL_CONTEXT
 ) -> dict[str, list[NamedPair]]:
-    """The table by what fits: for each of `GROUPS`, the pairs in it.
+    """The pairs of the table in each of `GROUPS`.
 
-    free: bytes that the device, or all GPUs together, can still take. cpu: a processor runs
-    fp32 unless `dtype` says otherwise, and knows no weights of 8 or 4 bits.
+    free: free bytes of the device, or of all GPUs together. cpu: whether the device is a CPU,
+    which runs fp32 unless `dtype` is given, and cannot use weights of 8 or 4 bits.
     """
     groups: dict[str, list[NamedPair]] = {name: [] for name in GROUPS}
     for pair in named_pairs():
@@ -130,8 +121,8 @@ def pairs_by_fit(
 def _group(pair: NamedPair, free: int, cpu: bool, dtype: str | None, tokens: int) -> str:
     if pair.bytes(dtype or pair.precision(cpu=cpu), tokens) <= free:
         return FITS
-    ways = ("bfloat16",) if cpu else QUANTIZED
-    return FITS_SMALLER if any(pair.bytes(n, tokens) <= free for n in ways) else TOO_LARGE
+    fits_smaller = any(pair.bytes(name, tokens) <= free for name in smaller_precisions(cpu))
+    return FITS_SMALLER if fits_smaller else TOO_LARGE
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Can these two models race each other here? Answered before any weights are fetched."""
+"""The doctor: reports whether two models can race on this machine, before any download."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .findings import (
     vocabulary_findings,
 )
 from .hub import find_source, gated_sentence, hub_listing
-from .load import NO_DRAFT, blueprint_pair, model_names, pair_loads
-from .memory import Need, Room, rooms
-from .metadata import Blueprint, read_blueprint
+from .load import NO_DRAFT, meta_pair, model_names, planned_loads
+from .memory import DeviceMemory, MemoryNeed, device_memory
+from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
-from .weights import Load, Way, checked_dtype, checked_quantization
+from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -42,10 +42,11 @@ VERDICTS: dict[Level, str] = {
 
 @dataclass(frozen=True)
 class Report:
-    """All findings about a pair, in the order of the reading.
+    """All findings about a pair, in the order in which they were made.
 
-    memory: bytes of both models with caches, by precision; empty if they could not be read.
-    free: bytes that the device, or all GPUs together, can take. suggested: a draft's hub id.
+    target, draft: names as shown. memory: bytes of both models with caches, by precision; empty
+    if the models could not be read. free: free bytes of the device, or of all GPUs together.
+    suggested: the hub id of a known draft for the target, or None.
     """
 
     target: str
@@ -70,7 +71,7 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """The report as JSON-ready values."""
         return {
             "target": self.target,
             "draft": self.draft,
@@ -96,55 +97,54 @@ def examine(
 ) -> Report:
     """Findings about a target and a draft, each a hub id or a local folder.
 
-    Without `draft`, `target` may be a pair's name as `load_pair` takes it, or a target alone.
-    Reads configs, tokenizers and headers of weights, and runs no code of a repository. The
-    other arguments are those of `load_pair`; free: bytes, instead of what the device has.
-    tokens: of the text that the caches hold.
+    Without `draft`, `target` is the name of a pair, as for `load_pair`, or a target alone. Reads
+    configs, tokenizers and headers of weights, and runs no code of a repository. dtype, quantize,
+    draft_quantize, device: as for `load_pair`. free: free bytes, instead of those of the device.
+    tokens: the length of the text in the caches.
     """
     names = _names(target, draft)
     shown = [_shown(name) for name in names]
     suggested = suggested_draft(shown[0])
-    place = torch.device(device) if device is not None else None
-    spaces = rooms(place)
+    devices = device_memory(torch.device(device) if device is not None else None)
     if free is not None:
-        spaces = [Room(spaces[0].device, free)]
+        devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    plans = [plan for name in names if (plan := _read(name, found))]
-    ways = _ways(dtype, (quantize, draft_quantize), found)
-    loads: list[Load] = []
-    if len(plans) == len(names):
-        loads = pair_loads(plans, ways, spaces[0].device) if ways else []
-        found += _fit(plans, suggested)
-    found += memory_findings(loads, spaces, tokens) if loads else []
+    models = [metadata for name in names if (metadata := _read(name, found))]
+    options = _options(dtype, (quantize, draft_quantize), found)
+    loads: list[PlannedLoad] = []
+    if len(models) == len(names):
+        loads = planned_loads(models, options, devices[0].device) if options else []
+        found += _fit(models, suggested)
+    found += memory_findings(loads, devices, tokens) if loads else []
     if len(names) == 1:
         found.append(_suggestion(suggested))
-    memory = _memory([load.need for load in loads], tokens)
-    if len(plans) < len(names):
+    if len(models) < len(names):
         facts = [known for name in names if (known := known_model(name))]
         if len(facts) == len(names):
-            found += table_findings(facts, ways or [Way(), Way()], spaces, tokens)
+            default = [LoadOptions(), LoadOptions()]
+            found += table_findings(facts, options or default, devices, tokens)
     return Report(
         shown[0],
         shown[1] if len(shown) > 1 else None,
         tuple(found),
-        memory,
-        sum(room.free for room in spaces),
+        _memory([load.need for load in loads], tokens),
+        sum(memory.free for memory in devices),
         suggested,
     )
 
 
-def _ways(
+def _options(
     dtype: str | torch.dtype | None, quantize: Sequence[str | None], found: list[Finding]
-) -> list[Way]:
-    """How target and draft would be loaded; none, and a finding more, if that cannot be."""
+) -> list[LoadOptions]:
+    """How target and draft would be loaded; if that is not possible, adds a finding to `found`."""
     try:
-        return [Way(checked_dtype(dtype), checked_quantization(q)) for q in quantize]
+        return [LoadOptions(checked_dtype(dtype), checked_quantization(q)) for q in quantize]
     except PairError as error:
         found.append(Finding("stop", "precision", str(error)))
         return []
 
 
-def _memory(needs: list[Need], tokens: int) -> dict[str, int]:
+def _memory(needs: list[MemoryNeed], tokens: int) -> dict[str, int]:
     return {
         name: sum(need.bytes(name, tokens) for need in needs)
         for name in ("float32", "bfloat16", *QUANTIZED)
@@ -157,7 +157,7 @@ def _names(target: str, draft: str | None) -> list[str]:
         return [target.strip()] + ([draft.strip()] if draft.strip() != NO_DRAFT else [])
     try:
         one, other = model_names(target)
-    except PairError:  # not a pair's name, so a model's
+    except PairError:  # not the name of a pair, so it is the name of a model
         return [target.strip()]
     return [one, other] if other else [one]
 
@@ -169,8 +169,8 @@ def _shown(name: str) -> str:
         return name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name
 
 
-def _read(name: str, found: list[Finding]) -> Blueprint | None:
-    """The blueprint of one model and what there is to say about it alone."""
+def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
+    """The metadata of one model; adds the findings about this model alone to `found`."""
     try:
         source = find_source(name)
         listing = hub_listing(source)
@@ -178,8 +178,8 @@ def _read(name: str, found: list[Finding]) -> Blueprint | None:
         found.append(Finding("stop", "name", str(error)))
         return None
     try:
-        plan = read_blueprint(name)
-        Pair(plan.model, None, plan.tokenizer)
+        metadata = read_metadata(name)
+        Pair(metadata.model, None, metadata.tokenizer)
     except PairError as error:
         if str(error) == gated_sentence(source):
             found.append(Finding("stop", "access", str(error)))
@@ -189,33 +189,33 @@ def _read(name: str, found: list[Finding]) -> Blueprint | None:
         return None
     found += access_findings(source, listing, readable=True)
     found += file_findings(source, listing)
-    found += rollback_findings(plan)
-    return plan
+    found += rollback_findings(metadata)
+    return metadata
 
 
-def _fit(plans: list[Blueprint], suggested: str | None) -> list[Finding]:
-    """What there is to say about the target and the draft together."""
-    target = plans[0]
+def _fit(models: list[ModelMetadata], suggested: str | None) -> list[Finding]:
+    """The findings about the target and the draft together."""
+    target = models[0]
     alone = Pair(target.model, None, target.tokenizer)
     found: list[Finding] = []
     draft = None
-    if len(plans) == 2:
-        draft = Pair(plans[1].model, None, plans[1].tokenizer)
-        hint = suggested if suggested != plans[1].source.name else None
+    if len(models) == 2:
+        draft = Pair(models[1].model, None, models[1].tokenizer)
+        hint = suggested if suggested != models[1].source.name else None
         try:
-            found += vocabulary_findings(blueprint_pair(plans))
+            found += vocabulary_findings(meta_pair(models))
         except PairError as error:
-            better = f" {hint} is one for this target." if hint else ""
+            better = f" {hint} is a known draft for this target." if hint else ""
             found.append(Finding("stop", "tokenizer", str(error) + better))
-        found += size_findings(plans, hint or "")
+        found += size_findings(models, hint or "")
     found += mixture_findings(target)
-    found += context_findings(plans)
+    found += context_findings(models)
     return found + chat_findings(alone, draft)
 
 
 def _suggestion(suggested: str | None) -> Finding:
     if suggested:
-        said = f"no draft was named: {suggested} is a known one for this target."
+        sentence = f"no draft was named: {suggested} is a known draft for this target."
     else:
-        said = "no draft was named: the drafters 'ngram' and 'early-exit' need none."
-    return Finding("good", "draft", said)
+        sentence = "no draft was named: the drafters 'ngram' and 'early-exit' need none."
+    return Finding("good", "draft", sentence)

@@ -1,4 +1,7 @@
-"""Where a model's files are: a local folder, or the hub, asked briefly and never trusted."""
+"""Where a model's files are: in a local folder or on the hub.
+
+Requests to the hub have a short timeout, and no code of a repository is ever run.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,23 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from ..errors import PairError
 
-PATIENCE = 4.0  # seconds that the hub has to answer; its client would retry for many more
-TRUST_ANSWER = 30.0  # seconds for which one answer of the hub stands for the next
+TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
+ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A model's name and, if it lies on this machine, its folder."""
+class ModelSource:
+    """A model's hub id, or the path of its local folder as `name` and as `folder`."""
 
     name: str
     folder: Path | None
 
     @property
     def shown(self) -> str:
-        """The name without a path, which is nobody's business."""
+        """The name without a path: users of the page must not see paths of this machine."""
         return self.folder.name if self.folder else shown_name(self.name)
 
     @property
@@ -47,9 +50,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Listing:
-    """What the hub tells about a model without giving its files.
+    """What the hub says about a model before any download.
 
-    files: bytes by name. gated: whether its licence must be accepted first.
+    gated: whether its licence must be accepted first. files: bytes by file name.
     """
 
     gated: bool
@@ -62,44 +65,46 @@ def shown_name(name: str) -> str:
     return path.name if path.is_absolute() or name.startswith((".", "~")) else name
 
 
-def find_source(name: str) -> Source:
-    """The folder or the hub id of that name. Raises `PairError` if it can be neither."""
+def find_source(name: str) -> ModelSource:
+    """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return Source(str(folder), folder)
+        return ModelSource(str(folder), folder)
     if not HUB_ID.fullmatch(name):
         raise PairError(_general_sentence(shown_name(name)))
-    return Source(name, None)
+    return ModelSource(name, None)
 
 
-def hub_options(source: Source) -> dict[str, Any]:
-    """How transformers is to read it: no code of its own, no waiting for a hub that is silent."""
-    silent = source.folder is None and not hub_answers()
-    return {"trust_remote_code": False, "local_files_only": silent}
+def hub_options(source: ModelSource) -> dict[str, Any]:
+    """Options for transformers: run no code of the repository, do not wait for a silent hub."""
+    offline = source.folder is None and not hub_is_reachable()
+    return {"trust_remote_code": False, "local_files_only": offline}
 
 
-_asked: tuple[float, bool] = (-TRUST_ANSWER, False)  # when the hub was asked last, and the answer
+# The time of the last request, and whether the hub answered.
+_last_answer: tuple[float, bool] = (-ANSWER_LIFETIME, False)
 
 
-def hub_answers() -> bool:
-    """Whether the hub, or what stands for it, can be reached now; asks at most for `PATIENCE`."""
-    global _asked
+def hub_is_reachable() -> bool:
+    """Whether the hub, or the server that HF_ENDPOINT names, answers within `TIMEOUT` seconds."""
+    global _last_answer
     if constants.HF_HUB_OFFLINE:
         return False
-    when, answer = _asked
-    if time.monotonic() - when > TRUST_ANSWER:
-        answer = bool(_within_patience(_ask_hub))
-        _asked = (time.monotonic(), answer)
+    when, answer = _last_answer
+    if time.monotonic() - when > ANSWER_LIFETIME:
+        answer = bool(_within_timeout(_ask_hub))
+        _last_answer = (time.monotonic(), answer)
     return answer
 
 
 def _ask_hub() -> bool:
-    huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
     return True
 
 
-def _within_patience(call: Any) -> Any:
-    # A name server can be silent for longer than any time-out of the client's.
+def _within_timeout(call: Any) -> Any:
+    """What `call` returns, or None if it fails or takes more than `TIMEOUT` seconds."""
+    # The client's own timeouts do not cover a name server that does not answer.
     answers: list[Any] = []
 
     def answer() -> None:
@@ -108,17 +113,17 @@ def _within_patience(call: Any) -> Any:
 
     asking = threading.Thread(target=answer, daemon=True)
     asking.start()
-    asking.join(PATIENCE)
+    asking.join(TIMEOUT)
     return answers[0] if answers else None
 
 
-def hub_listing(source: Source) -> Listing | None:
-    """What the hub tells about it; None for a folder and while the hub is silent."""
-    if source.folder is not None or not hub_answers():
+def hub_listing(source: ModelSource) -> Listing | None:
+    """What the hub says about a model; None for a folder, or if the hub does not answer."""
+    if source.folder is not None or not hub_is_reachable():
         return None
     api = huggingface_hub.HfApi()
-    info = _within_patience(
-        lambda: api.model_info(source.name, files_metadata=True, timeout=PATIENCE)
+    info = _within_timeout(
+        lambda: api.model_info(source.name, files_metadata=True, timeout=TIMEOUT)
     )
     if info is None:
         return None
@@ -131,24 +136,30 @@ def has_token() -> bool:
     return bool(huggingface_hub.get_token())
 
 
-# Weights, by their headers alone
+# Headers of weight files
 
 
 @dataclass(frozen=True)
-class Weights:
-    """Shapes of tensors by name, from the headers of a folder's files, and the files' bytes."""
+class WeightHeaders:
+    """What the headers of a folder's weight files say.
+
+    shapes: of the tensors, by name. bytes: of all files together.
+    """
 
     shapes: dict[str, tuple[int, ...]]
     bytes: int
 
     @property
     def numbers(self) -> int:
-        """How many numbers there are in all tensors."""
+        """How many numbers all tensors hold."""
         return sum(int(torch.Size(shape).numel()) for shape in self.shapes.values())
 
 
-def folder_weights(source: Source) -> Weights:
-    """The weights of a local folder. Raises `PairError` if they are missing or damaged."""
+def folder_weights(source: ModelSource) -> WeightHeaders:
+    """The headers of a local folder's weight files.
+
+    Raises `PairError` if files are missing or damaged.
+    """
     assert source.folder is not None
     shapes: dict[str, tuple[int, ...]] = {}
     size = 0
@@ -160,10 +171,10 @@ def folder_weights(source: Source) -> Weights:
             raise PairError(
                 f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
             ) from error
-    return Weights(shapes, size)
+    return WeightHeaders(shapes, size)
 
 
-def _weight_files(source: Source) -> list[Path]:
+def _weight_files(source: ModelSource) -> list[Path]:
     folder = source.folder
     assert folder is not None
     if (folder / WEIGHTS).is_file():
@@ -178,7 +189,7 @@ def _weight_files(source: Source) -> list[Path]:
 
 
 def no_safetensors(shown: str, files: set[str]) -> str:
-    """Why a model without safetensors files is refused."""
+    """The sentence that rejects a model without safetensors files. files: their names."""
     if any(name.endswith(PICKLES) for name in files):
         return (
             f"{shown} has its weights only as pickles, which can run any code while they load: "
@@ -188,7 +199,7 @@ def no_safetensors(shown: str, files: set[str]) -> str:
 
 
 def _header_shapes(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes of a safetensors file; raises `ValueError` if it was cut short."""
+    """Names and shapes of a safetensors file; raises `ValueError` if the file is incomplete."""
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > path.stat().st_size:
@@ -206,8 +217,8 @@ def _header_shapes(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 # Sentences for failures
 
 
-def why_not(source: Source, error: BaseException) -> str:
-    """One sentence on why transformers could not read a model, and what to do."""
+def failure_sentence(source: ModelSource, error: BaseException) -> str:
+    """One sentence: why transformers could not read a model, and what to do."""
     shown, text = source.shown, str(error)
     causes = list(_causes(error))
     if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated repo" in text:
@@ -224,13 +235,13 @@ def why_not(source: Source, error: BaseException) -> str:
     return _file_sentence(source, text)
 
 
-def gated_sentence(source: Source) -> str:
-    """What to do about a gated model."""
+def gated_sentence(source: ModelSource) -> str:
+    """One sentence: what to do about a gated model."""
     who = "the account of your HF_TOKEN" if has_token() else "an account, and set its HF_TOKEN"
     return f"{source.shown} is gated: accept its licence on {source.page} with {who}."
 
 
-def _file_sentence(source: Source, text: str) -> str:
+def _file_sentence(source: ModelSource, text: str) -> str:
     shown, folder = source.shown, source.folder
     empty = folder is not None and not (folder / "config.json").is_file()
     if not empty and ("trust_remote_code" in text or "custom code" in text):
@@ -244,7 +255,7 @@ def _file_sentence(source: Source, text: str) -> str:
             f"{shown} is not a causal language model that transformers knows: choose one that "
             "writes text."
         )
-    if folder is None and not hub_answers():
+    if folder is None and not hub_is_reachable():
         return (
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."

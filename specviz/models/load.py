@@ -1,4 +1,4 @@
-"""Pairs by name: the built-in one, those of the table, or any models of the hub or of folders."""
+"""Loading of pairs by name: the built-in one, one of the table, or any two models."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ..environment import ASSETS, BUILTIN
 from ..errors import PairError
 from .catalogue import named_pair, named_pairs
 from .hub import find_source
-from .memory import Room, loading_precision, model_need, rooms
-from .metadata import Blueprint, read_blueprint, read_tokenizer
+from .memory import DeviceMemory, device_memory, loading_precision, memory_need
+from .metadata import ModelMetadata, read_metadata, read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
 from .weights import (
-    Load,
-    Way,
+    LoadOptions,
+    PlannedLoad,
     checked_dtype,
     checked_quantization,
     load_model,
     out_of_memory,
+    place_target,
     release_memory,
-    shortage,
-    target_place,
+    shortage_sentence,
 )
 
 NO_DRAFT = "none"
-"""Stands for the draft in the name of a pair that has none: "TARGET+none"."""
+"""The draft's name in a pair without a draft model: "TARGET+none"."""
 
 
 def load_pair(
@@ -41,30 +41,34 @@ def load_pair(
     device: str | torch.device | None = None,
     on_progress: Watcher | None = None,
 ) -> Pair:
-    """Load "builtin", a name of the table of pairs, or "TARGET+DRAFT".
+    """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
-    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. safetensors
-    only, and never a repository's own code; gated models need HF_TOKEN.
+    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. Only
+    safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
     dtype: "float32", "bfloat16" or "float16"; None is fp32 on a CPU and the dtype of the
     checkpoint on a GPU. quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes.
-    device: the GPU with most room, or several if one is too small, or the CPU, if None.
-    on_progress: called with a `Progress` now and then, in this thread or one of the hub's.
+    device: None is the GPU with the most free memory, several GPUs if one is too small, or the
+    CPU if there is no GPU.
+    on_progress: called with each new `Progress`, in this thread or in one of the hub's client.
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match.
     """
     target, draft = model_names(name)
-    ways = [Way(checked_dtype(dtype), checked_quantization(q)) for q in (quantize, draft_quantize)]
+    options = [
+        LoadOptions(checked_dtype(dtype), checked_quantization(q))
+        for q in (quantize, draft_quantize)
+    ]
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
-        return _loaded(name, [target, draft or ""], ways, place or best_device(), on_progress)
+        return _loaded(name, [target, draft or ""], options, place or best_device(), on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
-    plans = [read_blueprint(model) for model in (target, draft) if model]
-    blueprint_pair(plans)
-    return _placed_pair(name, plans, ways, rooms(place), on_progress)
+    models = [read_metadata(model) for model in (target, draft) if model]
+    meta_pair(models)  # raises if the two do not match
+    return _placed_pair(name, models, options, device_memory(place), on_progress)
 
 
 def model_names(name: str) -> tuple[str, str | None]:
-    """Target and draft of a pair's name, the draft None if it has none. Raises `PairError`."""
+    """The target and the draft (or None) in a pair's name. Raises `PairError` for other names."""
     row = named_pair(name.strip())
     if row is not None:
         folder = ASSETS / "pair"
@@ -81,9 +85,12 @@ def model_names(name: str) -> tuple[str, str | None]:
     )
 
 
-def blueprint_pair(plans: list[Blueprint]) -> Pair:
-    """The pair of one or two models without weights. Raises `PairError` if they do not match."""
-    target, draft = plans[0], plans[1] if len(plans) > 1 else None
+def meta_pair(models: list[ModelMetadata]) -> Pair:
+    """The pair of a target and perhaps a draft, without weights, on torch's `meta` device.
+
+    Raises `PairError` if the models do not match.
+    """
+    target, draft = models[0], models[1] if len(models) > 1 else None
     return Pair(
         target=target.model,
         draft=draft.model if draft else None,
@@ -95,25 +102,27 @@ def blueprint_pair(plans: list[Blueprint]) -> Pair:
 def best_device() -> torch.device:
     """The CUDA device of this machine, or its CPU.
 
-    Apple's GPUs lack the fp64 that exact draws need, and small models are fast on a CPU.
+    Apple's GPUs are not used: they lack fp64, which exact sampling needs.
     """
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def pair_loads(plans: list[Blueprint], ways: list[Way], device: torch.device) -> list[Load]:
-    """What each model takes when it is loaded so. The target keeps a cache in each lane."""
+def planned_loads(
+    models: list[ModelMetadata], options: list[LoadOptions], device: torch.device
+) -> list[PlannedLoad]:
+    """The memory and precision of each model with these options; the target has two caches."""
     return [
-        Load(
-            plan.source.shown,
-            model_need(plan.model, plan.caches, copies=1 + (plan is plans[0])),
-            way.quantize or loading_precision(plan.config, device, way.dtype),
+        PlannedLoad(
+            one.source.shown,
+            memory_need(one.model, one.caches, copies=1 + (one is models[0])),
+            chosen.quantize or loading_precision(one.config, device, chosen.dtype),
         )
-        for plan, way in zip(plans, ways, strict=False)
+        for one, chosen in zip(models, options, strict=False)
     ]
 
 
 def _splits(name: str) -> list[tuple[str, str]]:
-    # A folder's name may hold a plus; then the split that has a folder on its left is meant.
+    # The name of a folder may contain a plus: a split with a folder on its left comes first.
     places = [i for i, sign in enumerate(name) if sign == "+"]
     found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
     return sorted(found, key=lambda pair: not Path(pair[0]).expanduser().is_dir())
@@ -121,38 +130,39 @@ def _splits(name: str) -> list[tuple[str, str]]:
 
 def _placed_pair(
     name: str,
-    plans: list[Blueprint],
-    ways: list[Way],
-    spaces: list[Room],
+    models: list[ModelMetadata],
+    options: list[LoadOptions],
+    devices: list[DeviceMemory],
     on_progress: Watcher | None,
 ) -> Pair:
-    loads = pair_loads(plans, ways, spaces[0].device)
+    loads = planned_loads(models, options, devices[0].device)
     draft = loads[1] if len(loads) > 1 else None
-    device, most = target_place(loads[0], draft, spaces)
-    ways = [replace(ways[0], most=most), ways[1]]
+    device, most = place_target(loads[0], draft, devices)
+    options = [replace(options[0], most=most), options[1]]
+    names = [one.source.name for one in models]
     try:
-        return _loaded(name, [plan.source.name for plan in plans], ways, device, on_progress)
+        return _loaded(name, names, options, device, on_progress)
     except Exception as error:
         if not out_of_memory(error):
             raise
-        said = shortage(loads, spaces)
-    # Past the handler nothing holds on to what was loaded in vain.
+        sentence = shortage_sentence(loads, devices)
+    # After the except block no exception holds the loaded weights any more.
     release_memory()
-    raise PairError(said)
+    raise PairError(sentence)
 
 
 def _loaded(
     name: str,
     names: list[str],
-    ways: list[Way],
+    options: list[LoadOptions],
     device: torch.device | None,
     on_progress: Watcher | None,
 ) -> Pair:
     sources = [find_source(model) for model in names]
     tokenizers: list[Any] = [read_tokenizer(source) for source in sources]
-    target = load_model(sources[0], replace(ways[0], device=device), on_progress)
+    target = load_model(sources[0], replace(options[0], device=device), on_progress)
     alone = Pair(target=target, draft=None, tokenizer=tokenizers[0], name=name)
     if len(sources) == 1:
         return alone
-    draft = load_model(sources[1], replace(ways[1], device=alone.device), on_progress)
+    draft = load_model(sources[1], replace(options[1], device=alone.device), on_progress)
     return replace(alone, draft=draft, draft_tokenizer=tokenizers[1])

@@ -1,4 +1,4 @@
-"""What two models need on a device, and what it has free."""
+"""The memory that models need, and the memory that devices have free."""
 
 from __future__ import annotations
 
@@ -9,64 +9,65 @@ from typing import Any
 import psutil
 import torch
 
-from .metadata import Caches, shrinkable_parameters
+from .metadata import Caches, quantizable_parameters
 from .pair import context_length, parameter_count
-from .sizes import PRECISIONS, QUANTIZED, number_bytes, shown_bytes, weight_bytes
+from .sizes import PRECISIONS, number_bytes, shown_bytes, smaller_precisions, weight_bytes
 
 
 @dataclass(frozen=True)
-class Room:
-    """A device and the bytes that it can still take."""
+class DeviceMemory:
+    """A device and its free bytes."""
 
     device: torch.device
     free: int
 
 
 @dataclass(frozen=True)
-class Need:
-    """What one model takes: its parameters and what its caches hold per token.
+class MemoryNeed:
+    """The memory that one model needs: for its parameters, and for its caches per token.
 
-    copies: caches kept at once; the target has one in each lane. context: the most tokens that
-    the model sees, or None.
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. copies: the
+    number of caches; the target has one in each lane. context: the most tokens that the model
+    sees, or None.
     """
 
     parameters: int
-    shrinkable: int
+    quantizable: int
     caches: Caches
     copies: int = 1
     context: int | None = None
 
     def bytes(self, precision: str, tokens: int) -> int:
-        """Bytes of the weights and of the caches of a text of so many tokens."""
-        return weight_bytes(self.parameters, self.shrinkable, precision) + self.cached(
-            precision, tokens
-        )
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        weights = weight_bytes(self.parameters, self.quantizable, precision)
+        return weights + self.cached(precision, tokens)
 
     def cached(self, precision: str, tokens: int) -> int:
-        """Bytes of the caches alone. A sliding window keeps no more than its width."""
+        """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
         most = min(tokens, self.context or tokens)
         kept = (layer.numbers * min(most, layer.window or most) for layer in self.caches.layers)
         return self.copies * sum(kept) * number_bytes(precision)
 
 
-def model_need(model: Any, caches: Caches, *, copies: int = 1) -> Need:
-    """What a model takes; one on the `meta` device will do."""
-    sizes = parameter_count(model), shrinkable_parameters(model)
-    return Need(*sizes, caches, copies, context_length(model))
+def memory_need(model: Any, caches: Caches, *, copies: int = 1) -> MemoryNeed:
+    """The memory that a model needs; it may be on the `meta` device."""
+    sizes = parameter_count(model), quantizable_parameters(model)
+    return MemoryNeed(*sizes, caches, copies, context_length(model))
 
 
-def rooms(device: torch.device | None = None) -> list[Room]:
-    """The device, or all GPUs if there are any, or the processor, with what is free now."""
+def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
+    """The free memory of `device`; if it is None, of all GPUs, or of the CPU without a GPU."""
     if device is not None and device.type != "cuda":
-        return [Room(device, _free_ram())]
+        return [DeviceMemory(device, _free_ram())]
     if device is not None and device.index is not None:
-        return [_gpu_room(device.index)]
+        return [_gpu_memory(device.index)]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return [_gpu_room(i) for i in range(count)] or [Room(torch.device("cpu"), _free_ram())]
+    gpus = [_gpu_memory(i) for i in range(count)]
+    return gpus or [DeviceMemory(torch.device("cpu"), _free_ram())]
 
 
 def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """The dtype that a model is loaded in: fp32 on a processor, the checkpoint's on a GPU."""
+    """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
     if dtype is None:
         given = getattr(config, "dtype", None) or getattr(
             config.get_text_config(), "dtype", torch.float32
@@ -76,12 +77,7 @@ def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | No
     return name if name in PRECISIONS else "float32"
 
 
-def smaller_precisions(cpu: bool) -> tuple[str, ...]:
-    """What to try if memory is short, the best first; a processor knows no 8 or 4 bits."""
-    return ("bfloat16",) if cpu else QUANTIZED
-
-
-def smaller_ways(needs: list[Need], free: int, tokens: int, *, cpu: bool) -> str:
+def memory_advice(needs: list[MemoryNeed], free: int, tokens: int, *, cpu: bool) -> str:
     """What would fit into `free` bytes, as the end of a sentence."""
     for name in smaller_precisions(cpu):
         total = sum(need.bytes(name, tokens) for need in needs)
@@ -91,11 +87,11 @@ def smaller_ways(needs: list[Need], free: int, tokens: int, *, cpu: bool) -> str
     return "choose a smaller model"
 
 
-def _gpu_room(index: int) -> Room:
+def _gpu_memory(index: int) -> DeviceMemory:
     free, _ = torch.cuda.mem_get_info(index)
-    # What torch has kept for itself it can use again.
+    # torch can use the memory that it has reserved and does not use at the moment.
     spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
-    return Room(torch.device("cuda", index), free + spare)
+    return DeviceMemory(torch.device("cuda", index), free + spare)
 
 
 def _free_ram() -> int:
@@ -103,7 +99,7 @@ def _free_ram() -> int:
 
 
 def _free_in_container() -> int:
-    """Bytes until the limit of this process's container, of either generation of Linux's."""
+    """Free bytes below the limit of this process's cgroup, version 2 or 1."""
     root = Path("/sys/fs/cgroup")
     for limit, used in (
         (root / "memory.max", root / "memory.current"),
@@ -119,7 +115,7 @@ def _free_in_container() -> int:
 
 
 def _reclaimable(folder: Path) -> int:
-    # Files that were read stay cached until the memory is wanted.
+    # Linux keeps files that were read in memory, and frees them when the memory is needed.
     for line in (folder / "memory.stat").read_text().splitlines():
         if line.startswith(("inactive_file ", "total_inactive_file ")):
             return int(line.split()[1])

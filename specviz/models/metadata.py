@@ -1,5 +1,5 @@
-"""All that can be known of a model without its weights: config, tokenizer, shapes, what its cache
-holds and whether that can be rolled back."""
+"""What is known of a model before its weights are read: its config, tokenizer and shapes, what its
+caches hold and whether they can be rolled back."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import Source, find_source, folder_weights, hub_options, why_not
+from .hub import ModelSource, failure_sentence, find_source, folder_weights, hub_options
 from .pair import text_config
 
-# What a config says if its weights were quantized when they were saved.
-QUANTIZATION = "quantization_config"
+QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
-PROBED = 2  # tokens of the probing pass: enough to tell what grows with the text
+PROBED = 2  # tokens of the probing pass: enough to see which caches grow with the text
 
 STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv", "moe", "mlp"}
 """Kinds of layers whose cache can forget single tokens."""
@@ -34,7 +33,7 @@ STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv",
 
 @dataclass(frozen=True)
 class LayerCache:
-    """What one layer keeps. numbers: per token. window: the most tokens kept; None is all."""
+    """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
 
     numbers: int
     window: int | None
@@ -42,9 +41,9 @@ class LayerCache:
 
 @dataclass(frozen=True)
 class Caches:
-    """What a model keeps of the text that it has read.
+    """The caches of a model.
 
-    layers: those that keep something per token. rolls_back: whether tokens can be forgotten.
+    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed.
     """
 
     layers: tuple[LayerCache, ...]
@@ -52,10 +51,13 @@ class Caches:
 
 
 @dataclass(frozen=True)
-class Blueprint:
-    """A model without weights. model: its shapes, on torch's `meta` device."""
+class ModelMetadata:
+    """What is known of a model before its weights are read.
 
-    source: Source
+    model: the model on torch's `meta` device, which has shapes but no numbers.
+    """
+
+    source: ModelSource
     model: Any
     tokenizer: Any
 
@@ -65,7 +67,7 @@ class Blueprint:
 
     @property
     def quantized(self) -> bool:
-        """Whether the checkpoint's own weights are quantized."""
+        """Whether the weights in the checkpoint are quantized."""
         return getattr(self.config, QUANTIZATION, None) is not None
 
     @cached_property
@@ -73,53 +75,54 @@ class Blueprint:
         return probed_caches(self.model)
 
 
-def read_blueprint(name: str) -> Blueprint:
-    """The blueprint of a hub id or a folder; reads configs, tokenizers and headers only.
+def read_metadata(name: str) -> ModelMetadata:
+    """The metadata of the model with this hub id or folder.
 
-    Raises `PairError` with the sentence that loading would fail with.
+    Reads only configs, tokenizers and headers of weights. Raises `PairError`, with the same
+    sentence as loading, if the model cannot be loaded.
     """
     source = find_source(name)
     options = hub_options(source)
     try:
         config = AutoConfig.from_pretrained(source.name, **options)
-        model = hollow_model(config)
+        model = meta_model(config)
         _add_generation_config(model, source, options)
     except Exception as error:  # damaged files make transformers raise nearly anything
-        raise PairError(why_not(source, error)) from error
-    blueprint = Blueprint(source, model, read_tokenizer(source))
+        raise PairError(failure_sentence(source, error)) from error
+    metadata = ModelMetadata(source, model, read_tokenizer(source))
     if source.folder is not None:
-        _check_weights(blueprint)
-    return blueprint
+        _check_weights(metadata)
+    return metadata
 
 
-def read_tokenizer(source: Source) -> Any:
-    """Its tokenizer. Raises `PairError`."""
+def read_tokenizer(source: ModelSource) -> Any:
+    """The tokenizer of a model; raises `PairError` if it cannot be loaded."""
     try:
         return AutoTokenizer.from_pretrained(source.name, **hub_options(source))
     except Exception as error:
-        raise PairError(why_not(source, error)) from error
+        raise PairError(failure_sentence(source, error)) from error
 
 
-def _add_generation_config(model: Any, source: Source, options: dict[str, Any]) -> None:
-    # It names the ids that end a text. Few models come without.
+def _add_generation_config(model: Any, source: ModelSource, options: dict[str, Any]) -> None:
+    # It names the end-of-text ids. A few models have no such file.
     offline = {"local_files_only": options["local_files_only"]}
     with contextlib.suppress(OSError):
         model.generation_config = GenerationConfig.from_pretrained(source.name, **offline)
 
 
-def _check_weights(blueprint: Blueprint) -> None:
-    weights = folder_weights(blueprint.source)
-    if blueprint.quantized:
-        return  # packed: neither shapes nor counts are the model's
-    wanted = {name: tuple(t.shape) for name, t in blueprint.model.state_dict().items()}
-    shown = blueprint.source.shown
+def _check_weights(metadata: ModelMetadata) -> None:
+    weights = folder_weights(metadata.source)
+    if metadata.quantized:
+        return  # packed weights: their shapes and counts differ from the model's
+    wanted = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
+    shown = metadata.source.shown
     for name, shape in weights.shapes.items():
         if wanted.get(name, shape) != shape:
             raise PairError(
                 f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
                 f"{list(wanted[name])}; download it again."
             )
-    missing = sum(p.numel() for p in blueprint.model.parameters()) - weights.numbers
+    missing = sum(p.numel() for p in metadata.model.parameters()) - weights.numbers
     if missing > 0:
         raise PairError(
             f"{shown} lacks {missing:,} of the numbers that its config.json asks for: download "
@@ -127,23 +130,24 @@ def _check_weights(blueprint: Blueprint) -> None:
         )
 
 
-def hollow_model(config: Any) -> Any:
-    """The causal language model of a config, on torch's `meta` device: shapes and no numbers.
+def meta_model(config: Any) -> Any:
+    """The causal language model of a config on torch's `meta` device, which allocates no memory.
 
-    Raises whatever transformers raises for a config that it has no such model for.
+    Raises the errors of transformers, for example if it has no such model for the config.
     """
     with torch.device("meta"):
-        # Fused experts of mixtures know no other dtype on this device.
+        # The fused experts of mixture models support only this dtype on this device.
         model: Any = AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, trust_remote_code=False
         )
     return model.eval()
 
 
-def shrinkable_parameters(model: Any) -> int:
-    """The weights that 8-bit and 4-bit loading makes smaller: linear layers, but for the head.
+def quantizable_parameters(model: Any) -> int:
+    """The number of weights that 8-bit and 4-bit loading makes smaller.
 
-    bitsandbytes leaves embeddings, norms and fused experts as they are.
+    These are the linear layers without the head: bitsandbytes does not change embeddings, norms
+    and fused experts.
     """
     head = model.get_output_embeddings()
     layers = (m for m in model.modules() if type(m) in (nn.Linear, Conv1D) and m is not head)
@@ -151,15 +155,15 @@ def shrinkable_parameters(model: Any) -> int:
 
 
 def probed_caches(model: Any) -> Caches:
-    """The caches of a `hollow_model`, by a pass over it; by its config where that fails."""
+    """The caches of a `meta_model`, found by running a pass, or from its config if that fails."""
     config = text_config(model)
     cache = DynamicCache(config=model.config)
     try:
         with torch.inference_mode():
             ids = torch.zeros(1, PROBED, dtype=torch.long, device="meta")
             model(input_ids=ids, past_key_values=cache, use_cache=True)
-    except Exception:  # a pass may depend on values, and there are none
-        return _configured_caches(config)
+    except Exception:  # some models need values, which the `meta` device does not have
+        return configured_caches(config)
     return Caches(tuple(_layer_caches(cache)), _rolls_back(cache))
 
 
@@ -174,14 +178,15 @@ def _layer_caches(cache: Any) -> list[LayerCache]:
 
 
 def _rolls_back(cache: Any) -> bool:
-    # The very questions that the engine asks of a cache in use.
+    # The eager engine checks the same of a cache in use.
     try:
         return bool(cache.is_croppable) and cache.get_seq_length() == PROBED
     except ValueError:  # no layer counts its tokens
         return False
 
 
-def _configured_caches(config: Any) -> Caches:
+def configured_caches(config: Any) -> Caches:
+    """The caches of a language model as its config describes them."""
     layers = int(config.num_hidden_layers)
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)

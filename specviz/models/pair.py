@@ -1,4 +1,4 @@
-"""A target, a draft and the tokenizer that both were made for."""
+"""A pair: a target, a draft and the tokenizer that both were trained with."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any
 import torch
 
 from ..errors import PairError, PromptError, SettingsError
-
-CHAT_MODES = ("auto", "on", "off")
-"""When text is put into the target's chat template: for tuned models, always, never."""
+from ..settings import CHATS
 
 CHATML_END = "<|im_end|>"
-"""Ends a turn in the one template that base models ship, too."""
+"""The end of a turn in ChatML, the template that some base models have too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two causal language models of transformers over one vocabulary.
+    """Two causal language models of transformers with one vocabulary.
 
-    target, draft: models as `AutoModelForCausalLM` gives them; `draft` may be None, which
-        leaves only decoding without a draft. tokenizer: the target's.
-    draft_tokenizer: the draft's own, if it came with one: it is only compared.
+    target, draft: models as `AutoModelForCausalLM` returns them; `draft` may be None, and then
+        only the other drafters can be used. tokenizer: the target's.
+    draft_tokenizer: the draft's own tokenizer, if it has one; it is only compared.
     name: shown to the user.
-    Raises `PairError` if a model is no causal language model or the vocabularies differ. Padded
-    vocabularies are fine: ids that the tokenizer does not know are never drafted or emitted.
+    Raises `PairError` if a model is not a causal language model, or if the vocabularies differ.
+    Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
+    emitted.
     """
 
     target: Any
@@ -50,37 +49,38 @@ class Pair:
 
     @cached_property
     def vocab(self) -> int:
-        """Ids 0 to vocab - 1 may be drafted and emitted.
+        """The size of the common vocabulary: ids 0 to vocab - 1 may be drafted and emitted.
 
-        The last ids of a target may be marks for pictures and the like, which no text holds. A
-        draft for text alone need not know them.
+        The last ids of a target may be special tokens, for example for images. A draft that reads
+        only text may lack them; they are then left out.
         """
         size = min(tokenizer_size(self.tokenizer), logit_width(self.target))
         if self.draft is None or logit_width(self.draft) >= size:
             return size
         unknown = set(range(logit_width(self.draft), size))
-        marks = set(getattr(self.tokenizer, "all_special_ids", ())) | _special_ids(self.tokenizer)
-        return size if unknown - marks or unknown & self.eos_ids else min(unknown)
+        special = set(getattr(self.tokenizer, "all_special_ids", ()))
+        special |= _special_ids(self.tokenizer)
+        return size if unknown - special or unknown & self.eos_ids else min(unknown)
 
     @property
     def device(self) -> torch.device:
-        """Where the target's logits appear."""
+        """The device of the target's logits."""
         head = self.target.get_output_embeddings()
         return torch.device(head.weight.device if head is not None else self.target.device)
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """The ids that end a text, by the target's own generation settings."""
+        """The ids that end a text, from the target's generation config."""
         config = getattr(self.target, "generation_config", None) or self.target.config
         ids = getattr(config, "eos_token_id", None)
         return frozenset([ids] if isinstance(ids, int) else ids or [])
 
     @cached_property
     def is_chat(self) -> bool:
-        """Whether the target was tuned to follow its tokenizer's chat template.
+        """Whether the target was tuned for its tokenizer's chat template.
 
-        Some base models ship the template of their tuned siblings: they do not end a text with
-        the token that ends a turn.
+        Some base models have the template of the tuned model as well. They are recognised by
+        their end-of-text token, which is not the token that ends a turn.
         """
         template = getattr(self.tokenizer, "chat_template", None)
         if not template:
@@ -91,14 +91,14 @@ class Pair:
         return turn_end in self.eos_ids
 
     def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
-        """The ids of a prompt; a list of ids is taken as it is.
+        """The ids of a prompt, which is text or a list of ids.
 
-        chat: "on" puts text into the tokenizer's chat template as the user's turn, "off" does
-        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty,
-        unknown or too long, or if there is no template to put it into.
+        chat: "on" puts a text into the tokenizer's chat template as the user's turn, "off" does
+        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty, too
+        long or has unknown ids, or if there is no template; `SettingsError` for another `chat`.
         """
-        if chat not in CHAT_MODES:
-            raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHAT_MODES))}.")
+        if chat not in CHATS:
+            raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
         if isinstance(prompt, str):
             as_chat = chat == "on" or (chat == "auto" and self.is_chat)
             ids = self._chat_ids(prompt) if as_chat else self._text_ids(prompt)
@@ -121,7 +121,7 @@ class Pair:
             ids = self.tokenizer(prompt)["input_ids"]
         except (TypeError, UnicodeError) as error:
             raise PromptError("the prompt holds characters that are not valid text.") from error
-        # Text that already starts as the tokenizer starts it would get that token twice.
+        # If the text itself begins with the first special token, that token comes twice.
         twice = len(ids) > 1 and ids[0] == ids[1] == getattr(self.tokenizer, "bos_token_id", None)
         return _id_list(ids[1:] if twice else ids, self.vocab)
 
@@ -135,14 +135,14 @@ class Pair:
             )
         try:
             turns = [{"role": "user", "content": prompt}]
-            # The template writes the first special token itself.
+            # The template already contains the first special token.
             text = self.tokenizer.apply_chat_template(
                 turns, tokenize=False, add_generation_prompt=True
             )
             ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         except UnicodeError as error:
             raise PromptError("the prompt holds characters that are not valid text.") from error
-        except Exception as error:  # a template is a program that may raise anything
+        except Exception as error:  # a template is a program that may raise any error
             raise PromptError(
                 "the target's chat template does not take this prompt: set chat to 'off'."
             ) from error
@@ -150,33 +150,34 @@ class Pair:
 
 
 def tokenizer_size(tokenizer: Any) -> int:
-    """One more than the highest id that the tokenizer knows; ids need not be contiguous."""
+    """The tokenizer's highest id plus 1; its ids need not be contiguous."""
     try:
-        return max(tokenizer.get_vocab().values()) + 1
+        highest: int = max(tokenizer.get_vocab().values())
     except NotImplementedError:
         return len(tokenizer)
+    return highest + 1
 
 
 def logit_width(model: Any) -> int:
-    """How many logits the model gives for a position, padding included."""
+    """How many logits the model returns for a position, padding included."""
     head = model.get_output_embeddings()
     weight = getattr(head, "weight", None)
     return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
 
 
 def text_config(model: Any) -> Any:
-    """The language model's part of a config; multimodal configs nest it."""
+    """The config of the language model, which is nested in the config of a multimodal model."""
     return model.config.get_text_config()
 
 
 def context_length(model: Any) -> int | None:
-    """The most positions that the model can see, or None if its config names no limit."""
+    """The most tokens that the model can see, or None if its config has no limit."""
     limit = getattr(text_config(model), "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
 def parameter_count(model: Any) -> int:
-    """Parameters, tied ones once."""
+    """The number of parameters, tied ones once."""
     return sum(p.numel() for p in model.parameters())
 
 
@@ -193,9 +194,10 @@ def _check_causal(model: Any, role: str) -> None:
 
 
 def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:
-    """The lowest id below `vocab` that is another piece in the other tokenizer, with both pieces.
+    """The lowest id below `vocab` whose piece differs between two tokenizers, with both pieces.
 
-    None if there is none. Pieces that only the other one knows do not count.
+    The second piece is None if the other tokenizer lacks the id. Returns None if all pieces of
+    `one` are the same in `other`; `other` may have more.
     """
     ours, theirs = one.get_vocab(), other.get_vocab()
     if ours == theirs:

@@ -1,4 +1,4 @@
-"""Progress of downloads and of loading, as sentences instead of bars on the terminal."""
+"""Progress of downloads and of loading, reported to a function instead of drawn by tqdm."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ from .sizes import shown_bytes
 
 @dataclass(frozen=True)
 class Progress:
-    """What is being done, and which part of it is done already, 0 to 1; None if nobody knows."""
+    """What is being done, and which fraction of it is done, 0 to 1; None if it is unknown."""
 
     sentence: str
     fraction: float | None = None
 
 
 Watcher = Callable[[Progress], None]
+"""A function that is called with each new `Progress`."""
 
 
 def terminal_watcher(stream: TextIO | None = None) -> Watcher:
-    """Shows progress on a terminal as one bar, and anywhere else as a line for each new step."""
+    """A watcher that draws one bar on a terminal, or prints a line for each step to a file.
+
+    stream: where to write; stderr if None.
+    """
     out = stream or sys.stderr
     last: list[tuple[str, int]] = []
 
@@ -50,30 +54,30 @@ def terminal_watcher(stream: TextIO | None = None) -> Watcher:
 
 @contextmanager
 def watched(report: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
-    """While it lasts, transformers tells `report` how far it is with this model.
+    """Inside the block, transformers reports the progress of loading `model` to `report`.
 
-    Gives the options that `from_pretrained` needs for that. One load at a time: the bar that
-    weights are counted with belongs to the whole process.
+    Yields the options that `from_pretrained` needs for that. Only one model may be loaded at a
+    time, because the hook that counts weights belongs to the whole process.
     """
     if report is None:
         yield {}
         return
 
-    def told(what: str, done: float, total: float | None, unit: str) -> None:
+    def send(what: str, done: float, total: float | None, unit: str) -> None:
         size = shown_bytes(total) if total and unit == "B" else None
         sentence = f"{what} {model}" + (f" ({size})" if size else "")
         report(Progress(sentence, min(1.0, done / total) if total else None))
 
     class Download(_SilentBar):
-        def told(self, done: float) -> None:
-            told("downloading", done, self.total, self.unit)
+        def report(self, done: float) -> None:
+            send("downloading", done, self.total, self.unit)
 
-    class Weights(_SilentBar):
-        def told(self, done: float) -> None:
-            told("loading", done, self.total, self.unit)
+    class Loading(_SilentBar):
+        def report(self, done: float) -> None:
+            send("loading", done, self.total, self.unit)
 
     previous = transformers_logging.set_tqdm_hook(
-        lambda _, args, options: Weights(*args, **options)
+        lambda _, args, options: Loading(*args, **options)
     )
     try:
         yield {"tqdm_class": Download}
@@ -82,13 +86,13 @@ def watched(report: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
 
 
 class _SilentBar(tqdm):
-    """A progress bar that draws nothing and tells its place."""
+    """A tqdm bar that draws nothing and calls its method `report`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        options.pop("name", None)  # the hub's own addition
+        options.pop("name", None)  # an option of the hub's client that tqdm does not have
         super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
 
-    def told(self, done: float) -> None:
+    def report(self, done: float) -> None:
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
@@ -97,6 +101,6 @@ class _SilentBar(tqdm):
             self.update(1)
 
     def update(self, n: float | None = 1) -> bool | None:
-        drawn = super().update(n)
-        self.told(self.n)
+        drawn: bool | None = super().update(n)
+        self.report(self.n)
         return drawn

@@ -1,6 +1,8 @@
-"""Bytes of models: by number of parameters and precision, and in words."""
+"""Bytes of models: by precision, of a loaded model, and as text. This module needs no torch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 PRECISIONS: dict[str, float] = {
     "float32": 4,
@@ -9,27 +11,51 @@ PRECISIONS: dict[str, float] = {
     "8bit": 1,
     "4bit": 0.5 + 4 / 64,  # each 64 weights share a scale in fp32
 }
-"""Bytes of a weight. The last two concern linear layers; the rest of such a model has 16 bits."""
+"""Bytes of a weight. 8 and 4 bits apply to linear layers; the other weights then have 16 bits."""
 
 QUANTIZED = ("8bit", "4bit")
 
-TYPICAL_CONTEXT = 2048  # tokens that caches are reckoned with, unless a model's context is shorter
+TYPICAL_CONTEXT = 2048  # tokens in the caches for estimates, unless a model's context is shorter
 
 
-def weight_bytes(parameters: int, shrinkable: int, precision: str) -> int:
-    """Bytes of a model's weights. shrinkable: those that 8 and 4 bits concern."""
+def smaller_precisions(cpu: bool) -> tuple[str, ...]:
+    """Precisions to try if memory is short, the best first; a CPU cannot use 8 or 4 bits."""
+    return ("bfloat16",) if cpu else QUANTIZED
+
+
+def weight_bytes(parameters: int, quantizable: int, precision: str) -> int:
+    """Estimated bytes of a model's weights.
+
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller.
+    """
     if precision not in QUANTIZED:
         return int(parameters * PRECISIONS[precision])
-    return int(shrinkable * PRECISIONS[precision] + (parameters - shrinkable) * 2)
+    return int(quantizable * PRECISIONS[precision] + (parameters - quantizable) * 2)
 
 
 def number_bytes(precision: str) -> int:
-    """Bytes of a number in the caches and between the layers."""
+    """Bytes of a number in the caches and in the activations."""
     return 4 if precision == "float32" else 2
 
 
+def parameter_bytes(model: Any, *, without: Any = None) -> int:
+    """Bytes of the weights of a loaded model, tied ones once; `without`: a weight to leave out."""
+    weights = (p for p in model.parameters() if p is not without)
+    return sum(p.numel() * p.element_size() for p in weights)
+
+
+def pass_bytes(model: Any) -> int:
+    """Bytes of weights that a pass reads: all of them, without an untied embedding table."""
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    try:
+        table = model.get_input_embeddings().weight
+    except (NotImplementedError, AttributeError):  # a custom model may not have this method
+        table = None
+    return parameter_bytes(model, without=None if table is head else table)
+
+
 def shown_bytes(count: float) -> str:
-    """A number of bytes for a sentence: "16.1 GB"."""
+    """A number of bytes as text: "16.1 GB"."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"
@@ -37,7 +63,7 @@ def shown_bytes(count: float) -> str:
 
 
 def shown_count(count: float) -> str:
-    """A number of parameters for a sentence: "8.03 billion"."""
+    """A number of parameters as text: "8.03 billion"."""
     for word, size in ((" billion", 1e9), (" million", 1e6)):
         if count >= size:
             return f"{count / size:.3g}{word}"

@@ -1,4 +1,4 @@
-"""The first layers of a model as a model of their own, over the same weights."""
+"""A model that consists of another model's first layers and shares its weights."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from .pair import text_config
 
 
 def layer_count(model: Any) -> int:
-    """How many blocks `shallow_model` can choose from. Raises `PairError` if none are found."""
+    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
     return len(model.get_submodule(_path(model)))
 
 
-def shallow_model(model: Any, layers: int) -> Any:
+def truncated_model(model: Any, layers: int) -> Any:
     """`model` with only its first `layers` blocks, its final norm and its head.
 
-    Weights are shared and `model` itself is left alone, so that other threads may be running it.
-    Raises `PairError` where the blocks cannot be found.
+    The weights are shared. `model` itself does not change, so other threads may run it meanwhile.
+    Raises `PairError` if the blocks cannot be found.
     """
     *parents, last = _path(model).split(".")
-    root = inner = _opened(model)
+    root = inner = _shallow_copy(model)
     for name in parents:
-        child = _opened(inner._modules[name])
+        child = _shallow_copy(inner._modules[name])
         inner._modules[name] = child
         inner = child
     inner._modules[last] = nn.ModuleList(list(inner._modules[last])[:layers])
     return root
 
 
-def _opened(module: Any) -> Any:
-    """A copy of a module whose children can be exchanged without the original noticing."""
+def _shallow_copy(module: Any) -> Any:
+    """A copy of a module whose children can be replaced without a change to the original."""
     twin = copy.copy(module)
     twin.__dict__["_modules"] = dict(module._modules)
-    # A device map's hook is a method bound to the original, which would run all of its blocks.
+    # The hook of a device map is a method of the original module, and would run all its blocks.
     twin.__dict__.pop("forward", None)
     return twin
 
@@ -46,7 +46,7 @@ def _path(model: Any) -> str:
     config = text_config(model)
     found: list[str] = []
     for name, module in model.named_modules():
-        # Experts are lists inside a block; they may well be as many as the blocks.
+        # A list of experts inside a block may be as long as the list of blocks.
         inside = any(name.startswith(f"{other}.") for other in found)
         blocks = isinstance(module, nn.ModuleList) and not inside
         if blocks and len(module) == getattr(config, "num_hidden_layers", None):

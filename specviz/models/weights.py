@@ -1,4 +1,4 @@
-"""Weights onto devices: dtype, quantization, several GPUs, and sentences where that fails."""
+"""Loading of weights: dtype, quantization, devices, and clear errors if it fails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ..errors import PairError
-from .hub import Source, hub_options, why_not
-from .memory import Need, Room, smaller_ways
+from .hub import ModelSource, failure_sentence, hub_options
+from .memory import DeviceMemory, MemoryNeed, memory_advice
 from .progress import Watcher, watched
 from .sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 
@@ -20,12 +20,12 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 @dataclass(frozen=True)
-class Way:
+class LoadOptions:
     """How one model is loaded.
 
-    dtype: None is fp32 on a processor and the checkpoint's own on a GPU. quantize: "8bit",
-    "4bit" or None. device: where to; None spreads the model over several GPUs, each of which
-    may take the bytes in `most`, by index.
+    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit" or
+    None. device: None spreads the model over several GPUs; `most` then limits the bytes on each
+    GPU, by its index.
     """
 
     dtype: torch.dtype | None = None
@@ -33,21 +33,21 @@ class Way:
     device: torch.device | None = None
     most: dict[int, int] = field(default_factory=dict)
 
-    def options(self) -> dict[str, Any]:
-        """What `from_pretrained` is told."""
+    def arguments(self) -> dict[str, Any]:
+        """The arguments for `from_pretrained`."""
         cpu = self.device is not None and self.device.type == "cpu"
-        options: dict[str, Any] = {"dtype": self.dtype or (torch.float32 if cpu else "auto")}
+        arguments: dict[str, Any] = {"dtype": self.dtype or (torch.float32 if cpu else "auto")}
         if self.device is None:
-            options |= {"device_map": "auto", "max_memory": self.most}
+            arguments |= {"device_map": "auto", "max_memory": self.most}
         elif not cpu:
-            options["device_map"] = {"": self.device}
+            arguments["device_map"] = {"": self.device}
         if self.quantize is not None:
-            options["quantization_config"] = _bits(self.quantize, self.dtype)
-        return options
+            arguments["quantization_config"] = _bitsandbytes_config(self.quantize, self.dtype)
+        return arguments
 
 
 def checked_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """A dtype by its name. Raises `PairError`."""
+    """The dtype with this name, None for None or "auto"; raises `PairError` for another name."""
     if dtype is None or dtype == "auto":
         return None
     found = DTYPES.get(str(dtype).removeprefix("torch."))
@@ -57,7 +57,7 @@ def checked_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
 
 
 def checked_quantization(quantize: str | None) -> str | None:
-    """The same, if this machine can do it. Raises `PairError` with what is missing."""
+    """`quantize` itself; raises `PairError` if it is unknown or this machine cannot use it."""
     if quantize is None:
         return None
     if quantize not in QUANTIZED:
@@ -73,7 +73,7 @@ def checked_quantization(quantize: str | None) -> str | None:
     return quantize
 
 
-def _bits(quantize: str, dtype: torch.dtype | None) -> Any:
+def _bitsandbytes_config(quantize: str, dtype: torch.dtype | None) -> Any:
     if quantize == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
@@ -84,59 +84,71 @@ def _bits(quantize: str, dtype: torch.dtype | None) -> Any:
 
 
 @dataclass(frozen=True)
-class Load:
-    """A model with its need and the precision that it gets, for counting bytes."""
+class PlannedLoad:
+    """A model to load, the memory that it needs and the precision that it is loaded in."""
 
     name: str
-    need: Need
+    need: MemoryNeed
     precision: str
 
     def bytes(self, tokens: int = TYPICAL_CONTEXT) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
         return self.need.bytes(self.precision, tokens)
 
 
-def target_place(
-    target: Load, draft: Load | None, spaces: list[Room], tokens: int = TYPICAL_CONTEXT
+def place_target(
+    target: PlannedLoad,
+    draft: PlannedLoad | None,
+    devices: list[DeviceMemory],
+    tokens: int = TYPICAL_CONTEXT,
 ) -> tuple[torch.device | None, dict[int, int]]:
-    """Where the target goes: a device that holds both models, or None and bytes by GPU.
+    """The device for the target, or None and the most bytes of its weights on each GPU, by index.
 
-    The draft follows to where the target's logits appear, which is on the last GPU that holds
-    a part of the target; so the last one keeps room for it. Raises `PairError` with the numbers
-    if there is not enough room.
+    The draft is loaded where the target's logits are: on the last GPU that holds a part of the
+    target. Memory for the draft is therefore left free on the last GPU. Raises `PairError` with
+    the numbers if there is not enough memory.
     """
-    small = draft.bytes(tokens) if draft else 0
-    total = target.bytes(tokens) + small
-    best = max(spaces, key=lambda room: room.free)
+    draft_bytes = draft.bytes(tokens) if draft else 0
+    total = target.bytes(tokens) + draft_bytes
+    best = max(devices, key=lambda memory: memory.free)
     if total <= best.free:
         return best.device, {}
-    if len(spaces) == 1 or total > sum(room.free for room in spaces):
-        raise PairError(shortage([load for load in (target, draft) if load], spaces, tokens))
-    # Weights are dealt out by these numbers, and each GPU keeps the caches of its own layers.
+    if len(devices) == 1 or total > sum(memory.free for memory in devices):
+        loads = [load for load in (target, draft) if load]
+        raise PairError(shortage_sentence(loads, devices, tokens))
+    # These limits are for weights only; each GPU also holds the caches of its layers.
     share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
-    free = [room.free for room in spaces[:-1]] + [max(0, spaces[-1].free - small)]
-    return None, {room.device.index: int(share * n) for room, n in zip(spaces, free, strict=True)}
+    free = [memory.free for memory in devices]
+    free[-1] = max(0, free[-1] - draft_bytes)
+    return None, {
+        memory.device.index: int(share * n) for memory, n in zip(devices, free, strict=True)
+    }
 
 
-def shortage(loads: list[Load], spaces: list[Room], tokens: int = TYPICAL_CONTEXT) -> str:
-    """Why these models do not fit, in numbers, and what would."""
-    free = sum(room.free for room in spaces)
+def shortage_sentence(
+    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
+) -> str:
+    """One sentence: that these models do not fit, with the numbers, and what would fit."""
+    free = sum(memory.free for memory in devices)
     parts = " and ".join(
         f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
     )
-    where = f"{len(spaces)} GPUs have" if len(spaces) > 1 else f"{spaces[0].device.type} has"
-    cpu = spaces[0].device.type == "cpu"
-    ways = smaller_ways([load.need for load in loads], free, tokens, cpu=cpu)
+    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{devices[0].device.type} has"
+    cpu = devices[0].device.type == "cpu"
+    advice = memory_advice([load.need for load in loads], free, tokens, cpu=cpu)
     return (
         f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
-        f"{shown_bytes(free)} free; {ways}."
+        f"{shown_bytes(free)} free; {advice}."
     )
 
 
-def load_model(source: Source, way: Way, on_progress: Watcher | None = None) -> Any:
-    """A causal language model with its weights; safetensors only, never code of its own.
+def load_model(
+    source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
+) -> Any:
+    """A causal language model with its weights, from safetensors files only.
 
-    Raises `PairError` with a sentence if it cannot be loaded whole, and lets errors for want of
-    memory pass to the caller, who knows the numbers.
+    Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
+    Errors about too little memory are raised as they are: the caller knows the numbers.
     """
     try:
         with watched(on_progress, source.shown) as watching:
@@ -144,40 +156,37 @@ def load_model(source: Source, way: Way, on_progress: Watcher | None = None) -> 
                 source.name,
                 use_safetensors=True,
                 output_loading_info=True,
-                **way.options(),
+                **options.arguments(),
                 **hub_options(source),
                 **watching,
             )
-    except Exception as error:  # damaged files make transformers raise nearly anything
+    except Exception as error:  # damaged files can make transformers raise any error
         if out_of_memory(error):
             raise
-        raise PairError(why_not(source, error)) from error
-    model, told = loaded
-    if told["missing_keys"]:
+        raise PairError(failure_sentence(source, error)) from error
+    model, info = loaded
+    if info["missing_keys"]:
         raise PairError(
-            f"{source.shown} lacks weights, {min(told['missing_keys'])} among them: download it "
+            f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
-    return _placed(model, way).eval()
+    return _placed(model, options).eval()
 
 
-def _placed(model: Any, way: Way) -> Any:
-    # A map of devices has put the weights there already, and quantized ones refuse to move.
-    return (
-        model
-        if getattr(model, "hf_device_map", None) or way.device is None
-        else model.to(way.device)
-    )
+def _placed(model: Any, options: LoadOptions) -> Any:
+    # With a device map the weights are in place already, and quantized weights cannot move.
+    in_place = getattr(model, "hf_device_map", None) or options.device is None
+    return model if in_place else model.to(options.device)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that a device has no room left."""
-    said = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    """Whether an error means that a device has too little free memory."""
+    allocation = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return allocation or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 def release_memory() -> None:
-    """Give what no longer has an owner back to the device."""
+    """Free the memory of objects that are no longer used."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

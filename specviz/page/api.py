@@ -19,7 +19,8 @@ from ..trace import LANES, Event, Round, Trace, event_dict
 from .choices import chosen_pair, others_allowed
 from .controls import CHOICES, DEFAULTS, LIMITS, MOST_NAME, checked_prompt, checked_settings
 from .doctor import Doctor
-from .queue import Run, RunQueue, updates
+from .jobs import Run
+from .queue import RunQueue, updates
 from .security.errors import sentence
 from .wire import Update
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
-from ..environment import BUILTIN
+from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import PairError
 from ..models.catalogue import FITS, FITS_SMALLER, NamedPair, named_pairs, pairs_by_fit
 from ..models.sizes import shown_bytes
@@ -17,13 +16,12 @@ NO_DRAFT = "none"
 
 def others_allowed() -> bool:
     """Whether the operator lets visitors name any model of the hub and any folder."""
-    return os.environ.get("SPECVIZ_ANY_MODEL", "") not in ("", "0")
+    return ANY_MODEL.read()
 
 
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
-    wanted = [name.strip() for name in os.environ.get("SPECVIZ_PAIRS", "").split(",")]
-    wanted = [name for name in wanted if name]
+    wanted = PAIRS.read()
     return [pair for pair in named_pairs() if not wanted or pair.name in (*wanted, BUILTIN)]
 
 

@@ -11,6 +11,7 @@ import gradio as gr
 
 from ..environment import BUILTIN
 from ..errors import SpecvizError
+from ..report.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
@@ -28,10 +29,11 @@ from .controls import (
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
-from .look import PAGE, RECORDINGS, keep_no_statistics, serve_static_files
+from .jobs import Run
+from .look import RECORDINGS, keep_no_statistics, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
-from .queue import Run, RunQueue, deltas
+from .queue import RunQueue, deltas
 from .recordings import opener
 from .security.errors import Page, answering
 
@@ -69,7 +71,8 @@ def build_page(
     runs.start(pair)
     examiner = Doctor(doctor or ProcessWorker())
     presets = load_presets(PRESETS)
-    with Page(title="specviz", fill_width=True, analytics_enabled=False) as page:
+    page = Page(title="specviz", fill_width=True, analytics_enabled=False)
+    with page:
         with gr.Row(elem_id="topbar"):
             bar = _bar(presets)
         with gr.Row(elem_id="desk"):

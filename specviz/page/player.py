@@ -10,9 +10,13 @@ from typing import Any
 import gradio as gr
 
 from ..report.charts import CHARTS, chart_specs
+from ..report.html import PAGE, PLOTLY
+from ..theory import MOST_GAMMA
+from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
-from .controls import CHOICES, DEFAULTS, LIMITS
-from .look import PAGE, PLOTLY, static_url
+from .controls import CHOICES, DEFAULTS, LIMITS, MOST_CHARACTERS
+from .experiment import MOST_DRAWS
+from .look import static_url
 from .presets import Preset
 from .recordings import find_recordings
 
@@ -50,7 +54,12 @@ def make_player(
         "defaults": DEFAULTS,
         "limits": LIMITS,
         "choices": CHOICES,
+        "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
+        "schema": SCHEMA,
+        "mostPrompt": MOST_CHARACTERS,
         "mostPacked": MOST_PACKED,
+        "mostGamma": MOST_GAMMA,
+        "draws": MOST_DRAWS,
     }
     return gr.HTML(
         value=None,

@@ -1,1 +1,1 @@
-"""What is derived from a trace: metrics, charts, tables, pages, and tests of equality."""
+"""What is derived from a trace: metrics, charts, tables, pages, and the equivalence test."""

@@ -1,7 +1,7 @@
-"""Plotly charts of a run: one look for the live page, for figures in Python and for export.
+"""Plotly charts of a run, with the same style on the live page, in Python and in exported pages.
 
-The page receives `chart_specs()` once, layouts and trace styles without data, and fills them in
-the browser with the same series that `series()` computes here.
+The page receives `chart_specs()` once: layouts and styles without data. In the browser it computes
+the data itself, by the same definitions as `series()` here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..theory import predicted_tau
-from ..trace import LANES, Lane, Round, Trace
+from ..trace import LANE_LABELS, LANES, Lane, Round, Trace
 
 PALETTE: dict[str, dict[str, str]] = {
     "light": {
@@ -43,8 +43,8 @@ PALETTE: dict[str, dict[str, str]] = {
         "bonus": "#45d6a0",
     },
 }
-"""Outcomes after Okabe and Ito on neutral surfaces. Their pink is a shade darker here, for 3:1 on
-the lanes, and the dark theme's are lighter: each pair stays apart for every kind of sight."""
+"""The colours of outcomes follow Okabe and Ito, whose palette is safe for colour blindness. The
+pink is darker here, for a contrast of 3:1 on the lanes; the dark theme has lighter colours."""
 
 CHARTS: dict[str, str] = {
     "tokens": "Tokens against clock",
@@ -54,15 +54,16 @@ CHARTS: dict[str, str] = {
     "parts": "Where a round's time goes",
     "positions": "α by position",
 }
-"""Chart names in the order of the page, with their titles."""
+"""The titles of the charts by name, in the order of the page."""
 
 FONT = "Source Sans Pro, system-ui, sans-serif"
 
-Series = dict[str, list[dict[str, list[Any]]]]
+Points = dict[str, list[Any]]
+"""The points of one Plotly trace: {"x": [...], "y": [...]}."""
 
 
 def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
-    """The charts of a run, by name, ready to show or to export."""
+    """The charts of a run as Plotly figures, by name. theme: "light" or "dark"."""
     data = series(trace.rounds)
     result = {}
     for name, title in CHARTS.items():
@@ -84,7 +85,7 @@ def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
 
 
 def chart_specs() -> dict[str, Any]:
-    """Layouts and trace styles of every chart in both themes, for the page's JavaScript."""
+    """The layout and the trace styles of every chart, by theme and chart, as JSON-ready values."""
     return {
         theme: {
             name: {"layout": _layout(name, theme), "traces": _styles(name, theme)}
@@ -94,8 +95,9 @@ def chart_specs() -> dict[str, Any]:
     }
 
 
-def series(rounds: Sequence[Round]) -> Series:
-    """The points of every chart: name -> one {"x": [...], "y": [...]} per trace."""
+def series(rounds: Sequence[Round]) -> dict[str, list[Points]]:
+    """The points of every chart, one entry for each of its traces; times are in seconds, but in
+    milliseconds in the chart "parts"."""
     lanes = {lane: [r for r in rounds if r.lane == lane] for lane in LANES}
     speculative = lanes["speculative"]
     rates, tau = _so_far(speculative)
@@ -109,7 +111,7 @@ def series(rounds: Sequence[Round]) -> Series:
     }
 
 
-def _tokens(rounds: Sequence[Round]) -> dict[str, list[Any]]:
+def _tokens(rounds: Sequence[Round]) -> Points:
     x, y = [0.0], [0]
     for r in rounds:
         x.append(r.clock)
@@ -117,16 +119,15 @@ def _tokens(rounds: Sequence[Round]) -> dict[str, list[Any]]:
     return {"x": x, "y": y}
 
 
-def _speed(rounds: Sequence[Round]) -> dict[str, list[Any]]:
+def _speed(rounds: Sequence[Round]) -> Points:
     points = _tokens(rounds)
     timed = [(x, y / x) for x, y in zip(points["x"], points["y"], strict=True) if x > 0]
     return {"x": [x for x, _ in timed], "y": [y for _, y in timed]}
 
 
-def _so_far(
-    rounds: Sequence[Round],
-) -> tuple[list[dict[str, list[Any]]], list[dict[str, list[Any]]]]:
-    """alpha and efficiency, then tau measured and predicted, after each speculative round."""
+def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
+    """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
+    the values over all speculative rounds up to it."""
     accepted = judged = emitted = 0
     lengths: Counter[int] = Counter()  # drafted per round -> rounds
     x: list[int] = []
@@ -157,21 +158,21 @@ def _predicted(alpha: float, lengths: Counter[int]) -> float:
     return tokens / lengths.total()
 
 
-def _parts(lanes: dict[Lane, list[Round]]) -> list[dict[str, list[Any]]]:
-    """Mean milliseconds per round of each part, one bar per lane, the baseline lowest."""
-    traces: list[dict[str, list[Any]]] = []
+def _parts(lanes: dict[Lane, list[Round]]) -> list[Points]:
+    """Mean milliseconds per round of each part, one bar per lane; the baseline is the lower bar."""
+    traces: list[Points] = []
     for part in ("draft_seconds", "verify_seconds", "overhead_seconds"):
         means = []
         for lane in reversed(LANES):
             rounds = lanes[lane]
             total = sum(getattr(r, part) for r in rounds)
             means.append(1000 * total / len(rounds) if rounds else 0.0)
-        traces.append({"x": means, "y": ["target alone", "draft + target"]})
+        traces.append({"x": means, "y": [LANE_LABELS[lane] for lane in reversed(LANES)]})
     return traces
 
 
-def _positions(rounds: Sequence[Round]) -> dict[str, list[Any]]:
-    """alpha of the drafts that were judged at each position of a round, from 1."""
+def _positions(rounds: Sequence[Round]) -> Points:
+    """alpha of the tokens judged at each position of a draft, counted from 1."""
     accepted: list[int] = []
     judged: list[int] = []
     for r in rounds:
@@ -186,11 +187,11 @@ def _positions(rounds: Sequence[Round]) -> dict[str, list[Any]]:
 
 
 def _styles(name: str, theme: str) -> list[dict[str, Any]]:
-    """The look of each trace of a chart, without its points."""
+    """The style of each trace of a chart, without its points."""
     ink = PALETTE[theme]
     lanes = [
-        _line("draft + target", ink["accepted"]),
-        _line("target alone", ink["soft"]),
+        _line(LANE_LABELS["speculative"], ink["accepted"]),
+        _line(LANE_LABELS["baseline"], ink["soft"]),
     ]
     if name == "tokens":
         return [{**style, "line": {**style["line"], "shape": "hv"}} for style in lanes]
@@ -238,7 +239,7 @@ def _bar(label: str, colour: str, orientation: str) -> dict[str, Any]:
 
 
 def _layout(name: str, theme: str) -> dict[str, Any]:
-    """The layout of a chart, small enough for a strip of six."""
+    """The layout of a chart, for a small size: the page shows six charts side by side."""
     ink = PALETTE[theme]
     axis: dict[str, Any] = {
         "color": ink["soft"],

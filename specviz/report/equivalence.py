@@ -1,7 +1,8 @@
-"""Is it the same text? A test that compares short continuations drawn in both lanes.
+"""The equivalence test: do both lanes draw texts from the same distribution?
 
-Exactness is a statement about chances: drafts change how tokens are drawn, not how likely any
-text is. One run cannot show that; some hundred draws of the same two tokens can.
+Speculative decoding is exact if drafts do not change the probability of any text. One run cannot
+show that. The test draws some hundred short continuations of one prompt in each lane, and compares
+how often each continuation was drawn.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import TypeAlias
 
 Outcome: TypeAlias = tuple[int, ...]
 
-FEWEST = 10  # draws of both lanes together that a cell of the test must hold: 5 expected in each
-SHARE_LISTED = 0.5  # of the draws that must fall into cells of their own
+FEWEST = 10  # the fewest draws of both lanes together in a cell, so that 5 are expected in each
+SHARE_LISTED = 0.5  # the least share of draws whose outcomes have a cell of their own
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What one draw wrote: the ids and their text."""
+    """The tokens that one draw emitted: their ids and their text."""
 
     ids: Outcome
     text: str
@@ -27,7 +28,10 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How often each lane drew an outcome; the outcome () stands for all rare ones together."""
+    """How often each lane drew an outcome: `ours` with drafts, `theirs` without.
+
+    The outcome () stands for all rare outcomes together.
+    """
 
     outcome: Outcome
     ours: int
@@ -36,11 +40,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The chi-square test of two samples from what may be one distribution.
+    """The result of a chi-square test of whether two samples have one distribution.
 
-    length: the leading tokens that were compared. cells: the commonest first, the rare ones
-        together last. degrees: of freedom. p_value: how often two samples of one distribution
-        would differ at least as much; None if there is only one cell.
+    length: how many leading tokens were compared. cells: the most frequent first, the rare
+        outcomes together last. statistic, degrees: chi-square and its degrees of freedom. p_value:
+        the probability that two samples of one distribution differ at least as much; None if
+        there is only one cell.
     """
 
     length: int
@@ -51,11 +56,11 @@ class Comparison:
 
 
 def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Comparison:
-    """Whether two samples may come from one distribution (Pearson's test of homogeneity).
+    """Test whether two samples come from one distribution (Pearson's test of homogeneity).
 
-    Outcomes that both samples together drew fewer than `FEWEST` times share one cell; where
-    that cell would hold most draws, fewer leading tokens are compared. Both choices look at
-    the samples taken together only, so they favour neither answer.
+    Outcomes with fewer than `FEWEST` draws in both samples together share one cell. If that cell
+    would hold most draws, fewer leading tokens are compared. Both choices use only the sum of the
+    samples, not their difference, so they do not bias the test.
     """
     longest = max(map(len, [*a, *b]), default=1)
     for length in range(longest, 0, -1):
@@ -74,7 +79,7 @@ def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
     rest = Cell((), len(a) - sum(c.ours for c in cells), len(b) - sum(c.theirs for c in cells))
     if rest.ours + rest.theirs >= FEWEST or not cells:
         return (*cells, rest)
-    # Too few for a cell of their own: they join the rarest that has one.
+    # Too few draws for a cell: they are added to the rarest cell.
     last = cells[-1] if rest.ours + rest.theirs else None
     if last is None:
         return tuple(cells)
@@ -96,7 +101,7 @@ def _tail(statistic: float, degrees: int) -> float | None:
     """P(X >= statistic) for X chi-square distributed: Q(degrees / 2, statistic / 2)."""
     if degrees == 0:
         return None
-    import torch  # here, so that whoever only reads results need not wait for it
+    import torch  # here, because importing it takes seconds and readers of results do not need it
 
     half = torch.tensor([degrees / 2, statistic / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))

@@ -1,6 +1,6 @@
-"""A run as one HTML file: the page's own player with the trace inside, opened from disk.
+"""A run as one HTML file that opens from disk: the page's player with the trace inside.
 
-Nothing is fetched: style sheets, modules, charts and the trace are all in the file.
+The file makes no requests: it contains the style sheets, the modules, the charts and the trace.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from ..environment import ASSETS
-from ..trace import Trace
+from ..theory import MOST_GAMMA
+from ..trace import SCHEMA, Trace
 from .charts import CHARTS, PALETTE, chart_specs
 
 PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 SHEETS = ("player.css", "parts.css", "menus.css", "panels.css", "stage.css", "standalone.css")
-# A module from a data address cannot resolve "./lane.js": the import map gives it a bare name.
+# A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
 IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
 
 _PAGE = """<!doctype html>
@@ -62,7 +63,7 @@ mount({ element: document.body, props: { value: null }, watch() {}, server: {}, 
 
 
 def standalone_html(trace: Trace) -> str:
-    """The page of a run: opens from disk, without a network, and plays as on the live page."""
+    """The HTML page of a run; it opens from disk without a network and plays like the live page."""
     modules = _json({"imports": _modules()})
     return _PAGE.format(
         policy=_policy(modules, _START),
@@ -80,7 +81,7 @@ def standalone_html(trace: Trace) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """Only these scripts run, the modules and Plotly; nothing is asked of any host."""
+    """A policy that allows only these scripts, the modules and Plotly, and no requests."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
     ours = " ".join(f"'sha256-{one.decode()}'" for one in hashes)
     return (
@@ -103,12 +104,12 @@ def _read(name: str) -> str:
 
 
 def _tools() -> str:
-    """The page's own buttons, but for the settings: there is nothing to set."""
+    """The buttons of the page without the one for settings."""
     return re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html"))
 
 
 def _modules() -> dict[str, str]:
-    """An address for every module of the page, by its bare name."""
+    """The data: address of every module of the page, by its bare name."""
     addresses = {}
     for path in sorted(PAGE.glob("*.js")):
         source = IMPORT.sub(r'\1 "specviz/\2"', path.read_text("utf-8"))
@@ -118,7 +119,7 @@ def _modules() -> dict[str, str]:
 
 
 def _config() -> dict[str, Any]:
-    """What the player needs to know; presets, recordings and limits are the live page's."""
+    """The player's configuration; presets, recordings and limits exist only on the live page."""
     return {
         "charts": chart_specs(),
         "titles": CHARTS,
@@ -126,16 +127,22 @@ def _config() -> dict[str, Any]:
         "recordings": {},
         "defaults": {},
         "limits": {},
+        "choices": {},
+        "whole": [],
+        "schema": SCHEMA,
+        "mostPrompt": 0,
         "mostPacked": 0,
+        "mostGamma": MOST_GAMMA,
+        "draws": 0,
     }
 
 
 def _json(value: Any) -> str:
-    """JSON that no text of a model or a visitor can end early: it stands in a script element."""
+    """JSON for a script element: no text inside it can close the element."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 @cache
 def _packed_plotly() -> str:
-    """Plotly's script, gzipped: a third of its size even as base64."""
+    """Plotly's script, gzipped and in base64: a third of its size."""
     return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), mtime=0)).decode()

@@ -1,4 +1,4 @@
-"""Every number that is shown, derived from rounds and nothing else."""
+"""The metrics of a run, derived from its rounds only."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from ..trace import LANES, OUTCOMES, Lane, Round, Trace
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The figures of a trace; None where nothing has been measured yet.
+    """The metrics of a trace; None where nothing has been measured yet.
 
-    All but the dicts by lane describe the speculative lane.
+    All fields except the dicts by lane describe the speculative lane. The predictions are those of
+    Leviathan et al. 2022 (see `theory`), averaged over the rounds.
 
     counts: tokens by outcome; drafted = accepted + rejected + ignored and
         emitted = accepted + corrected + bonus. rounds: target passes.
     alpha: accepted / (accepted + rejected). efficiency: accepted / drafted.
-    beta: mean over judged positions of the sum of min(p, q), an estimate of alpha.
-    tau: emitted tokens per target pass. tau_predicted: what alpha would give if acceptances
-        were independent.
+    beta: mean over judged positions of the sum over the vocabulary of min(p, q), an estimate of
+        alpha.
+    tau: emitted tokens per target pass. tau_predicted: from alpha, if acceptances were
+        independent.
     c: seconds of a draft step / seconds of a one-token target pass (of the baseline lane).
-    speedup: baseline seconds per token / speculative seconds per token, without prefill;
-    speedup_end_to_end: the same with prefill; speedup_predicted: from alpha, c and gamma.
+    speedup: baseline seconds per token / speculative seconds per token, without prefill.
+    speedup_end_to_end: the same with prefill. speedup_predicted: from alpha, c and gamma.
     tokens, seconds, tokens_per_second: by lane, without prefill.
     draft_seconds, verify_seconds, overhead_seconds: of all rounds together.
-    alpha_by_position: entry i is alpha among the drafts at place i of their round.
+    alpha_by_position: entry i is alpha of the drafted tokens at position i of their round, from 0.
     """
 
     counts: dict[str, int]
@@ -53,7 +55,7 @@ class Metrics:
 
 
 def compute_metrics(trace: Trace) -> Metrics:
-    """The figures of a trace, finished or not."""
+    """The metrics of a trace, which may be of an unfinished run."""
     rounds = trace.lane("speculative")
     drafted = [t for r in rounds for t in r.drafted]
     counts = _counts(rounds)
@@ -90,12 +92,12 @@ def compute_metrics(trace: Trace) -> Metrics:
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """part / whole, or None where there is nothing to divide by."""
+    """part / whole, or None if `whole` is 0."""
     return part / whole if whole else None
 
 
 def _counts(rounds: Sequence[Round]) -> dict[str, int]:
-    """Tokens by outcome; an accepted one stands in both lists of its round and counts once."""
+    """Tokens by outcome. An accepted token is in both lists of its round, and is counted once."""
     seen = Counter(t.outcome for r in rounds for t in r.drafted)
     seen.update(t.outcome for r in rounds for t in r.emitted if t.outcome != "accepted")
     return {outcome: seen[outcome] for outcome in OUTCOMES}
@@ -120,8 +122,8 @@ def _cost_ratio(trace: Trace) -> float | None:
 
 
 def _mean_predicted_tau(rounds: Sequence[Round], alpha: float | None) -> float | None:
-    # Each round with the number that it really drafted: gamma may adapt, text seen before may
-    # have nothing to offer, and the last rounds may draft fewer.
+    # With the number of tokens that each round drafted: it may differ from gamma if a policy adapts
+    # it, if the n-gram drafter finds no match, and in the last rounds.
     if alpha is None:
         return None
     return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), len(rounds))

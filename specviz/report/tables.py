@@ -1,4 +1,4 @@
-"""A run as tables, for a spreadsheet or a data frame."""
+"""A run as CSV tables, for a spreadsheet or a data frame."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ ROUND_COLUMNS = (
     *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
     *("draft_seconds", "verify_seconds", "overhead_seconds", "clock"),
 )
-# A spreadsheet runs a cell that begins with one of these; some also read the full-width forms.
-RUNNABLE = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# A spreadsheet runs a cell that begins with one of these as a formula; some also accept the
+# full-width forms.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def tokens_csv(trace: Trace) -> str:
-    """One row for each token, in the order of the rounds; an accepted one has one row.
+    """A table with one row for each token, in the order of the rounds.
 
-    round, place, position: counted from 1: the round in its lane, the token in its round, and
-    among all that its lane emitted (empty if it was not). clock: seconds at the round's end.
-    Texts that a spreadsheet would run as a formula begin with an apostrophe.
+    round, place, position: counted from 1: the round in its lane, the token in its round, and the
+    token among all emitted tokens of its lane (empty if it was not emitted). clock: seconds at the
+    end of the round. A text that a spreadsheet would run as a formula gets an apostrophe in front.
     """
     emitted: Counter[str] = Counter()
     rows: list[list[object]] = []
@@ -42,13 +43,16 @@ def tokens_csv(trace: Trace) -> str:
 
 
 def rounds_csv(trace: Trace) -> str:
-    """One row for each round: its tokens counted by outcome, what it added, its seconds."""
+    """A table with one row for each round: its tokens by outcome, its text and its seconds.
+
+    Texts that a spreadsheet would run as a formula get an apostrophe in front.
+    """
     return _csv(ROUND_COLUMNS, map(_round_cells, trace.rounds))
 
 
 def _token_cells(token: Token, position: int | None) -> list[object]:
-    told = (token.p, token.q, token.u, token.beta, token.soft_p, token.soft_q)
-    return [token.outcome, position, token.id, _harmless(token.text), *told]
+    numbers = (token.p, token.q, token.u, token.beta, token.soft_p, token.soft_q)
+    return [token.outcome, position, token.id, _harmless(token.text), *numbers]
 
 
 def _round_cells(r: Round) -> list[object]:
@@ -60,11 +64,12 @@ def _round_cells(r: Round) -> list[object]:
 
 
 def _harmless(text: str) -> str:
-    return "'" + text if text.startswith(RUNNABLE) else text
+    return "'" + text if text.startswith(FORMULA_STARTS) else text
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    # None becomes an empty cell, and the standard's own line ends keep texts with either kind.
+    # None becomes an empty cell. Rows end with CR LF, as RFC 4180 says, so a text with line ends
+    # of either kind stays unchanged.
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(columns)

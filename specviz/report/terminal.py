@@ -1,15 +1,14 @@
-"""A race in a terminal: one line per round, then the figures."""
+"""A race in a terminal: one line per round, then the metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..trace import LANES, End, Event, Header, Lane, Outcome, Round, Token, Trace
+from ..trace import LANE_LABELS, LANES, End, Event, Header, Outcome, Round, Token, Trace
 from .metrics import Metrics, compute_metrics
 
-# outcome: (mark, ANSI attributes); the mark says in words of one letter what the colour says
-LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
-FINAL = ("corrected", "bonus")
+FINAL = ("corrected", "bonus")  # outcomes of the last token of a round
+# outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
 STYLES: dict[Outcome, tuple[str, str]] = {
     "accepted": ("", "4;38;5;32"),
     "rejected": ("✗", "9;38;5;166"),
@@ -20,12 +19,12 @@ STYLES: dict[Outcome, tuple[str, str]] = {
 
 
 def legend(*, color: bool) -> str:
-    """The outcomes in the style in which they are shown."""
+    """One line that shows every outcome in its style."""
     return "  ".join(_styled(o, STYLES[o][0] + o, color) for o in STYLES)
 
 
 def event_line(event: Event, *, color: bool) -> str | None:
-    """What to print when an event arrives: the prompt, then each round that drafts."""
+    """The line to print for an event: the prompt or a speculative round; None for others."""
     if isinstance(event, Header):
         return f"     │ {_printable(event.prompt)}"
     if isinstance(event, Round) and event.lane == "speculative":
@@ -34,7 +33,7 @@ def event_line(event: Event, *, color: bool) -> str | None:
 
 
 def round_line(result: Round, *, color: bool) -> str:
-    """The tokens of a round in the order in which they were judged."""
+    """The line for a round: its tokens in the order in which they were judged."""
     tail = result.emitted[-1:] if result.emitted and result.emitted[-1].outcome in FINAL else ()
     shown = "".join(_token(t, color) for t in (*result.drafted, *tail))
     return f"{result.index + 1:4} │ {shown}"
@@ -49,7 +48,7 @@ def _token(token: Token, color: bool) -> str:
 
 
 def _printable(text: str) -> str:
-    # A line stays a line, and no control character of a model's text reaches the terminal.
+    # Control characters in a model's text must neither break the line nor control the terminal.
     shown = text.replace("\n", "⏎").replace("\t", "⇥")
     return "".join(c if c.isprintable() else "�" for c in shown)
 
@@ -58,24 +57,24 @@ def _styled(outcome: Outcome, text: str, color: bool) -> str:
     return f"\x1b[{STYLES[outcome][1]}m{text}\x1b[0m" if color else text
 
 
-def figures(trace: Trace) -> Iterator[str]:
-    """The metrics of a trace, a line each."""
+def metric_lines(trace: Trace) -> Iterator[str]:
+    """The metrics of a trace, one line for each."""
     m, head = compute_metrics(trace), trace.header
     for lane in LANES:
-        rate = number(m.tokens_per_second[lane], 1)
-        label = LABELS[lane]
+        rate = shown_number(m.tokens_per_second[lane], 1)
+        label = LANE_LABELS[lane]
         yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
     rows = {
-        "speed-up": (number(m.speedup, 2), _verdict(m)),
-        "  end to end": (number(m.speedup_end_to_end, 2), "with the prefill of the prompt"),
-        "alpha": (number(m.alpha, 3), "of judged drafts were accepted"),
-        "efficiency": (number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (number(m.beta, 3), "mean overlap of the two distributions"),
+        "speed-up": (shown_number(m.speedup, 2), _verdict(m)),
+        "  end to end": (shown_number(m.speedup_end_to_end, 2), "with the prefill of the prompt"),
+        "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
+        "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
+        "beta": (shown_number(m.beta, 3), "mean overlap of the two distributions"),
         "tau": (
-            number(m.tau, 2),
-            f"tokens per target pass; {number(m.tau_predicted, 2)} predicted",
+            shown_number(m.tau, 2),
+            f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",
         ),
-        "c": (number(m.c, 3), "a draft step, in target steps"),
+        "c": (shown_number(m.c, 3), "a draft step, in target steps"),
     }
     for name, (value, meaning) in rows.items():
         yield f"{name:15} {value}  {meaning}"
@@ -89,7 +88,7 @@ def _comparison(end: End) -> str:
     where = end.divergence
     if where is None:
         return f"{end.compared}/{end.compared} tokens identical to the baseline"
-    margin = number(where.margin, 4)
+    margin = shown_number(where.margin, 4)
     return (
         f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"
     )
@@ -101,6 +100,6 @@ def _verdict(m: Metrics) -> str:
     return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"
 
 
-def number(value: float | None, places: int) -> str:
-    """A figure with so many decimals, or a dash for none."""
+def shown_number(value: float | None, places: int) -> str:
+    """A shown_number with `places` decimals, or a dash for None."""
     return "–" if value is None else f"{value:.{places}f}"

@@ -1,6 +1,7 @@
-"""A run as data: its events, the trace that holds them, its JSON, and the rules of a recording."""
+"""A run as data: its events, the trace that holds them, its JSON, and the checks of recordings."""
 
 from .events import (
+    LANE_LABELS,
     LANES,
     OUTCOMES,
     Choice,
@@ -19,6 +20,7 @@ from .trace import Trace, digest_of, event_dict
 
 __all__ = [
     "LANES",
+    "LANE_LABELS",
     "OUTCOMES",
     "SCHEMA",
     "Choice",

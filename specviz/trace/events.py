@@ -1,4 +1,4 @@
-"""What a lane and a race yield: frozen, typed, and the same for all who read them."""
+"""The events that a lane and a race yield, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from ..settings import Settings
 
 Lane: TypeAlias = Literal["speculative", "baseline"]
 LANES: tuple[Lane, Lane] = ("speculative", "baseline")
+LANE_LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
+"""The names of the lanes in charts, tables and the terminal."""
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
 
 EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
+"""Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
+settings, or a request to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One entry of a top five: a token and its probability."""
+    """One of the five likeliest tokens at a position, with its probability."""
 
     id: int
     text: str
@@ -27,16 +31,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One drafted or emitted token and what was known when it was judged.
+    """One drafted or emitted token, with the numbers that decided its outcome.
 
     p, q: its probability under the processed target and draft distributions; `q` is None for
-        a token that no draft proposed, `p` is None for a draft that was never judged.
-    u: the uniform draw in [0, 1) that it was judged with: accepted if and only if u < p / q.
-    beta: sum over the vocabulary of min(p, q) at its position, if it was judged.
+        a token that no draft proposed, `p` is None for a drafted token that was never judged.
+    u: the uniform draw in [0, 1) that judged it: accepted if and only if u < p / q (Leviathan
+        et al. 2022, arXiv 2211.17192, algorithm 1).
+    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
-        the residual norm(max(0, p - q)) only where it was drawn from. When greedy, where p and
-        q are one-hot, the lists hold the models' own softmax at temperature 1 instead, and
-        `soft_p` and `soft_q` hold this token's probability in it.
+        the residual norm(max(0, p - q)) only if a token was drawn from it. In a greedy run p and
+        q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
+        `soft_q` hold this token's probability in it.
     """
 
     id: int
@@ -55,14 +60,16 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One draft run and one target pass over it.
+    """One round: some drafted tokens, and one target pass that judges them.
 
     lane, index: which lane, and the round's number in it, from 0.
     drafted: all drafted tokens, in order; empty in the baseline lane.
-    emitted: the accepted ones, then the corrected or bonus one (missing if an end cut it).
-    draft_seconds, verify_seconds: the draft run; the target pass, probabilities and verdict.
-    overhead_seconds: all else of the round that the lane's clock counts.
-    clock: the lane's seconds at the end of the round, prefill not included.
+    emitted: the accepted tokens, then the corrected or bonus one; that one is missing if the text
+        ended before it.
+    draft_seconds, verify_seconds: time of drafting; time of the target pass, its probabilities
+        and the verdict.
+    overhead_seconds: the rest of the round's time on the lane's clock.
+    clock: the lane's seconds at the end of the round, without prefill.
     """
 
     lane: Lane
@@ -79,9 +86,10 @@ class Round:
 class Header:
     """What is known before the first round.
 
-    prompt, prompt_ids: the text shown and the ids that were fed.
-    target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None}; the
-        revision is the hub's commit, if it came from there. draft is None without one.
+    prompt, prompt_ids: the text shown and the ids that the models read.
+    target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None}; form is
+        the name of the engine, revision the hub's commit if the model came from the hub. draft is
+        None without a draft model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
@@ -105,8 +113,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where two greedy lanes part: the first differing place among the emitted tokens, and the
-    target's top-two margin there (difference of logits in nats, from the baseline lane)."""
+    """The first difference between the texts of two greedy lanes.
+
+    index: its position among the emitted tokens, from 0. margin: the target's largest logit minus
+    its second largest at that position, in nats, from the baseline lane; None if it is unknown.
+    """
 
     index: int
     margin: float | None
@@ -116,10 +127,10 @@ class Divergence:
 class End:
     """How a race ended.
 
-    reasons: lane -> why it ended; "stopped" if it was cut short from outside.
-    identical: whether both lanes emitted the same ids as far as both got; None when sampling,
-        where two lanes are two draws from one law and need not agree.
-    compared: how many leading tokens `identical` speaks of.
+    reasons: lane -> why it ended.
+    identical: whether both lanes emitted the same ids, up to the length of the shorter one; None
+        when sampling, because two independent samples of one distribution may differ.
+    compared: how many leading tokens `identical` covers.
     divergence: the first difference, if there is one and the run is greedy.
     """
 

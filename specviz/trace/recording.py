@@ -1,7 +1,7 @@
-"""Recordings: traces from files that a stranger may have written, held to their word.
+"""Reading of recordings: traces in files that any user may have written.
 
-Three gates, each cheaper to pass than to force: the size, packed and unpacked; the schema;
-and what every real run has in common, whatever the models.
+A file must pass three checks, in this order: its size, packed and unpacked; the schema
+(`schema.py`); and the rules that every real run follows (`rules.py`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import orjson
 from ..errors import TraceError
 from .rules import check_trace
 from .trace import Trace, digest_of
-from .validators import ADVICE, Wrong
+from .validators import ADVICE, Invalid
 
 MOST_PACKED = 4 * 2**20  # bytes of a file
-MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their reasons
+MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
 
 
 def read_recording(
     raw: bytes, *, most_packed: int = MOST_PACKED, most_unpacked: int = MOST_UNPACKED
 ) -> Trace:
-    """The trace in a file's bytes, gzipped or plain JSON.
+    """The trace in a file's bytes, which are JSON or gzipped JSON.
 
-    Raises `TraceError` with one sentence that names the first thing wrong and where. Never
-    unpacks more than `most_unpacked` bytes.
+    most_packed, most_unpacked: the most bytes of the file and of its JSON; no more are unpacked.
+    Raises `TraceError` with one sentence that says what is invalid and where.
     """
     if not raw:
         raise TraceError(f"this file is empty; {ADVICE}.")
@@ -38,14 +38,17 @@ def read_recording(
     try:
         check_trace(trace)
         if data.get("digest") not in (None, digest_of(data)):
-            raise Wrong("the digest does not fit: something was changed after the recording")
-    except Wrong as wrong:
-        raise wrong.error() from None
+            raise Invalid("the digest does not fit: something was changed after the recording")
+    except Invalid as invalid:
+        raise invalid.error() from None
     return trace
 
 
 def file_summary(path: str | Path) -> str:
-    """One line about a recording that `read_recording` takes. Raises `TraceError` otherwise."""
+    """One line about the recording in a file: size, rounds, tokens, device, date and digest.
+
+    Raises `TraceError`, with the file's name, if `read_recording` rejects it.
+    """
     name = Path(path).name
     try:
         raw = Path(path).read_bytes()
@@ -64,7 +67,7 @@ def file_summary(path: str | Path) -> str:
 
 def _unpacked(raw: bytes, most: int) -> bytes:
     if raw[:2] == b"\x1f\x8b":
-        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: gzip, and nothing else
+        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: gzip only
         try:
             raw = unpacker.decompress(raw, most + 1)
         except zlib.error:
@@ -87,7 +90,7 @@ def _too_large(what: str, most: int) -> TraceError:
 
 def _parsed(raw: bytes) -> Any:
     try:
-        # Refuses NaN, deep nesting, halves of surrogate pairs and text that is not UTF-8.
+        # orjson rejects NaN, deep nesting, single surrogates and text that is not UTF-8.
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise TraceError(

@@ -1,9 +1,9 @@
-"""The one currency of specviz: a lane yields `Round`s, a race yields `Header`, `Round`s, `End`.
+"""The trace of a run: the events of a race in memory, as JSON and in a file.
 
-The page, the charts, the metrics, the recordings and the tests read these and nothing else.
-A `Trace` is such a sequence in memory; as JSON it is
-`{"schema": 1, "header": {...}, "rounds": [...], "end": {...}}` with the field names used here,
-and in a saved file also `"digest"`.
+A lane yields `Round`s; a race yields a `Header`, `Round`s and an `End`. The page, the charts, the
+metrics and the recordings derive everything from these events. As JSON a trace is
+`{"schema": 1, "header": {...}, "rounds": [...], "end": {...}}` with the field names of the events;
+a saved file also has `"digest"`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Trace:
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Trace:
-        """The trace of a finished sequence of events. Raises `TraceError` without a header."""
+        """The trace of all events of a race; raises `TraceError` if the header is not first."""
         trace: Trace | None = None
         for event in events:
             if isinstance(event, Header):
@@ -56,11 +56,11 @@ class Trace:
         return [r for r in self.rounds if r.lane == lane]
 
     def text(self, lane: Lane) -> str:
-        """What a lane wrote."""
+        """The text that a lane emitted."""
         return "".join(t.text for r in self.lane(lane) for t in r.emitted)
 
     def to_dict(self) -> dict[str, Any]:
-        """The trace as JSON-ready values, by the schema in this module's docstring."""
+        """The trace as JSON-ready values, in the form that this module's docstring gives."""
         return {
             "schema": SCHEMA,
             "header": event_dict(self.header),
@@ -70,21 +70,28 @@ class Trace:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trace:
-        """The trace that `to_dict` made. Raises `TraceError` naming the first thing wrong."""
+        """The trace in the values that `to_dict` made.
+
+        Raises `TraceError` with the first field that breaks the schema.
+        """
         return cls(*read_trace(data))
 
     def save(self, path: str | Path) -> None:
-        """Write JSON to `path`, gzipped if its name ends in .gz. Raises `TraceError`."""
+        """Write JSON to `path`, gzipped if the name ends in .gz.
+
+        Raises `TraceError` if the file cannot be written.
+        """
         data = self.to_dict()
         raw = orjson.dumps({**data, "digest": digest_of(data)})
         packed = gzip.compress(raw, mtime=0) if str(path).endswith(".gz") else raw
-        write_whole(Path(path), packed)
+        write_atomically(Path(path), packed)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """Read what `save` wrote. Raises `TraceError` if the file is missing or no trace.
+        """Read a file that `save` wrote. Raises `TraceError` if it is missing or not a trace.
 
-        For files of your own: `recording.read_recording` also holds a stranger's to its word.
+        Use it for your own files; for a file of another user use `recording.read_recording`,
+        which also checks sizes, digest and rules.
         """
         try:
             raw = Path(path).read_bytes()
@@ -94,13 +101,13 @@ class Trace:
         return cls.from_dict(data)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or, on a full disk, as it was before.
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file in one step: after an error, such as a full disk, the old file is unchanged.
 
-    Raises `TraceError`.
+    Raises `TraceError` if it cannot be written.
     """
-    # Beside it, for only within one file system does it replace the old one in one step. What
-    # is no plain file, such as /dev/stdout, cannot be replaced.
+    # A file can replace another in one step only within one file system, so the new one is first
+    # written beside it. What is not a plain file, such as /dev/stdout, cannot be replaced.
     plain = path.is_file() or not path.exists()
     whole = path.resolve() if plain else path
     beside = whole.with_name(f".{whole.name}.{os.getpid()}.part") if plain else path
@@ -116,12 +123,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def digest_of(data: dict[str, Any]) -> str:
-    """A fingerprint of a trace's JSON values, the same whoever wrote them down.
+    """SHA-256 of a trace's JSON values, the same whether Python or JavaScript wrote them.
 
-    It finds accidents and careless edits; whoever wants to deceive can compute it too.
+    It detects damage and careless edits. It does not protect against forgery: anyone can compute
+    the digest of other values.
     """
     parts = {name: data[name] for name in ("header", "rounds", "end")}
-    # JavaScript writes 1.0 as 1: all numbers are floats here.
+    # JavaScript writes 1.0 as 1, so all numbers are made floats.
     plain = json.loads(orjson.dumps(parts), parse_int=float)
     return "sha256:" + hashlib.sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
@@ -131,7 +139,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     if not isinstance(event, Round):
         return asdict(event)
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
-    # By hand: asdict copies deeply, which a page that sends hundreds of tokens a second feels.
+    # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
     for name in ("drafted", "emitted"):
         values[name] = [_token_dict(token) for token in values[name]]
     return values

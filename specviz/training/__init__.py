@@ -1,1 +1,1 @@
-"""Training a target and a draft from a folder of books: corpus, tokenizer, loop, distillation."""
+"""Training of a target and a draft on a folder of books: `python -m specviz train`."""

@@ -1,6 +1,7 @@
-"""`python -m specviz train`: a tokenizer, a target and a draft from a folder of books.
+"""`python -m specviz train`: train a tokenizer, a target and a draft on a folder of books.
 
-Every stage resumes where it was killed. The result is three folders that the hub understands.
+A stage that was interrupted continues from its last checkpoint. The results are the folders
+`target` and `draft`, in the format of the hub, each with the tokenizer.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..errors import SpecvizError
 from ..models.pair import parameter_count
+from ..theory import predicted_tau
 from . import corpus as books
 from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
-from .evaluate import estimated_alpha, expected_tokens, held_out_loss
+from .evaluate import estimated_alpha, held_out_loss
 from .export import digest, load_model, save_model, save_tokenizer
 from .growth import grow
 from .loop import LoopOptions, head, hidden_states, train
 from .losses import cross_entropy
 from .schedule import Schedule
-from .shapes import CONTEXT, PRESETS, Preset, Shape, build_model
+from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
 from .tokenizer import load_tokenizer, train_tokenizer
 from .writing import WrittenRows, write_rows
 
 Number = TypeVar("Number", int, float)
 STAGES = ("tokenizer", "target", "draft")
-PROMPT_TOKENS = 16  # of a book, before the target goes on by itself
-DEFAULT_TEMPERATURE = 0.7  # greedy text of so small a model falls into loops
+PROMPT_TOKENS = 16  # of a book, which the target continues
+DEFAULT_TEMPERATURE = 0.7  # the greedy text of so small a model repeats itself
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,20 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, default=Path("assets/pair"), help="where the pair is saved")
     add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
     add("--stage", choices=(*STAGES, "all"), default="all", help="what to train")
-    add("--evaluate", action="store_true", help="train nothing, judge the saved pair")
+    add("--evaluate", action="store_true", help="do not train, evaluate the saved pair")
     add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
     add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
     add("--vocabulary", type=int, default=4096, help="pieces of the tokenizer")
     for name in ("target", "draft"):
         add(f"--{name}-layers", type=int, default=0, help=f"layers of the {name}")
         add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
-    add("--grow-from", type=Path, help="folder of a smaller target that the new one begins as")
-    add("--draft-from", type=Path, help="folder of a draft that the new one begins as")
-    add("--minutes", type=float, default=0.0, help="the target's budget; a resume continues it")
-    add("--draft-minutes", type=float, default=0.0, help="the draft's budget")
-    add("--steps", type=int, default=0, help="the target's budget in steps, which repeats exactly")
-    add("--draft-steps", type=int, default=0, help="the draft's budget in steps")
-    add("--lengths", default="256,512,1024", help="window lengths, from first to last")
+    add("--grow-from", type=Path, help="folder of a smaller target: initial weights of the target")
+    add("--draft-from", type=Path, help="folder of another draft: initial weights of the draft")
+    add("--minutes", type=float, default=0.0, help="training time of the target, in all processes")
+    add("--draft-minutes", type=float, default=0.0, help="training time of the draft")
+    add("--steps", type=int, default=0, help="steps of the target, instead of minutes: repeatable")
+    add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
+    add("--lengths", default="256,512,1024", help="window lengths in tokens, from first to last")
     add("--decay", type=float, default=0.6, help="last share of the budget, with a falling rate")
     add("--warmup-steps", type=int, default=60)
     add("--batch-tokens", type=int, default=8192, help="tokens per update")
@@ -68,18 +70,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
     add("--checkpoint-minutes", type=float, default=5.0)
-    add("--stop-after", type=int, default=0, help="leave after so many steps, to resume later")
+    add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
     add("--seed", type=int, default=0)
-    add("--device", default="", help="cuda or cpu; by default cuda where there is one")
-    add("--threads", type=int, default=0, help="CPU threads; 0 leaves torch's choice")
+    add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
+    add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
     add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the stages asked for; raises SpecvizError with one sentence on what to do."""
+    """Run the chosen stages, or evaluate; raises `SpecvizError` for invalid options or files."""
     if args.threads:
         torch.set_num_threads(args.threads)
-    job = Job(args)
+    job = TrainingJob(args)
     if args.evaluate:
         evaluate(job)
         return
@@ -88,8 +90,8 @@ def main(args: argparse.Namespace) -> None:
 
 
 @dataclass
-class Job:
-    """The options of one call and what several stages need from them."""
+class TrainingJob:
+    """The options of one call, and what several stages derive from them."""
 
     args: argparse.Namespace
 
@@ -98,7 +100,7 @@ class Job:
         return self.args.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     @property
-    def preset(self) -> Preset:
+    def preset(self) -> PairShape:
         return PRESETS[self.args.preset]
 
     @cached_property
@@ -145,7 +147,11 @@ class Job:
     def options(
         self, name: str, *, minutes: float, steps: int, book_share: float = 1.0, suffix: str = ""
     ) -> LoopOptions:
-        """`book_share`: the part of the budget in which the windows grow to their last length."""
+        """The options of one training.
+
+        book_share: the share of the budget after which the windows have their last length.
+        suffix: of the name of the checkpoint.
+        """
         args, shape = self.args, self.shape(name)
         schedule = Schedule(
             minutes=minutes,
@@ -168,14 +174,14 @@ class Job:
         )
 
 
-def make_tokenizer(job: Job) -> None:
-    """Learn the pieces from the books that are trained on, unless that was done before."""
+def make_tokenizer(job: TrainingJob) -> None:
+    """Train the tokenizer on the training books, unless it exists already."""
     folder = job.args.work / "tokenizer"
     if (folder / "tokenizer.json").exists():
         return
     texts = (book.text for book in job.corpus.train)
     tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
-    # The file that marks the stage as done arrives last, and whole.
+    # tokenizer.json marks the stage as done, so it is moved last, when it is complete.
     partial = folder.with_suffix(".partial")
     save_tokenizer(tokenizer, partial)
     folder.mkdir(parents=True, exist_ok=True)
@@ -184,8 +190,8 @@ def make_tokenizer(job: Job) -> None:
     partial.rmdir()
 
 
-def make_target(job: Job) -> None:
-    """Train the target on the books; the output folder holds its latest checkpoint throughout."""
+def make_target(job: TrainingJob) -> None:
+    """Train the target on the books; each checkpoint is also saved to the output folder."""
     args = job.args
     windows = books.Windows(job.train_tokens, args.seed)
     minutes = args.minutes or job.preset.minutes
@@ -210,12 +216,12 @@ def make_target(job: Job) -> None:
     print(f"target: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
 
 
-def make_draft(job: Job) -> None:
-    """Distil the draft from the saved target: on the books, then on the target's own text."""
+def make_draft(job: TrainingJob) -> None:
+    """Distil the saved target into the draft: on the books, then on text that the target wrote."""
     args = job.args
     target = load_model(args.output / "target", job.device)
     if len(job.tokenizer) != target.config.vocab_size:
-        raise SpecvizError("The target has another vocabulary than the tokenizer: train it anew.")
+        raise SpecvizError("The target and the tokenizer have different vocabularies: train again.")
     made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
     rows = write_rows(
         torch.nn.Module.to(copy.deepcopy(target), torch.bfloat16),
@@ -251,8 +257,8 @@ def make_draft(job: Job) -> None:
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
 
 
-def evaluate(job: Job) -> None:
-    """Print sizes, held-out perplexity, and alpha estimated over text that the target writes."""
+def evaluate(job: TrainingJob) -> None:
+    """Print sizes, held-out perplexity, and alpha estimated on text that the target writes."""
     models = {name: load_model(job.args.output / name, job.device) for name in ("target", "draft")}
     for name, model in models.items():
         nats = held_out_loss(model, job.held_out_tokens, length=CONTEXT)
@@ -261,19 +267,19 @@ def evaluate(job: Job) -> None:
             f"{nats:.3f} nats per token, perplexity {np.exp(nats):.1f}"
         )
     prompts = books.Windows(job.held_out_tokens, job.args.seed).batch(PROMPT_TOKENS, 0, 64)
-    for heat in (0.0, 0.7, 1.0):
+    for temperature in (0.0, 0.7, 1.0):
         alpha = estimated_alpha(
             models["target"],
             models["draft"],
             prompts[:, :-1].to(job.device),
-            temperature=heat,
+            temperature=temperature,
             new_tokens=128,
             end_id=job.end_id,
             seed=job.args.seed,
         )
         print(
-            f"temperature {heat}: alpha about {alpha:.3f}, "
-            f"{expected_tokens(alpha, 5):.2f} tokens per round at gamma 5"
+            f"temperature {temperature}: alpha about {alpha:.3f}, "
+            f"{predicted_tau(alpha, 5):.2f} tokens per round at gamma 5"
         )
 
 

@@ -1,4 +1,7 @@
-"""Books in, token arrays out. Whole books are held out, so no paragraph is both seen and judged."""
+"""The corpus: reads books and returns arrays of token ids.
+
+Whole books are held out, so no paragraph is used both for training and for evaluation.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tokenizers import Tokenizer
 
 from ..errors import SpecvizError
 
-# Three books whose authors are also trained on, and one whose author is not.
+# Three books by authors whose other books are in the training set, and one by another author.
 DEFAULT_HELD_OUT = (
     "arthur-conan-doyle_the-sign-of-the-four",
     "h-g-wells_the-time-machine",
@@ -25,7 +28,7 @@ DEFAULT_HELD_OUT = (
 
 @dataclass(frozen=True)
 class Book:
-    """One text: the file's stem and its contents."""
+    """One book. name: of its file, without .txt."""
 
     name: str
     text: str
@@ -33,17 +36,18 @@ class Book:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Books to train on and books to judge with; no name is in both."""
+    """Books for training and books for evaluation; no book is in both."""
 
     train: tuple[Book, ...]
     held_out: tuple[Book, ...]
 
 
 def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> Corpus:
-    """Read every `*.txt` of `folder` and hold out whole books.
+    """Read every `*.txt` file of `folder`, and hold out some of the books.
 
-    Without names the default four are held out, or one book in twenty where they are absent.
-    Raises SpecvizError if the folder is missing, has too few books, or lacks a named one.
+    held_out: the names of these books. Without names they are `DEFAULT_HELD_OUT`, or one book in
+    twenty if the folder does not contain these. Raises `SpecvizError` if the folder is missing, has
+    too few books, or does not contain a named one.
     """
     if not folder.is_dir():
         raise SpecvizError(
@@ -78,7 +82,7 @@ def _default_held_out(names: Sequence[str]) -> set[str]:
 
 
 def fingerprint(books: Iterable[Book], tokenizer: Tokenizer) -> str:
-    """A short hash of these books under this tokenizer: it names the cached token file."""
+    """A short hash of the books and the tokenizer, for the name of the cached file of tokens."""
     digest = hashlib.sha256(tokenizer.to_str().encode())
     for book in books:
         digest.update(book.name.encode() + b"\0" + book.text.encode() + b"\0")
@@ -88,13 +92,14 @@ def fingerprint(books: Iterable[Book], tokenizer: Tokenizer) -> str:
 def encode_books(
     books: Sequence[Book], tokenizer: Tokenizer, end_id: int, seed: int, cache: Path
 ) -> np.ndarray:
-    """All books in a seeded order, each preceded by the end-of-text id: uint16 ids `[tokens]`.
+    """All books in a random order, each after an end-of-text id: uint16 ids `[tokens]`.
 
-    The result is cached in `cache`, so a resumed run starts at once.
+    seed: of the order. cache: a folder for the result, so a resumed run need not encode again.
     """
     path = cache / f"tokens-{fingerprint(books, tokenizer)}-{seed}.npy"
     if path.exists():
-        return np.load(path)
+        cached: np.ndarray = np.load(path)
+        return cached
     order = list(books)
     random.Random(seed).shuffle(order)
     pieces: list[np.ndarray] = []
@@ -107,7 +112,7 @@ def encode_books(
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write an array so that a killed process leaves the old file or the new one, never half."""
+    """Write an array to a file in one step: a killed process never leaves half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     with partial.open("wb") as handle:
@@ -116,9 +121,11 @@ def save_array(path: Path, array: np.ndarray) -> None:
 
 
 class Windows:
-    """Training windows as a pure function of (seed, length, tokens seen), so a resume is exact.
+    """Training windows of a text.
 
-    Each epoch visits every window once, in a new order and from a new offset.
+    A batch depends only on the seed, the length and the number of tokens trained before, so a
+    resumed training gets the same batches. Each epoch has every window once, in a new order and
+    from a new offset.
     """
 
     def __init__(self, tokens: np.ndarray, seed: int) -> None:
@@ -127,10 +134,8 @@ class Windows:
         self._order: tuple[tuple[int, int], int, np.ndarray] | None = None
 
     def batch(self, length: int, seen: int, rows: int) -> torch.Tensor:
-        """Ids `[rows, length + 1]` that follow `seen` trained tokens; inputs and shifted labels.
-
-        Raises SpecvizError if the text is shorter than one window.
-        """
+        """The next batch after `seen` trained tokens: ids `[rows, length + 1]`, for inputs and
+        shifted labels. Raises `SpecvizError` if the text is shorter than two windows."""
         per_epoch = (len(self.tokens) - 1 - length) // length
         if per_epoch < 1:
             raise SpecvizError(

@@ -1,4 +1,4 @@
-"""A draft learns the target's whole distribution: on the books, then on text the target wrote."""
+"""Distillation: the draft learns the target's distribution, on books and on the target's text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from .loop import Loss, head, hidden_states
 from .losses import forward_kl
 from .writing import WrittenRows
 
-EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; trained ones end up near 0.1
+EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1
 
 
 def distillation_loss(target: LlamaForCausalLM) -> Loss:
-    """The loss KL(target || draft) in nats per position, the target in inference only."""
+    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531).
+
+    The target is not trained.
+    """
 
     def loss(draft: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
         inputs = ids[:, :-1]
@@ -29,10 +32,10 @@ def distillation_loss(target: LlamaForCausalLM) -> Loss:
 
 @torch.no_grad()
 def inherit_embeddings(draft: LlamaForCausalLM, target: LlamaForCausalLM) -> None:
-    """Begin the draft's embeddings as the target's, along their main directions.
+    """Initialise the draft's embeddings with the main components of the target's embeddings.
 
-    They are most of a small draft, and hold most of what the target knows of words that go
-    together: after the same few steps the loss is a quarter lower than from a random start.
+    They are projected by a singular value decomposition. Embeddings are most of a small draft's
+    weights: after the same few steps the loss is a quarter lower than with random ones.
     """
     own = draft.model.embed_tokens.weight  # [vocab, width]
     left, scale, _ = torch.linalg.svd(target.model.embed_tokens.weight, full_matrices=False)
@@ -42,17 +45,19 @@ def inherit_embeddings(draft: LlamaForCausalLM, target: LlamaForCausalLM) -> Non
 
 
 class BooksThenWritten:
-    """Windows of the books for the first share of the budget, then rows that the target wrote.
+    """Windows of the books for the first part of the budget, then text that the target wrote.
 
-    A race shows the draft the target's own text, so that is what it should know best at the end.
-    One batch in four stays with the books, whose windows are longer than the written rows.
+    switch: the share of the budget for books. In a race the draft reads the target's text, so it
+    is trained on such text last. One batch in four is still from the books, because their windows
+    are longer than the written rows.
     """
 
     def __init__(self, books: Windows, written: WrittenRows, switch: float) -> None:
         self.books, self.written, self.switch = books, written, switch
 
     def batch(self, length: int, seen: int, rows: int, progress: float) -> torch.Tensor:
-        """Ids `[rows, length + 1]` of books, or about as many in rows `[.., own length + 1]`."""
+        """The next batch after `seen` trained tokens: ids `[rows, length + 1]` of books, or about
+        as many ids in rows of the written text's own length. progress: the share of the budget."""
         if progress < self.switch or seen // (rows * length) % 4 == 0:
             return self.books.batch(length, seen, rows)
         return self.written.batch(length, seen, rows)

@@ -1,8 +1,6 @@
-"""Held-out perplexity, and how often a draft would be accepted, without running a race."""
+"""Evaluation without a race: held-out perplexity and the expected acceptance rate of a draft."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import torch
@@ -19,9 +17,10 @@ ROWS = 8  # windows per forward
 def held_out_loss(
     model: LlamaForCausalLM, tokens: np.ndarray, *, length: int, limit: int = 0
 ) -> float:
-    """Mean nats per token over consecutive windows of `length`, up to `limit` tokens (0: all).
+    """Mean loss in nats per token over consecutive windows of `length` tokens.
 
-    Each window starts without context, so the figure is an upper bound.
+    tokens: ids `[n]`. limit: the most tokens to use; 0 is all. Each window starts without context,
+    so the result is an upper bound.
     """
     length = min(length, len(tokens) - 1)
     windows = (len(tokens) - 1) // length
@@ -42,11 +41,14 @@ def held_out_loss(
 def acceptance(
     target: LlamaForCausalLM, draft: LlamaForCausalLM, ids: torch.Tensor, *, temperature: float
 ) -> torch.Tensor:
-    """The probability that a drafted token is accepted after each id of `[rows, n]`: `[rows, n]`.
+    """The probability that a drafted token is accepted after each of the ids `[rows, n]`.
 
-    At a temperature it is the sum of min(p, q); greedy it is 1 where both prefer the same token.
+    Returns `[rows, n]`: the sum over the vocabulary of min(p, q) (Leviathan et al. 2022,
+    arXiv 2211.17192, section 3.2); at temperature 0, 1 where both models have the same likeliest
+    token and 0 elsewhere.
     """
-    p, q = (model(input_ids=ids, use_cache=False).logits.float() for model in (target, draft))
+    p: torch.Tensor = target(input_ids=ids, use_cache=False).logits.float()
+    q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits.float()
     if temperature == 0:
         return (p.argmax(-1) == q.argmax(-1)).float()
     return torch.minimum((p / temperature).softmax(-1), (q / temperature).softmax(-1)).sum(-1)
@@ -62,7 +64,7 @@ def estimated_alpha(
     end_id: int,
     seed: int,
 ) -> float:
-    """Mean acceptance over text that the target writes after prompts `[rows, n]`."""
+    """The mean of `acceptance` over text that the target writes after prompts `[rows, n]`."""
     ids = write(
         target,
         prompts,
@@ -73,10 +75,3 @@ def estimated_alpha(
     )
     kept = acceptance(target, draft, ids[:, :-1], temperature=temperature)
     return kept[:, prompts.shape[1] - 1 :].mean().item()
-
-
-def expected_tokens(alpha: float, gamma: int) -> float:
-    """Tokens per round if acceptances are independent: (1 - alpha^(gamma+1)) / (1 - alpha)."""
-    if math.isclose(alpha, 1.0):
-        return gamma + 1.0
-    return (1 - alpha ** (gamma + 1)) / (1 - alpha)

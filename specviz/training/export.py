@@ -1,4 +1,4 @@
-"""Models and tokenizers as folders that the hub accepts."""
+"""Saving and loading of models and tokenizers, as folders in the hub's format."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from transformers import (
 
 from ..errors import SpecvizError
 
-SHARD = "9MB"  # below the 10 MB from which the hub asks for large-file storage
+SHARD = "9MB"  # the hub requires large-file storage from 10 MB on
 
 
 def save_model(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, temperature: float
 ) -> None:
-    """Write config, bf16 weights and tokenizer; `temperature` becomes the model's default.
+    """Save config, bf16 weights and tokenizer to `folder`.
 
-    The folder is replaced file by file once everything is written beside it.
+    temperature: the default in the model's generation config. All files are first written to
+    another folder, and then moved.
     """
     body_compiled, model.model._compiled_call_impl = model.model._compiled_call_impl, None
     saved = copy.deepcopy(model)
@@ -50,13 +51,13 @@ def save_model(
         if path.name not in fresh:
             path.unlink()
     for path in partial.iterdir():
-        path.chmod(0o644)  # the weights are written readable by their owner only
+        path.chmod(0o644)  # safetensors writes files that only their owner can read
         path.replace(folder / path.name)
     partial.rmdir()
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Write the tokenizer under the class name that old and new versions of transformers know."""
+    """Save the tokenizer, with a class name that old and new versions of transformers know."""
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text())
@@ -67,16 +68,17 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 
 
 def load_model(folder: Path, device: str) -> LlamaForCausalLM:
-    """The model saved in `folder`, fp32, ready to evaluate; SpecvizError if it is not there."""
+    """The model in `folder`, in fp32 and evaluation mode; raises `SpecvizError` without one."""
     if not (folder / "config.json").is_file():
         raise SpecvizError(f"There is no model in {str(folder)!r}: train it first.")
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     torch.nn.Module.to(model, device)
-    return model.eval()
+    model.eval()
+    return model
 
 
 def digest(model: torch.nn.Module) -> str:
-    """A short hash of the weights: what was made with them carries it in its name."""
+    """A short hash of the weights, for the names of files that were made with them."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(name.encode() + tensor.detach().cpu().float().numpy().tobytes())

@@ -1,9 +1,10 @@
-"""A trained model as the beginning of a larger one: what it has learnt is not learnt again.
+"""Growth: a trained model gives a larger model its initial weights.
 
-What is added changes nothing at first: new rows that read are random, new columns that write are
-zero (Chen et al. 2016, "Net2Net", arXiv 1511.05641; Wu et al. 2024, "LLaMA Pro", arXiv
-2401.02415). Only where heads come to share their keys and values does the function change: they
-begin as the mean of the old ones (Ainslie et al. 2023, "GQA", arXiv 2305.13245).
+The new weights do not change the output at first: new rows that read the hidden state are random,
+new columns that write to it are zero (Chen et al. 2016, "Net2Net", arXiv 1511.05641; Wu et al.
+2024, "LLaMA Pro", arXiv 2401.02415). The output changes only if more heads share their keys and
+values than before: these start as the mean of the old ones (Ainslie et al. 2023, "GQA", arXiv
+2305.13245).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from ..errors import SpecvizError
 
 @torch.no_grad()
 def grow(model: LlamaForCausalLM, seed: LlamaForCausalLM) -> None:
-    """Begin `model` in place as the smaller `seed`, of the same vocabulary and head width.
+    """Initialise `model` in place with the weights of the smaller model `seed`.
 
-    Raises SpecvizError if `seed` is larger in any direction, or its heads cannot be shared out.
+    Both need the same vocabulary and head width. Raises `SpecvizError` if `seed` is larger in any
+    dimension, or if its heads cannot be divided among the key-value heads of `model`.
     """
     _check(model.config, seed.config)
     width = seed.config.hidden_size
@@ -33,7 +35,7 @@ def grow(model: LlamaForCausalLM, seed: LlamaForCausalLM) -> None:
     origins = _origins(len(model.model.layers), len(seed.model.layers))
     for place, (layer, origin) in enumerate(zip(model.model.layers, origins, strict=True)):
         _layer(layer, seed.model.layers[origin], model.config, seed.config)
-        if place and origins[place - 1] == origin:  # a layer repeated: silent at first
+        if place and origins[place - 1] == origin:  # a repeated layer has no output at first
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
 
@@ -48,26 +50,26 @@ def _check(config: Any, seed: Any) -> None:
     if larger or seed.vocab_size != config.vocab_size or seed.head_dim != config.head_dim:
         raise SpecvizError(
             "The model to begin from does not fit into the new one: choose a shape that is at "
-            "least as deep and as wide, and the same tokenizer."
+            "least as deep and as wide, and use the same tokenizer."
         )
     if seed.num_key_value_heads % shared or seed.num_attention_heads % shared:
         raise SpecvizError(
-            f"The model to begin from has {seed.num_attention_heads} heads, which cannot be shared "
-            f"out over {shared} of keys and values: choose another width."
+            f"The model to begin from has {seed.num_attention_heads} heads, which cannot be "
+            f"divided among {shared} key-value heads: choose another width."
         )
 
 
 def _origins(layers: int, old: int) -> list[int]:
-    """Which old layer each new one begins as: all in order, some of them twice, evenly spread."""
+    """The old layer that each new layer starts as: all of them in order, some repeated."""
     return [place * old // layers for place in range(layers)]
 
 
 def _layer(layer: Any, old: Any, config: Any, seed: Any) -> None:
-    """One block from one block."""
+    """Initialise one block with an old block."""
     ours, theirs, width = layer.self_attn, old.self_attn, seed.hidden_size
     head, shared = config.head_dim, config.num_key_value_heads
     group, old_group = config.num_attention_heads // shared, seed.num_attention_heads // shared
-    # Old heads stay with the keys that are made of their own.
+    # Each old head stays in the group of the key-value head that replaces its own.
     q = ours.q_proj.weight.view(shared, group, head, -1)
     q[:, :old_group, :, :width] = theirs.q_proj.weight.view(shared, old_group, head, width)
     for name in ("k_proj", "v_proj"):
@@ -85,7 +87,7 @@ def _layer(layer: Any, old: Any, config: Any, seed: Any) -> None:
 
 
 def _norm(weight: Tensor, old: Tensor) -> None:
-    # The mean of squares is over more entries of which the new ones are zero: normed entries
-    # come out larger by this factor.
+    # RMSNorm divides by the root mean square. The new entries are zero and make it smaller; this
+    # factor compensates for that.
     weight.fill_(1.0)
     weight[: len(old)] = old * math.sqrt(len(old) / len(weight))

@@ -1,4 +1,4 @@
-"""The training loop: one budget, two optimizers, checkpoints that survive a kill at any moment."""
+"""The training loop, with two optimizers and checkpoints from which a killed process resumes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from transformers import LlamaForCausalLM
 from ..errors import SpecvizError
 from .schedule import Schedule
 
-# A batch for (window length, tokens seen, rows, progress): ids [rows, length + 1].
 Batches = Callable[[int, int, int, float], torch.Tensor]
-# A differentiable mean loss for (model, ids [rows, length + 1]).
+"""From (window length, tokens trained before, rows, progress) to ids [rows, length + 1]."""
 Loss = Callable[[LlamaForCausalLM, torch.Tensor], torch.Tensor]
+"""From (model, ids [rows, length + 1]) to the differentiable mean loss in nats."""
 
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """What stays fixed during one training."""
+    """The options of one training."""
 
     schedule: Schedule
     checkpoint: Path
     batch_tokens: int = 8192
-    micro_tokens: int = 8192  # tokens per forward; several make a batch
+    micro_tokens: int = 8192  # tokens per forward pass; a batch may need several passes
     matrix_rate: float = 0.01
     embedding_rate: float = 0.003
     weight_decay: float = 0.05
     checkpoint_minutes: float = 5.0
-    stop_after: int = 0  # steps in this process; 0 for no limit
+    stop_after: int = 0  # most steps in this process; 0 is no limit
     label: str = "training"
 
 
 @dataclass
-class Progress:
-    """What has been spent so far, over all processes of one training."""
+class TrainingProgress:
+    """The steps, tokens and seconds so far, in all processes of one training."""
 
     step: int = 0
     tokens: int = 0
@@ -49,15 +49,16 @@ class Progress:
 
 
 def hidden_states(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-    """The last layer's output `[rows, length, width]`, in bf16 products with fp32 sums."""
+    """The last layer's output `[rows, length, width]`; products are in bf16 with fp32 sums."""
     with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        hidden: torch.Tensor = model.model(input_ids=ids, use_cache=False).last_hidden_state
     return hidden.to(torch.bfloat16)
 
 
 def head(model: LlamaForCausalLM) -> torch.Tensor:
-    """The tied output matrix `[vocab, width]` in bf16, through which gradients flow."""
-    return model.model.embed_tokens.weight.to(torch.bfloat16)
+    """The tied output matrix `[vocab, width]` in bf16; gradients flow to the embeddings."""
+    weight: torch.Tensor = model.model.embed_tokens.weight
+    return weight.to(torch.bfloat16)
 
 
 def train(
@@ -66,11 +67,12 @@ def train(
     loss: Loss,
     options: LoopOptions,
     report: Callable[[LlamaForCausalLM], str] | None = None,
-) -> Progress:
-    """Train in place until the budget is spent, resuming from `options.checkpoint` if it exists.
+) -> TrainingProgress:
+    """Train `model` in place until the budget is spent; returns what was spent.
 
-    `report` is asked for a line at each checkpoint. Raises SpecvizError if the loss is not finite
-    or the checkpoint belongs to another shape.
+    Continues from `options.checkpoint` if that file exists. report: called at each checkpoint, for
+    a line to print. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
+    model with another shape.
     """
     optimizers = _optimizers(model, options)
     spent = _restore(model, optimizers, options.checkpoint)
@@ -98,7 +100,7 @@ def train(
 
 
 def _optimizers(model: LlamaForCausalLM, options: LoopOptions) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for the embeddings and the norms."""
+    """Muon for the matrices of the layers, AdamW for the embeddings and the norms."""
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
     inner = [p for p in model.model.layers.parameters() if p.ndim == 2]
@@ -125,10 +127,10 @@ def _step(
     loss: Loss,
     optimizers: list[torch.optim.Optimizer],
     options: LoopOptions,
-    spent: Progress,
+    spent: TrainingProgress,
     share: float,
 ) -> tuple[float, int]:
-    """One update; returns its mean loss and the tokens it saw."""
+    """One update; returns the mean loss and the number of tokens."""
     length = options.schedule.length(share)
     rows = max(1, options.batch_tokens // length)
     ids = batches(length, spent.tokens, rows, share).to(model.device)
@@ -153,7 +155,7 @@ def _step(
     return value, len(ids) * (ids.shape[1] - 1)
 
 
-def _show(bar: Any, share: float, value: float, rate: float, spent: Progress) -> None:
+def _show(bar: Any, share: float, value: float, rate: float, spent: TrainingProgress) -> None:
     bar.set_postfix_str(
         f"step {spent.step}, {spent.tokens / 1e6:.2f} M tokens, loss {value:.3f}, {rate:.0f} tok/s",
         refresh=False,
@@ -162,7 +164,10 @@ def _show(bar: Any, share: float, value: float, rate: float, spent: Progress) ->
 
 
 def _save(
-    model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], spent: Progress, path: Path
+    model: LlamaForCausalLM,
+    optimizers: list[torch.optim.Optimizer],
+    spent: TrainingProgress,
+    path: Path,
 ) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -179,9 +184,9 @@ def _save(
 
 def _restore(
     model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], path: Path
-) -> Progress:
+) -> TrainingProgress:
     if not path.exists():
-        return Progress()
+        return TrainingProgress()
     state = torch.load(path, map_location=model.device, weights_only=True)
     try:
         model.load_state_dict(state["model"])
@@ -192,4 +197,4 @@ def _restore(
         ) from error
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
-    return Progress(**state["spent"])
+    return TrainingProgress(**state["spent"])

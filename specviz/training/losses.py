@@ -1,4 +1,4 @@
-"""Losses over a vocabulary, computed in slices so that the logits never exist all at once."""
+"""Losses over a vocabulary, computed in slices so that only a part of the logits is in memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-# Positions whose logits are held at a time: few enough for a processor's cache, many enough to
-# fill an accelerator.
+# Positions per slice: few enough for the cache of a CPU, many enough to use a whole GPU.
 CPU_SLICE, DEVICE_SLICE = 128, 8192
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Mean -log q(label). The gradient, q - onehot(label), is made while q is at hand."""
+    """Mean -log q(label). The forward pass also computes the gradient in the logits,
+    q - onehot(label), because it has q."""
 
     @staticmethod
     def forward(
@@ -37,7 +37,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 class _ForwardKL(torch.autograd.Function):
-    """Mean KL(p || q) for a teacher's p. Its gradient in the logits is q - p."""
+    """Mean KL(p || q) for a teacher's p; the gradient in the logits is q - p."""
 
     @staticmethod
     def forward(
@@ -68,7 +68,8 @@ class _ForwardKL(torch.autograd.Function):
 
 def cross_entropy(hidden: torch.Tensor, head: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Mean nats per token. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids."""
-    return _CrossEntropy.apply(hidden, head, labels)
+    loss: torch.Tensor = _CrossEntropy.apply(hidden, head, labels)  # type: ignore[no-untyped-call]
+    return loss
 
 
 def forward_kl(
@@ -78,11 +79,14 @@ def forward_kl(
     teacher_head: torch.Tensor,
 ) -> torch.Tensor:
     """Mean nats per position. hidden `[n, width]`, head `[vocab, width]`; the teacher likewise."""
-    return _ForwardKL.apply(hidden, head, teacher_hidden, teacher_head)
+    rows = (hidden, head, teacher_hidden, teacher_head)
+    loss: torch.Tensor = _ForwardKL.apply(*rows)  # type: ignore[no-untyped-call]
+    return loss
 
 
 def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """fp32 probabilities and the log of their normaliser, at one exponential per entry."""
+    """The probabilities in fp32, and the logarithm of the sum of exponentials: one `exp` per entry,
+    since log p = logit - log_sum at the largest logit."""
     probabilities = torch.softmax(logits, dim=-1, dtype=torch.float32)
     return probabilities, logits.amax(-1).float() - probabilities.amax(-1).log()
 

@@ -1,4 +1,4 @@
-"""How much training there is, and what the learning rate and the window length are on the way."""
+"""The schedule of a training: its budget, the learning rate and the window length."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from .shapes import CONTEXT
 
 @dataclass(frozen=True)
 class Schedule:
-    """A budget in steps or in minutes, a warm-up, a plateau and a linear decay to zero.
+    """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay.
 
-    `decay` is the last share of the budget over which the rate falls. `lengths` are the windows in
-    tokens and `shares` the part of the budget spent on each: short windows cost less attention,
-    and most of what a young model learns lies close by.
+    minutes, steps: the budget; steps are used if they are above 0. decay: the last share of the
+    budget, over which the rate falls to zero. lengths, shares: the window lengths in tokens, and
+    the share of the budget for each. Short windows come first: their attention costs less, and a
+    model first learns relations between close tokens. Raises `SpecvizError` for invalid values.
     """
 
     minutes: float = 0.0
@@ -33,13 +34,13 @@ class Schedule:
             raise SpecvizError(f"--lengths is {self.lengths}: choose windows of 8 to {CONTEXT}.")
 
     def progress(self, step: int, seconds: float) -> float:
-        """The spent share of the budget, 0 to 1. Steps win over minutes: they repeat exactly."""
+        """The spent share of the budget, 0 to 1, by steps if they are limited, else by seconds."""
         if self.steps > 0:
             return min(1.0, step / self.steps)
         return min(1.0, seconds / (60 * self.minutes))
 
     def rate(self, step: int, progress: float) -> float:
-        """The factor on the peak learning rate, 0 to 1."""
+        """The learning rate relative to its peak, 0 to 1."""
         warmup = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
         return min(warmup, max(0.0, 1.0 - progress) / self.decay)
 

@@ -1,4 +1,4 @@
-"""Sizes of models, and models of a size."""
+"""Shapes of the models that are trained, and models of a shape."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from ..errors import SpecvizError
 
 HEAD_WIDTH = 64
 CONTEXT = 1024  # positions
-MOST_SHARED = 3  # heads of queries over one of keys and values: a long context then costs little
+MOST_SHARED = 3  # most query heads per key-value head; sharing makes a long context cheaper
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama's depth and width; everything else follows from these two."""
+    """The depth and width of a Llama, from which all other sizes follow.
+
+    Raises `SpecvizError` if no model can have this shape.
+    """
 
     layers: int
     width: int
@@ -30,24 +33,24 @@ class Shape:
 
     @property
     def heads(self) -> int:
-        """Heads of queries."""
+        """The number of query heads."""
         return self.width // HEAD_WIDTH
 
     @property
     def kv_heads(self) -> int:
-        """Heads of keys and values: as few as `MOST_SHARED` allows."""
+        """The number of key-value heads: as few as `MOST_SHARED` allows."""
         groups = range(MOST_SHARED, 0, -1)
         return self.heads // next(group for group in groups if self.heads % group == 0)
 
     @property
     def feed_forward(self) -> int:
-        """Inner width of the SwiGLU: 8/3 of the width, to the next multiple of 64."""
+        """The inner width of the SwiGLU: 8/3 of the width, rounded up to a multiple of 64."""
         return -(-8 * self.width // 3 // HEAD_WIDTH) * HEAD_WIDTH
 
 
 @dataclass(frozen=True)
-class Preset:
-    """A pair that is worth racing, and how long each half wants to train, in minutes."""
+class PairShape:
+    """The shapes of a pair, and the default minutes of training for the target and the draft."""
 
     target: Shape
     draft: Shape
@@ -56,13 +59,13 @@ class Preset:
 
 
 PRESETS = {
-    "small": Preset(Shape(8, 384), Shape(2, 128), minutes=240, draft_minutes=60),
-    "large": Preset(Shape(8, 512), Shape(2, 192), minutes=30, draft_minutes=10),
+    "small": PairShape(Shape(8, 384), Shape(2, 128), minutes=240, draft_minutes=60),
+    "large": PairShape(Shape(8, 512), Shape(2, 192), minutes=30, draft_minutes=10),
 }
 
 
 def build_model(shape: Shape, *, vocabulary: int, end_id: int, seed: int) -> LlamaForCausalLM:
-    """A freshly initialised fp32 Llama with tied embeddings."""
+    """A new Llama in fp32 with tied embeddings. seed: of its random initial weights."""
     config = LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=shape.width,
@@ -80,11 +83,13 @@ def build_model(shape: Shape, *, vocabulary: int, end_id: int, seed: int) -> Lla
     )
     torch.manual_seed(seed)
     model = LlamaForCausalLM(config)
-    # Branches that start at zero leave the residual stream alone at first: training is calmer.
+    # With zero output weights the layers do not change the residual stream at first, which makes
+    # training more stable.
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)
-    # transformers zeroes the padding row, which here is the end of text and must stay trainable.
+    # transformers sets the padding row to zero and does not train it; here it is also the
+    # end-of-text token.
     torch.nn.init.normal_(model.model.embed_tokens.weight, std=config.initializer_range)
     model.model.embed_tokens.padding_idx = None
     return model

@@ -1,4 +1,4 @@
-"""A byte-level BPE: any text goes in and comes out unchanged."""
+"""The tokenizer: a byte-level BPE, which encodes any text without loss."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..errors import SpecvizError
 
 END_OF_TEXT = "<|endoftext|>"
 
-# Words carry their leading space. Digits stay single, so numbers of any length share ten pieces.
-# Line breaks are pieces of their own, so the end of a paragraph does not depend on its last mark.
+# A word includes the space before it. Digits are single pieces. Line breaks are pieces of their
+# own, so the end of a paragraph does not depend on its last punctuation mark.
 _SPLIT = (
     r"'(?i:s|t|m|d|ll|ve|re)(?!\p{L})"
     r"| ?\p{L}+"
@@ -27,9 +27,11 @@ _SPLIT = (
 def train_tokenizer(
     texts: Iterable[str], *, vocabulary: int, context: int
 ) -> PreTrainedTokenizerFast:
-    """Learn up to `vocabulary` pieces; `context` is the longest input in tokens.
+    """Train a tokenizer with up to `vocabulary` pieces on `texts`.
 
-    The end-of-text id 0 parts books; it also serves as padding. No text is encoded with it.
+    context: the longest input in tokens. Id 0 is the end of text, which separates books and is
+    also the padding; encoding a text never adds it. Raises `SpecvizError` if `vocabulary` is out
+    of range.
     """
     if not 257 <= vocabulary <= 65_536:
         raise SpecvizError(
@@ -62,9 +64,10 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer saved in `folder`; raises SpecvizError if that stage has not run."""
+    """The tokenizer in `folder`; raises `SpecvizError` if it does not exist yet."""
     if not (folder / "tokenizer.json").is_file():
         raise SpecvizError(
             f"There is no tokenizer in {str(folder)!r}: run the stage `tokenizer` first."
         )
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+    loaded: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+    return loaded

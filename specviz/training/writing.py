@@ -1,4 +1,4 @@
-"""Text that a model writes, many rows at a time: what a draft will meet when it races."""
+"""Text that the target writes, many rows at a time, to train the draft on."""
 
 from __future__ import annotations
 
@@ -23,35 +23,40 @@ def write(
     end_id: int,
     generator: torch.Generator,
 ) -> torch.Tensor:
-    """Continue prompts `[rows, n]`, each at its own temperature `[rows]` (0: the likeliest token).
+    """Continue prompts `[rows, n]`; returns ids `[rows, n + new_tokens]`.
 
-    Returns ids `[rows, n + new_tokens]`. The end of text is never written: a row that started
-    afresh would not be about its prompt any more.
+    temperatures: one for each row, `[rows]`; 0 is greedy. end_id is never written: after it the
+    text would no longer depend on the prompt.
     """
     written = [prompts]
     cache = DynamicCache(config=model.config)
-    ids, heat = prompts, temperatures.clamp_min(1e-6)[:, None]
+    ids, divisors = prompts, temperatures.clamp_min(1e-6)[:, None]
     for _ in range(new_tokens):
         output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         logits = output.logits[:, -1].float()  # [rows, vocab]
         logits[:, end_id] = -torch.inf
         noise = torch.empty_like(logits).exponential_(generator=generator)
-        # argmax(p / Exponential) draws from p; without noise it is the greedy choice.
-        scores = logits / heat - torch.where(temperatures[:, None] > 0, noise.log(), 0.0)
+        # argmax(p / noise) with exponential noise is a sample of p, as in Gumbel-max sampling;
+        # without noise it is the greedy choice.
+        scores = logits / divisors - torch.where(temperatures[:, None] > 0, noise.log(), 0.0)
         ids = scores.argmax(dim=-1, keepdim=True)
         written.append(ids)
     return torch.cat(written, dim=1)
 
 
 class WrittenRows:
-    """Rows of one length, visited in a new order each epoch; a pure function of what was seen."""
+    """Rows of text of one length, in a new order in each epoch.
+
+    A batch depends only on the seed and the number of tokens trained before.
+    """
 
     def __init__(self, rows: np.ndarray, seed: int) -> None:
         self.rows = rows  # [rows, length + 1]
         self.seed = seed
 
     def batch(self, length: int, seen: int, rows: int) -> torch.Tensor:
-        """Ids `[about rows * length tokens, own length + 1]` that follow `seen` trained tokens."""
+        """The next batch after `seen` trained tokens: about `rows * length` ids, in rows of the
+        text's own length + 1."""
         own = self.rows.shape[1] - 1
         first, count = seen // own, max(1, rows * length // own)
         picked: list[np.ndarray] = []
@@ -75,13 +80,14 @@ def write_rows(
     end_id: int,
     seed: int,
 ) -> np.ndarray:
-    """At least `total_tokens` of the model's own text as ids `[rows, length + 1]`, uint16.
+    """At least `total_tokens` tokens of text that the model writes: uint16 ids `[.., length + 1]`.
 
-    `prompts(chunk, rows)` gives the openings `[rows, n]` of one chunk. Each finished chunk is a
-    file in `folder`, so a resumed run writes only what is missing.
+    prompts: from (chunk, rows) to the prompts `[rows, n]` of one chunk. temperatures: used in turn
+    for the rows of a chunk. Each finished chunk is a file in `folder`, so a resumed run writes only
+    the missing chunks.
     """
     chunks = max(1, -(-total_tokens // (rows * length)))
-    heat = torch.tensor([temperatures[row % len(temperatures)] for row in range(rows)])
+    by_row = torch.tensor([temperatures[row % len(temperatures)] for row in range(rows)])
     pieces = []
     for chunk in tqdm(range(chunks), desc="target writes", unit="chunk"):
         path = folder / f"{length}x{rows}-{seed}-{chunk:05d}.npy"
@@ -92,7 +98,7 @@ def write_rows(
                 model,
                 openings,
                 new_tokens=length + 1 - openings.shape[1],
-                temperatures=heat.to(model.device),
+                temperatures=by_row.to(model.device),
                 end_id=end_id,
                 generator=generator,
             )

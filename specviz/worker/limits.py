@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from ..errors import SettingsError
+from ..environment import MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Each limit can be set by an environment variable, see `VARIABLES`.
+    """An environment variable sets each of the limits.
 
     seconds: the longest run, counted from the moment its pair is in memory. waiting: the most runs
     and experiments in the queue, besides the current one. stop_seconds: how long the models'
@@ -20,39 +19,17 @@ class Limits:
     result before it is replaced.
     """
 
-    seconds: float = 120.0
-    waiting: int = 16
-    stop_seconds: float = 5.0
-    silent_seconds: float = 300.0
+    seconds: float = MOST_SECONDS.default
+    waiting: int = MOST_WAITING.default
+    stop_seconds: float = STOP_SECONDS.default
+    silent_seconds: float = SILENT_SECONDS.default
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
         """The limits, with defaults where no variable is set. Raises `SettingsError`."""
-        values = {
-            field.name: _number(environment[VARIABLES[field.name]], VARIABLES[field.name])
-            for field in fields(cls)
-            if environment.get(VARIABLES[field.name])
-        }
-        if "waiting" in values:
-            values["waiting"] = int(values["waiting"])
-        return cls(**values)  # type: ignore[arg-type]
-
-
-VARIABLES = {
-    "seconds": "SPECVIZ_MOST_SECONDS",
-    "waiting": "SPECVIZ_MOST_WAITING",
-    "stop_seconds": "SPECVIZ_STOP_SECONDS",
-    "silent_seconds": "SPECVIZ_SILENT_SECONDS",
-}
-LEAST = {"SPECVIZ_MOST_WAITING": 0.0}  # for all others: 0.1 seconds
-
-
-def _number(text: str, variable: str) -> float:
-    least = LEAST.get(variable, 0.1)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= least):
-        raise SettingsError(f"{variable} is {text!r}: use a number from {least:g} on.")
-    return value
+        return cls(
+            seconds=MOST_SECONDS.read(environment),
+            waiting=MOST_WAITING.read(environment),
+            stop_seconds=STOP_SECONDS.read(environment),
+            silent_seconds=SILENT_SECONDS.read(environment),
+        )

@@ -16,7 +16,10 @@ from typing import Any, BinaryIO, ClassVar
 
 from .tasks import Task
 
-_SERVE = "from specviz.worker.main import serve; serve()"
+# The process must import this very package, whatever its working directory and environment hold.
+_SERVE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.worker.main import serve; serve()"
+)
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -32,12 +35,10 @@ class ModelsProcess:
     alive: ClassVar[weakref.WeakSet[ModelsProcess]] = weakref.WeakSet()
 
     def __init__(self) -> None:
-        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
+            [sys.executable, "-c", _SERVE, str(_ROOT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
         )
         self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.busy = False

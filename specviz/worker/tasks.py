@@ -260,7 +260,7 @@ class MachineTask:
     pair: str = ""
 
     def run(self, models: Models, stop: Stop) -> Iterator[Machine]:
-        from ..models.memory import rooms
+        from ..models.memory import device_memory
 
-        spaces = rooms()
-        yield Machine(sum(room.free for room in spaces), spaces[0].device.type == "cpu")
+        devices = device_memory()
+        yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")

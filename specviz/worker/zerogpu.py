@@ -19,9 +19,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from ..environment import BUILTIN
+from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
 from ..models.catalogue import named_pair
+from ..models.sizes import parameter_bytes
 from ..settings import Settings
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
@@ -29,7 +30,6 @@ from .tasks import Models, Race, RaceTask, SampleTask, Stop, Task
 
 log = logging.getLogger(__name__)
 
-WANTED = "SPECVIZ_PAIRS"  # the environment variable that lists pairs, separated by commas
 ELSEWHERE = (
     "Only the pairs that were loaded at the start can run here, with their usual weights: choose "
     "one of the list."
@@ -77,7 +77,7 @@ class CostEstimate:
     @classmethod
     def of(cls, pair: Any) -> CostEstimate:
         """The estimate for a pair, from the sizes of its models."""
-        moved = _weight_bytes(pair.target) + _weight_bytes(pair.draft)
+        moved = parameter_bytes(pair.target) + parameter_bytes(pair.draft)
         start = START + moved / MOVED
         return cls(_pass_seconds(pair.target), _pass_seconds(pair.draft), start)
 
@@ -110,11 +110,7 @@ def _guess_seconds(settings: Settings, cost: CostEstimate) -> float:
 
 def _pass_seconds(model: Any) -> float:
     blocks: int = model.config.get_text_config().num_hidden_layers
-    return PASS + blocks * BLOCK + _weight_bytes(model) / READ
-
-
-def _weight_bytes(model: Any) -> int:
-    return sum(p.numel() * p.element_size() for p in model.parameters())
+    return PASS + blocks * BLOCK + parameter_bytes(model) / READ
 
 
 @dataclass(frozen=True)
@@ -269,10 +265,9 @@ def load_pairs() -> ZeroGpuWorker:
 
     from ..decoding.race import race  # imports torch, which spaces must come before
 
-    names = [BUILTIN, *filter(None, map(str.strip, os.environ.get(WANTED, "").split(",")))]
-    pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys(names)}
-    os.environ[WANTED] = ",".join(pairs)
-    os.environ.pop("SPECVIZ_ANY_MODEL", None)
+    pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys((BUILTIN, *PAIRS.read()))}
+    os.environ[PAIRS.name] = ",".join(pairs)
+    os.environ.pop(ANY_MODEL.name, None)
     return ZeroGpuWorker(LoadedModels(pairs, race), spaces.GPU)
 
 
@@ -281,7 +276,7 @@ def _load_onto_gpu(name: str) -> Any:
 
     row = named_pair(name)
     if row is None:
-        raise PairError(f"{WANTED} names {name!r}, which is no pair of the table.")
+        raise PairError(f"{PAIRS.name} names {name!r}, which is no pair of the table.")
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)

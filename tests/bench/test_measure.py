@@ -1,4 +1,4 @@
-"""What a benchmark compares, and that measuring leaves nothing behind."""
+"""What a benchmark compares, and that measuring does not change the models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specviz.bench.kernels import kernel_seconds
 from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, measured
 from specviz.bench.roofline import cache_bytes, floors
 from specviz.bench.round_time import RoundParts, context_costs, round_parts, timed_passes
-from specviz.decoding.numpy_path import HostRows
+from specviz.decoding.numpy_path import Distributions
 from specviz.engines.choose import make_engine
 from specviz.engines.eager import EagerEngine
 from specviz.engines.packed.forward import PackedEngine
@@ -30,23 +30,23 @@ def pair() -> Pair:
     return pair_of(target, relative(target, noise=0.1))
 
 
-def test_both_lanes_compete_with_generate_on_the_same_modules_too(pair: Pair) -> None:
-    row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, rivals=True)
+def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(pair: Pair) -> None:
+    row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, with_generate=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert header.target["form"] == "packed"
     assert row.parts is not None and 0 < row.parts.outside < 1
     assert row.context == 1 + 6 and row.identical == 2
 
 
-def test_nothing_is_called_assisted_without_an_assistant(pair: Pair) -> None:
+def test_assisted_generation_needs_a_draft(pair: Pair) -> None:
     alone, none = pair_of(pair.target), Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
-    row, _ = measured(alone, ["w1"], none, 1, rivals=True)
+    row, _ = measured(alone, ["w1"], none, 1, with_generate=True)
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
     assert row.parts is None and row.draft_step_seconds is None
 
 
 @pytest.mark.parametrize("assisted", [False, True])
-def test_a_rival_leaves_the_models_as_they_were(pair: Pair, assisted: bool) -> None:
+def test_generate_does_not_change_the_models(pair: Pair, assisted: bool) -> None:
     models = (pair.target, pair.draft)
     pair.draft.generation_config.num_assistant_tokens = 17
     before = [copy.deepcopy(m.generation_config.to_dict()) for m in models]
@@ -55,7 +55,7 @@ def test_a_rival_leaves_the_models_as_they_were(pair: Pair, assisted: bool) -> N
     assert [m.generation_config.to_dict() for m in models] == before
 
 
-def test_a_rival_that_fails_leaves_the_draft_as_it_was(
+def test_a_failing_generate_does_not_change_the_draft(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -68,13 +68,13 @@ def test_a_rival_that_fails_leaves_the_draft_as_it_was(
     assert pair.draft.generation_config is own
 
 
-def test_models_run_as_they_are_where_equal_modules_are_asked_for(pair: Pair) -> None:
+def test_plain_form_runs_the_models_with_the_eager_engine(pair: Pair) -> None:
     with plain_form():
         assert make_engine(pair.target, pair.vocab).form == "eager"
     assert make_engine(pair.target, pair.vocab).form == "packed"
 
 
-def test_passes_are_timed_only_within() -> None:
+def test_passes_are_timed_only_inside_the_block() -> None:
     plain = EagerEngine.forward, PackedEngine.forward
     engine = EagerEngine(llama(8), 8)
     with pytest.raises(KeyboardInterrupt), timed_passes() as spent:
@@ -85,8 +85,8 @@ def test_passes_are_timed_only_within() -> None:
     assert (EagerEngine.forward, PackedEngine.forward) == plain
 
 
-def test_the_parts_of_a_round_are_told_apart(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock that stands still but for the passes, and for looks at probabilities."""
+def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that only passes, draws and computations of probabilities advance."""
     seconds = 0.0
 
     def moving(function: Any, step: float) -> Any:
@@ -98,14 +98,14 @@ def test_the_parts_of_a_round_are_told_apart(pair: Pair, monkeypatch: pytest.Mon
         return moved
 
     monkeypatch.setattr(PackedEngine, "forward", moving(PackedEngine.forward, 1.0))
-    for look, step in (("drawn", 0.125), ("write", 0.5)):
-        monkeypatch.setattr(HostRows, look, moving(getattr(HostRows, look), step))
+    for look, step in (("draw", 0.125), ("write", 0.5)):
+        monkeypatch.setattr(Distributions, look, moving(getattr(Distributions, look), step))
     monkeypatch.setattr("specviz.engines.base.time.perf_counter", lambda: seconds)
     parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
     assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))
 
 
-def test_a_round_is_priced_where_the_context_has_room(pair: Pair) -> None:
+def test_rounds_are_timed_at_lengths_that_fit_into_the_context(pair: Pair) -> None:
     costs = context_costs(pair, SETTINGS, (10, 1000), 1)
     assert {lane: list(by_length) for lane, by_length in costs.items()} == {
         lane: [10, 512 - 4 * 4] for lane in ("speculative", "baseline")

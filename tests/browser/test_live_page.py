@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from machine_load import crowded
+from machine_load import is_busy
 from playwright.sync_api import expect
 from visitor import Visit
 
-from specviz.bench.browser import ROOT, served_page
+from specviz.bench.browser import served_page
+from specviz.environment import ASSETS
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""
@@ -35,9 +36,9 @@ def test_hostile_model_text_is_shown_as_text(visit: Visit) -> None:
     hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
     drawn = visitor.page.evaluate(
         """async (text) => {
-          const { createLane } = await import(window.specviz.modules + "lane.js");
+          const { Lane } = await import(window.specviz.modules + "lane.js");
           const article = document.querySelector("[data-lane=speculative]");
-          const lane = createLane(article);
+          const lane = new Lane(article);
           const token = { id: 1, text, outcome: "bonus" };
           lane.reset(text);
           lane.show([{ lane: "speculative", index: 0, drafted: [], emitted: [token] }]);
@@ -212,12 +213,13 @@ def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
     visitor = visit()
     heard = visitor.page.evaluate(
         """async () => {
-          const { createStore } = await import(window.specviz.modules + "store.js");
+          const { Store } = await import(window.specviz.modules + "store.js");
           const texts = [0, 1, 2, 3, 4].map((seq) =>
             JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
           const heard = [], asked = [];
           const note = (name) => (what) => heard.push(`${name} ${what}`);
-          const store = createStore({
+          const store = new Store({
+            schema: 1,
             ask: async (run, seq) => { asked.push(seq); return texts.slice(seq); },
             on: { begun: note("begun"), status: note("status"), over: note("over"),
                   header() {}, rounds() {}, lost() {} },
@@ -248,14 +250,14 @@ def test_presets_and_settings_reach_the_run(visit: Visit) -> None:
 
 
 @pytest.mark.skipif(
-    not (ROOT / "assets" / "pair" / "draft").is_dir(), reason="the built-in pair is not here"
+    not (ASSETS / "pair" / "draft").is_dir(), reason="the built-in pair is not here"
 )
 def test_the_app_serves_the_built_in_pair(visit: Visit) -> None:
     begun = time.monotonic()
     with served_page() as address:
         visitor = visit(address=address)
         took = time.monotonic() - begun
-        assert took < 30 or crowded(), "the page took too long to be ready"
+        assert took < 30 or is_busy(), "the page took too long to be ready"
         visitor.set("number input for Length", 32)
         trace = visitor.run()
         assert sum(len(r["emitted"]) for r in trace["rounds"]) == 64

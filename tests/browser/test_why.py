@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+from reference_costs import best_gamma, break_even_alpha, explain
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace
 from specviz.decoding.race import _margin
-from specviz.report.costs import best_gamma, break_even_alpha, explain
 from specviz.report.html import PAGE
+from specviz.theory import MOST_GAMMA
 
 IMPORT = """async ([name, call, ...values]) => {
   const url = performance.getEntriesByType("resource")
@@ -159,14 +160,14 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
     data = visitor.run()
     why = explain(Trace.from_dict(data))
     assert why is not None
-    theirs = called(visitor, "costs.js", "explain", data["rounds"], data["header"])
+    theirs = called(visitor, "costs.js", "explain", data["rounds"], data["header"], MOST_GAMMA)
     for name, value in asdict(why).items():
         wanted = value if not isinstance(value, float) else pytest.approx(value)
         assert theirs[name] == (pytest.approx(value) if name == "costs" else wanted), name
     for gamma, c, judging in ((5, 0.2, 1.3), (1, 0.3, 1.0), (5, 0.86, 2.0), (16, 0.01, 0.9)):
         ours = break_even_alpha(gamma, c, judging)
         assert called(visitor, "costs.js", "breakEvenAlpha", gamma, c, judging) == ours
-        best = called(visitor, "costs.js", "bestGamma", 0.8, c, judging, gamma)
+        best = called(visitor, "costs.js", "bestGamma", 0.8, c, judging, gamma, MOST_GAMMA)
         assert (best["gamma"], best["speedup"]) == pytest.approx(best_gamma(0.8, c, judging, gamma))
 
     page = visitor.page
@@ -219,10 +220,11 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor = visit()
     page = visitor.page
 
-    source = (PAGE / "experiment.js").read_text("utf-8").replace("DRAWS = 300", "DRAWS = 40")
+    source = (PAGE / "experiment.js").read_text("utf-8")
+    source = source.replace("this.#parts = parts;", "this.#parts = parts; parts.draws = 40;")
     # The first experiment has to last until it is stopped.
-    source = source.replace("draws: DRAWS }", "draws: again ? DRAWS : 300 }")
-    assert "again ? DRAWS" in source
+    source = source.replace("#again, draws }", "#again, draws: this.#again ? draws : 300 }")
+    assert "parts.draws = 40" in source and "draws : 300" in source
     page.route(
         "**/experiment.js",
         lambda route: route.fulfill(body=source, content_type="text/javascript"),

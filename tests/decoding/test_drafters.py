@@ -26,17 +26,18 @@ from toy_models import (
 
 import specviz.decoding.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
-from specviz.bench.drafters import contest, preset_prompts, score_lines
-from specviz.decoding.drafters import exits
+from specviz.bench.drafters import compare_drafters, preset_prompts, score_lines
+from specviz.decoding.drafters import early_exit as exits
 from specviz.decoding.drafters.early_exit import best_exit, measured_exits
 from specviz.decoding.drafters.ngram import SIZES, NgramIndex
 from specviz.decoding.loop import _Run
 from specviz.engines.choose import make_engine
-from specviz.engines.cost_model import pass_price, weight_bytes
+from specviz.engines.cost_model import pass_cost
 from specviz.engines.eager import EagerEngine
 from specviz.errors import PairError
 from specviz.models.pair import parameter_count
-from specviz.models.truncated import shallow_model
+from specviz.models.sizes import pass_bytes
+from specviz.models.truncated import truncated_model
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
@@ -133,7 +134,7 @@ def layered(layers: int = 3, *, idle: int = 0, **config: Any) -> Any:
 def test_a_shallow_pass_shares_cache_and_weights_in_every_family(kind: str):
     model = build(kind)
     before = dict(model.named_modules()).keys()
-    shallow = shallow_model(model, 1)
+    shallow = truncated_model(model, 1)
     own = {p.data_ptr() for p in model.parameters()}
     assert {p.data_ptr() for p in shallow.parameters()} <= own
     assert 0 < parameter_count(shallow) < parameter_count(model)
@@ -173,7 +174,7 @@ def test_q_is_what_the_first_layers_say(form: str):
     target = layered()
     settings = Settings(gamma=2, temperature=1.0, drafter="early-exit")
     first = next(speculate(pair_of(target), PROMPT, settings))
-    shallow = shallow_model(target, best_exit(target, VOCAB).layers)
+    shallow = truncated_model(target, best_exit(target, VOCAB).layers)
     ids = torch.tensor([[*PROMPT, first.drafted[0].id]])
     rows = torch.softmax(shallow(input_ids=ids).logits[0, -2:], -1)
     for token, row in zip(first.drafted, rows, strict=True):
@@ -190,7 +191,7 @@ def test_layers_that_do_nothing_are_left_out_and_the_header_says_so(form: str):
     assert drafted and set(drafted) == {"accepted"}
     header = events[0]
     assert header.draft["name"].endswith(", layers 1 to 2")
-    assert header.draft["parameters"] == parameter_count(shallow_model(pair.target, 2))
+    assert header.draft["parameters"] == parameter_count(truncated_model(pair.target, 2))
     assert header.draft["form"] == header.target["form"]
 
 
@@ -228,7 +229,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     pair = pair_of(target, relative(target, noise=0.1))
     prompts = {"one": "w1 w2 w1 w2", "two": "w3"}
     settings = Settings(gamma=3, max_new_tokens=12)
-    scores, left_out = contest(pair, prompts, settings, repeats=1)
+    scores, left_out = compare_drafters(pair, prompts, settings, repeats=1)
     assert {drafter for drafter, _ in scores} == {"model", "ngram"}
     assert len(left_out) == 1 and left_out[0].startswith("early-exit: the target has only one")
     for (drafter, policy), by_prompt in scores.items():
@@ -251,9 +252,9 @@ def test_a_pass_is_priced_by_what_it_reads():
         llama(50, tie_word_embeddings=tie, num_hidden_layers=3) for tie in (True, False)
     )
     table = untied.get_input_embeddings().weight.numel() * 4
-    assert weight_bytes(untied) == 4 * parameter_count(untied) - table
-    assert weight_bytes(tied) == 4 * parameter_count(tied) == weight_bytes(untied)
+    assert pass_bytes(untied) == 4 * parameter_count(untied) - table
+    assert pass_bytes(tied) == 4 * parameter_count(tied) == pass_bytes(untied)
     form = make_engine(tied, 50).form
-    prices = [pass_price(tied, form, layers) for layers in (1, 2, 3)]
-    assert prices[0] < prices[1] < prices[2] == pass_price(tied, form)
-    assert prices[2] - prices[1] == prices[1] - prices[0]
+    costs = [pass_cost(tied, form, layers) for layers in (1, 2, 3)]
+    assert costs[0] < costs[1] < costs[2] == pass_cost(tied, form)
+    assert costs[2] - costs[1] == costs[1] - costs[0]

@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 import torch
-from reference_distribution import chi_square, continuations, transitions
+from reference_distribution import chain_p_value, continuation_distribution, p_value
 from torch import Tensor
 from toy_models import emitted_ids, llama, mini, pair_of
 
-import specviz.decoding.drafters.base
-import specviz.decoding.drafters.model
 import specviz.decoding.loop
 from specviz import Pair, Settings, baseline, speculate
-from specviz.decoding.drafters.base import Draft, draft_run
-from specviz.decoding.numpy_path import HostRows
+from specviz.decoding.numpy_path import Distributions, NumpyPath
 from specviz.decoding.sampling import decide, draw, probabilities, residual, uniforms
+from specviz.decoding.types import Draft
 
 PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint law is tested
@@ -77,18 +75,18 @@ def first_tokens(lane: Decode, pair: Pair, settings: Settings) -> tuple[int, ...
 
 def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
     """How well the first tokens of many runs, a seed each, fit the target's law."""
-    law = continuations(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
+    law = continuation_distribution(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
     # Runs are longer than what is tested, so that every round has room for all its drafts.
     longer = replace(settings, max_new_tokens=SHOWN + settings.gamma)
     seeds = (replace(longer, seed=seed) for seed in range(SAMPLES))
-    return chi_square([first_tokens(lane, pair, seeded) for seeded in seeds], law)
+    return p_value([first_tokens(lane, pair, seeded) for seeded in seeds], law)
 
 
 def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) -> float:
     """How well one long run of a chain fits the target's law."""
     pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
     rounds = lane(pair, PROMPT, replace(settings, max_new_tokens=tokens))
-    return transitions(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
+    return chain_p_value(pair.target, [PROMPT[-1], *emitted_ids(rounds)], settings)
 
 
 def named(settings: Settings) -> str:
@@ -161,7 +159,7 @@ ADAPTIVE = [
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toys of one size are no drafts for each other: at real prices "optimal" is not to draft."""
-    monkeypatch.setattr(specviz.decoding.loop._Run, "prices", lambda run: (0.1, 0.05))
+    monkeypatch.setattr(specviz.decoding.loop._Run, "costs", lambda run: (0.1, 0.05))
 
 
 def in_words(settings: Settings) -> str:
@@ -244,14 +242,16 @@ def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
 def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
     """Ending a draft before its unlikely token, as some rules for gamma do, biases the text."""
 
+    whole_run = NumpyPath.draft
+
     def drops_unlikely(*values: Any) -> Draft:
-        ids, q, rows = draft_run(*values)
+        ids, q, rows = whole_run(*values)
         chances = q.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
         kept = int((chances > 0.25).long().cumprod(0).sum())
         return Draft(ids[:kept], q[:kept], rows[:kept] if rows is not None else None)
 
     assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) > LUCK
-    monkeypatch.setattr(specviz.decoding.drafters.model, "draft_run", drops_unlikely)
+    monkeypatch.setattr(NumpyPath, "draft", drops_unlikely)
     assert chain_fits(sampling(3, 1.0), tokens=3 * RUN) < LUCK
 
 
@@ -260,12 +260,14 @@ def test_a_q_from_before_truncation_fails(fit: Any, monkeypatch: pytest.MonkeyPa
     """Drafts are drawn from the truncated q and judged by the whole one."""
     settings = sampling(3, 1.0, top_k=2)
     whole = replace(settings, top_k=0)
-    drawn = HostRows.drawn
+    drawn = Distributions.draw
 
-    def judged_by_the_whole(rows: HostRows, place: int, logits: Tensor, uniform: float) -> Tensor:
+    def judged_by_the_whole(
+        rows: Distributions, place: int, logits: Tensor, uniform: float
+    ) -> Tensor:
         feed = drawn(rows, place, logits, uniform)
-        rows.p[place + 1][place] = probabilities(logits * rows.heat, whole)[0]
+        rows.p[place + 1][place] = probabilities(logits * rows.temperature, whole)[0]
         return feed
 
-    monkeypatch.setattr(HostRows, "drawn", judged_by_the_whole)
+    monkeypatch.setattr(Distributions, "draw", judged_by_the_whole)
     assert fit(settings) < LUCK

@@ -1,4 +1,4 @@
-"""Drawing in the host's memory: the same laws and the same draws as the functions on tensors."""
+"""Drawing in the host's memory: the same distributions and draws as the functions on tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from toy_models import emitted_ids, mini, pair_of, relative
 
 from specviz import Settings
-from specviz.decoding.drafters.base import draft_run
 from specviz.decoding.loop import decode
-from specviz.decoding.numpy_path import HostRows, HostSource, make_source
+from specviz.decoding.numpy_path import Distributions, HostDraws, NumpyPath
+from specviz.decoding.paths import TensorPath, make_context
 from specviz.decoding.sampling import decide, draw, probabilities
 from specviz.trace import Round
 
@@ -36,7 +36,7 @@ def rows(count: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("sizes", [(1,) * 600, (5, 1) * 90, (300, 7, 0, 511)])
 def test_draws_come_in_the_generators_order_however_many_are_asked_for(sizes: tuple[int, ...]):
-    source = HostSource(generator(), Settings(), VOCAB)
+    source = HostDraws(generator())
     taken = torch.cat([source.take(size) for size in sizes])
     wanted = torch.rand(len(taken), generator=generator(), dtype=torch.float64)
     assert torch.equal(taken, wanted)
@@ -44,31 +44,41 @@ def test_draws_come_in_the_generators_order_however_many_are_asked_for(sizes: tu
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_rows_written_again_and_again_are_the_distributions(settings: Settings):
-    memory = HostRows(settings, VOCAB)
+    memory = Distributions(settings, VOCAB)
     for seed, count in enumerate([6, 2, 6, 1, 9, 6]):
         logits = rows(count, seed)
-        tensor, array = memory.write(logits / memory.heat)
+        tensor, array = memory.write(logits / memory.temperature)
         torch.testing.assert_close(tensor, probabilities(logits, settings))
         assert array.shape == (count, VOCAB)
         assert torch.equal(torch.from_numpy(array), tensor)
 
 
+class Scripted:
+    """An engine whose logits depend on the last token that it was fed."""
+
+    device = torch.device("cpu")
+    form = "scripted"
+    length = 0
+
+    def forward(
+        self, ids: torch.Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> torch.Tensor:
+        return rows(1, int(ids[-1])) / temperature
+
+    def rollback(self, length: int) -> None:
+        pass
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
-    source = make_source(settings, VOCAB, torch.device("cpu"))
-    plain = generator(settings.seed)
-    assert isinstance(source, HostSource)
+    contexts = (make_context(settings, VOCAB, torch.device("cpu"), decide) for _ in range(2))
+    ours, plain = (
+        path(Scripted(), run) for path, run in zip((NumpyPath, TensorPath), contexts, strict=True)
+    )
     for turn in range(40):
-        given = rows(5, turn)
-
-        def forward(feed: torch.Tensor, heat: float, given: torch.Tensor = given) -> torch.Tensor:
-            return given[int(feed[-1]) % 5 :][:1] / heat
-
-        feed = torch.tensor([turn])
-        ours = draft_run(forward, feed, 4, settings, source)
-        theirs = draft_run(forward, feed, 4, settings, plain)
-        assert torch.equal(ours.ids, theirs.ids)
-        torch.testing.assert_close(ours.q, theirs.q)
+        drawn, wanted = ours.draft([turn], 4), plain.draft([turn], 4)
+        assert torch.equal(drawn.ids, wanted.ids)
+        torch.testing.assert_close(drawn.q, wanted.q)
 
 
 def lane(pair: Any, settings: Settings, decider: Any = None) -> list[Round]:
@@ -98,5 +108,7 @@ def test_a_draw_from_a_row_is_the_draw_from_its_tensor():
     settings = Settings(temperature=1.0)
     for seed in range(30):
         logits, u = rows(1, seed), torch.rand(1, generator=generator(seed), dtype=torch.float64)
-        drawn = HostRows(settings, VOCAB).drawn(0, logits, u.item())  # heat is 1
+        memory = Distributions(settings, VOCAB)  # whose temperature is 1
+        memory.reserve(1)
+        drawn = memory.draw(0, logits, u.item())
         assert torch.equal(drawn, draw(probabilities(logits, settings), u))

@@ -13,8 +13,8 @@ from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative,
 
 import specviz.decoding.loop
 from specviz import End, Header, Pair, Round, Settings, Trace, race
-from specviz.decoding.loop import Prefilled
 from specviz.decoding.sampling import decide
+from specviz.decoding.types import Prefilled
 from specviz.errors import SettingsError
 from specviz.trace import LANES
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_distribution import processed
+from reference_distribution import processed_distribution
 from torch import Tensor
 from toy_models import examples
 
 from specviz import Settings
+from specviz.decoding.numpy_path import InverseCdf
 from specviz.decoding.sampling import (
     SHORT_LIST,
     Verdict,
@@ -24,7 +25,6 @@ from specviz.decoding.sampling import (
     uniforms,
     verify,
 )
-from specviz.decoding.wheel import Wheel
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
 # Few distinct values, so that ties are the rule.
@@ -58,11 +58,13 @@ def test_a_row_is_a_distribution(logits: list[float], settings: Settings):
 def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settings):
     """Ties included: the lowest ids stay."""
     p = probabilities(torch.tensor([logits]), settings)[0].double().numpy()
-    wanted = processed(logits, settings)
+    wanted = processed_distribution(logits, settings)
     # A cut that falls on the mass of top-p itself may go either way in floating point.
     masses = np.cumsum(
         np.sort(
-            processed(logits, Settings(temperature=settings.temperature, top_k=settings.top_k))
+            processed_distribution(
+                logits, Settings(temperature=settings.temperature, top_k=settings.top_k)
+            )
         )[::-1]
     )
     if np.abs(masses - settings.top_p).min() > 1e-5 or settings.top_p == 1.0:
@@ -115,7 +117,7 @@ def test_large_vocabularies_are_truncated_alike(settings: Settings, spread: floa
     """However much of the vocabulary has to be sorted for it."""
     logits = spread * torch.randn(1, 4 * SHORT_LIST, generator=rng())
     p = probabilities(logits, settings)[0].double().numpy()
-    np.testing.assert_allclose(p, processed(logits[0].tolist(), settings), atol=1e-6)
+    np.testing.assert_allclose(p, processed_distribution(logits[0].tolist(), settings), atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-60, 1e-40, 1e-5])
@@ -145,29 +147,29 @@ def test_the_ends_of_the_unit_interval_draw_possible_ids(u: float):
 
 @pytest.mark.parametrize("vocab", [1, 63, 64, 65, 4096, 5000])
 @pytest.mark.parametrize("scale", [1.0, 1e-36, 1e-42])
-def test_a_wheel_turns_to_the_very_id_that_one_running_sum_gives(vocab: int, scale: float):
+def test_a_draw_by_blocks_gives_the_very_id_that_one_running_sum_gives(vocab: int, scale: float):
     """Also next to the ends of a share, which its short sums in fp32 miss by a little."""
-    numbers, wheel = np.random.default_rng(vocab), Wheel(vocab)
+    numbers, cdf = np.random.default_rng(vocab), InverseCdf(vocab)
     for sharpness in numbers.uniform(0, 12, 60):
         weights = np.exp(sharpness * numbers.normal(size=vocab)) * (numbers.random(vocab) < 0.5)
         weights[numbers.integers(vocab)] = 1.0
         row = (scale * weights / weights.max()).astype(np.float32)
         sums = row.cumsum(dtype=np.float64)
-        assert wheel.load(row) == pytest.approx(sums[-1], rel=1e-5)
+        assert cdf.load(row) == pytest.approx(sums[-1], rel=1e-5)
         ends = numbers.choice(sums, 20) / sums[-1]
         near = [end + by for end in ends for by in (-1e-7, -1e-9, -1e-12, 1e-12, 1e-9, 1e-7)]
         for u in [0.0, *near, *numbers.random(20), 1 - 2**-53]:
             if 0 <= u < 1:
-                place = wheel.place(u)
+                place = cdf.draw(u)
                 assert place == sums.searchsorted(u * sums[-1], side="right")
                 assert row[place] > 0
 
 
-def test_a_wheel_of_nothing_that_can_be_drawn_gives_an_id_all_the_same():
-    wheel = Wheel(70)
+def test_a_row_of_nothing_that_can_be_drawn_gives_an_id_all_the_same():
+    cdf = InverseCdf(70)
     for weight in (0.0, np.nan, np.inf):
-        wheel.load(np.full(70, weight, np.float32))
-        assert all(0 <= wheel.place(u) < 70 for u in (0.0, 0.5, 1 - 2**-53))
+        cdf.load(np.full(70, weight, np.float32))
+        assert all(0 <= cdf.draw(u) < 70 for u in (0.0, 0.5, 1 - 2**-53))
 
 
 def test_draws_follow_their_weights():

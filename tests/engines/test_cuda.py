@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from model_families import FAMILIES, build
-from reference_distribution import chi_square, continuations
+from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.engines.static.engine
@@ -49,7 +49,7 @@ SETTINGS = [
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     yield
-    specviz.engines.static.engine._homes.clear()
+    specviz.engines.static.engine._pools.clear()
     gc.collect()
 
 
@@ -117,7 +117,7 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
         while run.end_reason() is None:
             before, gamma = list(run.ids), run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
-            judged = run.verifier.judge(run.ids, draft)
+            judged = run.path.judge(run.ids, draft)
             ids = torch.tensor([before + judged.ids], device=DEVICE)
             wanted = pair.target(input_ids=ids, use_cache=False).logits[0, len(before) - 1 :]
             torch.testing.assert_close(judged.logits, wanted.float(), atol=close, rtol=close)
@@ -127,11 +127,11 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
 def test_sampled_sequences_follow_the_target():
     models = [llama(4, seed=seed) for seed in (0, 1)]
     settings, prompt = Settings(gamma=3, temperature=1.0, max_new_tokens=6), [2, 0]
-    law = continuations(models[0], prompt, 3, settings)
+    law = continuation_distribution(models[0], prompt, 3, settings)
     pair = pair_of(*map(on_device, models))
     runs = (replace(settings, seed=seed) for seed in range(800))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
-    assert chi_square(found, law) > 1e-4
+    assert p_value(found, law) > 1e-4
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -151,11 +151,11 @@ def test_a_round_waits_for_nothing_but_its_verdict():
     run = _Run(small_pair(), PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
-        run.commit(run.verifier.judge(run.ids, run.drafter.draft(run.ids, 3)))
+        run.commit(run.path.judge(run.ids, run.drafter.draft(run.ids, 3)))
         torch.cuda.set_sync_debug_mode("error")
         try:
             draft = run.drafter.draft(run.ids, 3)
-            run.verifier._programs.run(run.ids, (draft.ids, draft.q))
+            run.path.launch(run.ids, draft)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
@@ -178,7 +178,7 @@ def test_lanes_in_threads_keep_apart():
     pair = small_pair()
     runs = [Settings(temperature=1.0, max_new_tokens=60, seed=seed) for seed in range(4)]
     wanted = [emitted_ids(speculate(pair, PROMPT, s)) for s in runs]
-    specviz.engines.static.engine._homes.clear()  # so that they capture side by side, too
+    specviz.engines.static.engine._pools.clear()  # so that they capture side by side, too
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda s: emitted_ids(speculate(pair, PROMPT, s)), runs))
     assert found == wanted
@@ -202,7 +202,7 @@ def test_speed_targets(compiled: str, monkeypatch: pytest.MonkeyPatch):
     pair = shaped_pair("llama-3.1-8b+3.2-1b")
     prompts = [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(2)]
     settings = Settings(gamma=5, max_new_tokens=128, ignore_eos=True)
-    row, header = measured(pair, prompts, settings, 3, rivals=True, decider=scripted(0.7))
+    row, header = measured(pair, prompts, settings, 3, with_generate=True, decider=scripted(0.7))
     assert header.target["form"].startswith(GRAPHS)
     least = floors(pair, row.context)
     floor, bandwidth = least["target"].seconds, least["target"].bytes_per_second

@@ -82,7 +82,7 @@ def test_logits_come_over_a_number(kind: Any, length: int) -> None:
     for engine in (engine_of(model), EagerEngine(model, VOCAB)):
         wanted = engine.forward(ids, length) / 0.7
         engine.rollback(0)
-        close(engine.forward(ids, length, heat=0.7), wanted)
+        close(engine.forward(ids, length, temperature=0.7), wanted)
 
 
 def test_logits_stay_when_the_engine_goes_on() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from model_families import FAMILIES, RECURRENT, VARIANTS, build
-from reference_distribution import chi_square, continuations
+from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
@@ -25,9 +25,11 @@ import specviz.decoding.graph_path
 import specviz.engines.static.engine
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.bench.random_models import scripted
-from specviz.decoding.graph_path import DraftPrograms, VerifyPrograms, width_for, widths
+from specviz.decoding.graph_path import GraphPath, width_for, widths
 from specviz.decoding.loop import _Run
-from specviz.decoding.sampling import decide, fixed_shapes, probabilities, uniforms
+from specviz.decoding.paths import make_context
+from specviz.decoding.sampling import decide, probabilities, uniforms
+from specviz.decoding.types import Draft
 from specviz.engines.choose import make_engine
 from specviz.engines.packed.support import plain_form
 from specviz.engines.static.cuda_graphs import HostRead, NoHostReads, Program
@@ -38,7 +40,7 @@ from specviz.engines.static.engine import (
     static_reason,
 )
 from specviz.errors import SettingsError
-from specviz.models.truncated import shallow_model
+from specviz.models.truncated import truncated_model
 
 PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40
@@ -65,7 +67,7 @@ def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     monkeypatch.setattr("specviz.engines.static.cache.SMALLEST", 16)
     yield
-    specviz.engines.static.engine._homes.clear()
+    specviz.engines.static.engine._pools.clear()
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +121,10 @@ def test_a_seed_gives_the_text_of_the_plain_form(
 )
 def test_sampled_sequences_follow_the_target(settings: Settings):
     pair, prompt, samples = pair_of(llama(4, seed=0), llama(4, seed=1)), [2, 0], 200
-    law = continuations(pair.target, prompt, 3, settings)
+    law = continuation_distribution(pair.target, prompt, 3, settings)
     runs = (replace(settings, max_new_tokens=6, seed=seed) for seed in range(samples))
     found = [tuple(emitted_ids(speculate(pair, prompt, run))[:3]) for run in runs]
-    assert chi_square(found, law) > 1e-4
+    assert p_value(found, law) > 1e-4
 
 
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[-1]], ids=named)
@@ -139,18 +141,18 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
     settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
     run = _Run(pair, PROMPT, settings, "speculative")
     run.prefill()
-    shallow = shallow_model(target, run.drafter.layers)
+    shallow = truncated_model(target, run.drafter.layers)
     with torch.inference_mode():
         while len(run.ids) < 40:
             draft = run.drafter.draft(run.ids, 3)
             wanted = uncached(shallow, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
             torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
             assert run.target.length == len(run.ids) - 1
-            judged = run.verifier.judge(run.ids, draft)
+            judged = run.path.judge(run.ids, draft)
             wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
             torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
             run.commit(judged)
-    assert any(key[0] == "draft" for key in run.target._slot.programs)
+    assert any(key[0] == "draft" for key in run.target._pooled.programs)
 
 
 def check_every_round(pair: Pair, settings: Settings) -> None:
@@ -161,7 +163,7 @@ def check_every_round(pair: Pair, settings: Settings) -> None:
         while run.end_reason() is None:
             before, gamma = list(run.ids), run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
-            judged = run.verifier.judge(run.ids, draft)
+            judged = run.path.judge(run.ids, draft)
             assert len(judged.ids) == gamma
             wanted = uncached(pair.target, before + judged.ids)[len(before) - 1 :]
             torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
@@ -181,8 +183,7 @@ def test_programs_that_are_made_within_a_run_do_no_harm(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
     """The runs before a capture write to the cache as well."""
-    for kind in (DraftPrograms, VerifyPrograms):
-        monkeypatch.setattr(kind, "prepare", lambda *_: None)
+    monkeypatch.setattr(GraphPath, "prepare", lambda *_: None)
     check_every_round(pair, SETTINGS[1])
 
 
@@ -204,7 +205,7 @@ def test_a_draft_that_fell_behind_catches_up(pair: Pair):
     run.prefill()
     with torch.inference_mode():
         for _ in range(5):
-            run.commit(run.verifier.judge(run.ids, None))
+            run.commit(run.path.judge(run.ids, None))
         draft = run.drafter.draft(run.ids, 3)
         wanted = uncached(pair.draft, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
         torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
@@ -217,7 +218,7 @@ def test_other_drafters_and_policies_draft_for_a_static_target(
 ):
     target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
     pair = pair_of(target, relative(target, noise=0.35))
-    monkeypatch.setattr(_Run, "prices", lambda run: (0.1, 0.05))  # drafts pay
+    monkeypatch.setattr(_Run, "costs", lambda run: (0.1, 0.05))  # drafts pay
     settings = Settings(gamma=6, max_new_tokens=50, drafter=drafter, gamma_policy=policy)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == generated(target, PROMPT, 50)
@@ -248,7 +249,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
     torch.testing.assert_close(got, uncached(pair.target, ids)[8:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3, layers=1)
-    shallow = uncached(shallow_model(pair.target, 1), ids[:53])
+    shallow = uncached(truncated_model(pair.target, 1), ids[:53])
     torch.testing.assert_close(got, shallow[50:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3)
@@ -259,9 +260,9 @@ def test_longer_buffers_need_new_programs(pair: Pair):
     """Those of the old ones would go on writing to memory that is no longer theirs."""
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
     run.prefill()
-    assert run.target._slot.programs
+    assert run.target._pooled.programs
     run.target.reserve(run.target.cache.capacity + 1)
-    assert not run.target._slot.programs
+    assert not run.target._pooled.programs
 
 
 STATIC = {
@@ -380,8 +381,8 @@ def test_no_program_makes_the_host_wait(settings: Settings, monkeypatch: pytest.
     model = llama(2000, hidden_size=32)
     with pytest.raises(HostRead), NoHostReads():
         probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
-    with fixed_shapes(), NoHostReads():
-        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
+    with NoHostReads():
+        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99), fixed_shapes=True)
     body = Program._body
 
     def guarded(self: Program) -> None:
@@ -407,7 +408,7 @@ def test_a_round_copies_once_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyP
     rounds = 0
     with torch.inference_mode(), NoHostReads():
         while len(run.ids) < 30:
-            run.commit(run.verifier.judge(run.ids, run.drafter.draft(run.ids, 3)))
+            run.commit(run.path.judge(run.ids, run.drafter.draft(run.ids, 3)))
             rounds += 1
     assert copies == [torch.Size([5])] * rounds
 
@@ -416,7 +417,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
     """A graph would read and write at fixed addresses."""
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
-    slot = run.target._slot
+    slot = run.target._pooled
     seen: set[int] = set()
     while run.end_reason() is None:
         run.round()
@@ -450,22 +451,22 @@ def test_a_padded_width_gives_the_verdict_of_an_exact_one(pair: Pair, settings: 
     engine = static_engine(pair.target, VOCAB)
     assert engine is not None
     engine.forward(torch.tensor(ids[:-1]), keep=1)
-    ours, plain = (torch.Generator().manual_seed(5) for _ in range(2))
-    programs = VerifyPrograms(engine, settings, ours, decide)
+    path = GraphPath(engine, make_context(settings, VOCAB, torch.device("cpu"), decide))
+    plain = torch.Generator().manual_seed(settings.seed)
     likely = generated(pair.target, ids, 8)
     whole = uncached(pair.target, ids + likely)[7:]
     found = set()
     for seed, count in enumerate([8, 4, 3, 5, 6, 0, 7, 2] * 6):
-        # The target's own drafts are all kept, a stranger's mostly not.
+        # The target's own drafts are all kept, random ones mostly not.
         strange = torch.randn(count, VOCAB, generator=torch.Generator().manual_seed(seed))
         q = probabilities(strange if seed % 3 == 0 else whole[:count], settings)
         drafted = q.argmax(-1) if seed % 3 == 0 else torch.tensor(likely[:count], dtype=torch.long)
-        result, p, logits, u = programs.run(ids, (drafted, q) if count else None)
+        judged = path.judge(ids, Draft(drafted, q, None) if count else None)
         wanted = probabilities(uncached(pair.target, ids + drafted.tolist())[7:], settings)
         draws = uniforms(count, plain)
         decision = decide(wanted, q, drafted, draws, plain)
-        assert result.tolist() == [*drafted.tolist(), *decision.tolist()]
-        assert torch.equal(u, draws) and len(p) == len(logits) == count + 1
+        assert [*judged.ids, *judged.verdict[:2]] == [*drafted.tolist(), *decision.tolist()]
+        assert torch.equal(judged.u, draws) and len(judged.p) == len(judged.logits) == count + 1
         found.add(int(decision[0]) - count)
         engine.rollback(len(ids) - 1)
     assert 0 in found and min(found) < 0, "bonus and correction"
@@ -483,7 +484,7 @@ def test_scripted_verdicts_run_inside_the_program(pair: Pair):
 
 
 def slots(model: Any) -> list[Any]:
-    return specviz.engines.static.engine._homes[model]._idle
+    return specviz.engines.static.engine._pools[model]._idle
 
 
 def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.MonkeyPatch):
@@ -576,7 +577,7 @@ def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.Monke
     run.prefill()
     while run.end_reason() is None:
         run.round()
-    assert len(run.target._slot.programs) == 6
+    assert len(run.target._pooled.programs) == 6
     assert run.ids[5:] == generated(pair.target, PROMPT, 60)
 
 
@@ -587,17 +588,10 @@ def test_mini_models_run_as_they_are():
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=named)
 def test_sampling_without_a_look_is_the_same(settings: Settings):
-    """Rows with and without enough mass in the short list, and both verdicts."""
+    """Rows with and without enough mass in the short list."""
     shared = torch.Generator().manual_seed(1)
     for spread in (0.1, 3.0):
         logits = spread * torch.randn(4, 3000, generator=shared)
-        p, wild = probabilities(logits, settings), probabilities(-logits, settings)
-        with fixed_shapes():
-            torch.testing.assert_close(probabilities(logits, settings), p, atol=0, rtol=0)
-        for seed in range(10):
-            q = (p if seed % 2 else wild)[:3]
-            drafted, u = q.argmax(-1), uniforms(3, shared)
-            ours, theirs = (torch.Generator().manual_seed(seed) for _ in range(2))
-            plain = decide(p, q, drafted, u, ours)
-            with fixed_shapes():
-                assert torch.equal(decide(p, q, drafted, u, theirs), plain)
+        p = probabilities(logits, settings)
+        fixed = probabilities(logits, settings, fixed_shapes=True)
+        torch.testing.assert_close(fixed, p, atol=0, rtol=0)

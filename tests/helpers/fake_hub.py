@@ -1,4 +1,4 @@
-"""A model hub on this machine: folders behind the addresses that the hub's client asks for."""
+"""A model hub on this machine: it serves folders at the addresses that the hub's client uses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def fake_hub(
     models: dict[str, Path], gated: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, list[str]]]:
-    """Its address while it lasts, and the files that it gave away.
+    """A running hub: yields its address, and the list of files that were downloaded from it.
 
-    models: folders by hub id; `gated` ones list their files but do not give them.
+    models: folders by hub id. gated: hub ids whose files are listed but cannot be downloaded.
     """
     given: list[str] = []
 

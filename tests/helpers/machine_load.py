@@ -1,15 +1,15 @@
-"""Whether this machine is fit for a measurement: one of durations that others may stretch."""
+"""Whether other programs may disturb a measurement of time on this machine."""
 
 from __future__ import annotations
 
 import os
 
 
-def beside_others() -> bool:
-    """Whether pytest has other workers, whose tests take the cores at any moment."""
+def runs_in_parallel() -> bool:
+    """Whether pytest runs other workers, which may use the processors at any moment."""
     return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
 
 
-def crowded() -> bool:
-    """Whether this machine has too much else to do."""
-    return beside_others() or os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1)
+def is_busy() -> bool:
+    """Whether other programs use so much of the processors that times mean little."""
+    return runs_in_parallel() or os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1)

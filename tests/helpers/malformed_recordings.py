@@ -1,7 +1,7 @@
-"""Ways in which a recording can be wrong, each with a piece of the sentence that it gets.
+"""Invalid recordings, each with a part of the error message that it must get.
 
-SPOILED edit the JSON values of a sampled run, SPOILED_GREEDY those of a greedy one, and BROKEN
-the bytes of a gzipped file.
+The functions in INVALID edit the JSON values of a sampled run, those in INVALID_GREEDY the values
+of a greedy run, and those in DAMAGED_FILES the bytes of a gzipped file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Edit: TypeAlias = Callable[[Values], object]
 
 
 def part(*names: str) -> Place:
-    """The object that is reached by these names."""
+    """A function that returns the object under these names, from the outside in."""
 
     def found(data: Values) -> Values:
         for name in names:
@@ -31,7 +31,7 @@ SETTINGS, TARGET = part("header", "settings"), part("header", "target")
 
 
 def round_with(outcome: str, lane: str = "speculative") -> Place:
-    """The first round of a lane that holds such a token, not counting its first round."""
+    """The first round of a lane, after its round 0, that holds a token with this outcome."""
 
     def found(data: Values) -> Values:
         for r in data["rounds"]:
@@ -67,7 +67,7 @@ def shift(place: Place, name: str, by: float) -> Edit:
 
 
 def accepted_in_both_lists(name: str, value: Any) -> Edit:
-    """An accepted token stands in both lists of its round: here both copies are edited."""
+    """Edit an accepted token in both lists of its round."""
 
     def edit(data: Values) -> None:
         copies = [token("accepted", among=among)(data) for among in ("drafted", "emitted")]
@@ -119,7 +119,7 @@ DAMAGED_TOP = [{"id": 1, "text": "a", "probability": p} for p in (0.2, 0.5)]
 HEAVY_TOP = [{"id": i, "text": "a", "probability": 0.7} for i in (1, 2)]
 MANY_TOP = [{"id": i, "text": "a", "probability": 0.1} for i in range(6)]
 
-SPOILED: dict[str, tuple[Edit, str]] = {
+INVALID: dict[str, tuple[Edit, str]] = {
     # the outside
     "another version": (put(WHOLE, "schema", 2), "schema 2 and this version of specviz reads 1"),
     "schema as text": (put(WHOLE, "schema", "1"), "schema is '1', not a whole number"),
@@ -217,7 +217,7 @@ SPOILED: dict[str, tuple[Edit, str]] = {
         accepted_in_both_lists("p", 0.0),
         "and p / q = 0",
     ),
-    "drawn from nothing": (put(REJECTED, "q", 0.0), "q is 0: no draft draws what it rules out"),
+    "drawn from nothing": (put(REJECTED, "q", 0.0), "q is 0, but a draft never draws"),
     "beta too small": (accepted_in_both_lists("beta", 0.0), "beta is 0, less than"),
     "judged without a draw": (put(REJECTED, "u", None), "u is missing from a token that was"),
     "ignored with a draw": (put(IGNORED, "u", 0.5), "u cannot be known of a token that was ign"),
@@ -241,7 +241,7 @@ SPOILED: dict[str, tuple[Edit, str]] = {
     "compared nothing": (put(END, "compared", 4), "compares the lanes without saying"),
 }
 
-SPOILED_GREEDY: dict[str, tuple[Edit, str]] = {
+INVALID_GREEDY: dict[str, tuple[Edit, str]] = {
     "no comparison": (put(END, "identical", None), "identical must be true or false if"),
     "compared too much": (shift(END, "compared", 1), "compared is"),
     "denies what is the same": (put(END, "identical", False), "identical is false and the tokens"),
@@ -256,7 +256,7 @@ SPOILED_GREEDY: dict[str, tuple[Edit, str]] = {
     "no soft_p": (drop(lambda d: BASELINE(d)["emitted"][0], "soft_p"), "soft_p is missing"),
 }
 
-BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+DAMAGED_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda raw: b"", "this file is empty"),
     "cut off": (lambda raw: raw[:-20], "this file is cut off"),
     "only the mark of gzip": (lambda raw: raw[:2], "this file is cut off"),

@@ -1,6 +1,6 @@
 """Tiny models of transformers' architectures with random weights, and folders that hold them.
 
-Their weights are spread far enough that greedy texts wander instead of repeating one token.
+The weights vary so much that greedy texts do not repeat one token.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 import transformers
-from toy_models import byte_level, relative
+from safetensors.torch import load_file
+from toy_models import byte_level, llama, relative, words
 
 WINDOW = 8  # of sliding attention: far shorter than any text of the tests
 
@@ -139,8 +140,8 @@ RECURRENT: dict[str, Kind] = {
 
 KINDS = {**FAMILIES, **VARIANTS, **RECURRENT}
 
-# Its id is 0, and it begins, ends and pads: a token that a text may hold like any other. By this
-# name, since transformers gives it to every tokenizer of Qwen 2 that lacks it.
+# Id 0: the token for begin, end and padding, which a text may also contain. It has this name
+# because transformers adds a token of this name to every Qwen 2 tokenizer without one.
 SPECIAL = "<|endoftext|>"
 
 
@@ -154,11 +155,24 @@ def build(kind: str, *, seed: int = 0, **changes: Any) -> Any:
 
 
 def saved(folder: Path, model: Any, tokenizer: Any) -> Path:
-    """`folder`, with the model and the tokenizer in it as the hub would hold them."""
+    """Save the model and the tokenizer to `folder` in the hub's format; returns `folder`."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     assert (folder / "model.safetensors").is_file() and (folder / "config.json").is_file()
     return folder
+
+
+def saved_llama(
+    folder: Path, *, seed: int = 0, tokenizer: Any = None, vocab: int = 8, **config: Any
+) -> Path:
+    """Save a small Llama to `folder`, by default with a tokenizer of eight words."""
+    return saved(folder, llama(vocab, seed=seed, **config), tokenizer or words(8))
+
+
+def pickle_weights(folder: Path) -> None:
+    """Replace a folder's safetensors file by a pickle."""
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
 
 
 def small_tokenizer() -> Any:

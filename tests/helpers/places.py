@@ -1,4 +1,4 @@
-"""Where the repository and the modules beside this one lie."""
+"""The paths of the repository and of the folder of test helpers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The shapes of the models in the table of pairs, as their published configs give them."""
+"""The published configs of the models in the table of pairs, as far as they define sizes."""
 
 from __future__ import annotations
 

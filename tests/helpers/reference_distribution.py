@@ -1,6 +1,7 @@
-"""The law that a lane must follow, worked out in fp64 from uncached forwards, and its test.
+"""The distribution that a lane must sample from, and a test of samples against it.
 
-Written apart from specviz.decoding.sampling on purpose: it shares no line with what it checks.
+It is computed in fp64 from forward passes without caches. It shares no code with
+specviz.decoding.sampling, which it checks.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from scipy.stats import chi2
 from specviz import Settings
 
 Ids = tuple[int, ...]
-Law = dict[Ids, float]
+Distribution = dict[Ids, float]  # a sequence of ids -> its probability
 
 
-def processed(logits: Sequence[float], settings: Settings) -> np.ndarray:
-    """Temperature, top-k, top-p by their definitions, one entry at a time."""
+def processed_distribution(logits: Sequence[float], settings: Settings) -> np.ndarray:
+    """The probabilities after temperature, top-k and top-p, computed by their definitions."""
     scores = np.asarray(logits, dtype=np.float64)
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     if settings.temperature == 0.0:
@@ -38,58 +39,60 @@ def processed(logits: Sequence[float], settings: Settings) -> np.ndarray:
             break
         kept.append(i)
         so_far += weights[i]
-    law = np.zeros_like(scores)
-    law[kept] = weights[kept] / so_far
-    return law
+    probabilities = np.zeros_like(scores)
+    probabilities[kept] = weights[kept] / so_far
+    return probabilities
 
 
-def next_token(model: Any, ids: Sequence[int], settings: Settings) -> np.ndarray:
-    """The law of the token after `ids`, from a forward pass without any cache."""
+def next_token_distribution(model: Any, ids: Sequence[int], settings: Settings) -> np.ndarray:
+    """The probabilities of the token after `ids`, from a forward pass without a cache."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1]
-    return processed(logits.double().tolist(), settings)
+    return processed_distribution(logits.double().tolist(), settings)
 
 
-def continuations(
+def continuation_distribution(
     model: Any, prompt: Sequence[int], length: int, settings: Settings, eos: Iterable[int] = ()
-) -> Law:
-    """The law of the first `length` tokens after `prompt`, cut after an id of `eos`."""
-    law: Law = {(): 1.0}
+) -> Distribution:
+    """The distribution of the first `length` tokens after `prompt`; an id of `eos` ends a text."""
+    distribution: Distribution = {(): 1.0}
     for _ in range(length):
-        longer: Law = {}
-        for ids, mass in law.items():
+        longer: Distribution = {}
+        for ids, mass in distribution.items():
             if ids and ids[-1] in eos:
                 longer[ids] = mass
                 continue
-            row = next_token(model, [*prompt, *ids], settings)
+            row = next_token_distribution(model, [*prompt, *ids], settings)
             longer.update({(*ids, i): mass * p for i, p in enumerate(row) if p > 0})
-        law = longer
-    return law
+        distribution = longer
+    return distribution
 
 
-def chi_square(samples: Sequence[Ids], law: Law) -> float:
-    """How likely samples of `law` are to lie at least as far from it as these do."""
-    return likelihood([distance(samples, law)])
+def p_value(samples: Sequence[Ids], distribution: Distribution) -> float:
+    """The p-value of Pearson's chi-square test of samples against a distribution."""
+    return combined_p_value([chi_square(samples, distribution)])
 
 
-def transitions(model: Any, ids: Sequence[int], settings: Settings) -> float:
-    """The same for one long run of a chain: each id against the law of what follows the last."""
+def chain_p_value(model: Any, ids: Sequence[int], settings: Settings) -> float:
+    """The p-value of one long run of a Markov chain: each id, given the id before it."""
     followers: dict[int, list[Ids]] = {}
     for before, after in pairwise(ids):
         followers.setdefault(before, []).append((after,))
-    laws = {i: continuations(model, [i], 1, settings) for i in followers}
-    return likelihood([distance(samples, laws[i]) for i, samples in followers.items()])
+    return combined_p_value(
+        chi_square(samples, continuation_distribution(model, [i], 1, settings))
+        for i, samples in followers.items()
+    )
 
 
-def distance(samples: Sequence[Ids], law: Law) -> tuple[float, int]:
+def chi_square(samples: Sequence[Ids], distribution: Distribution) -> tuple[float, int]:
     """Pearson's statistic and its degrees of freedom; infinite if a sample is impossible.
 
-    Cells that expect fewer than 5 are pooled.
+    Cells with fewer than 5 expected samples are pooled.
     """
     counts = Counter(samples)
-    if not counts.keys() <= law.keys():
+    if not counts.keys() <= distribution.keys():
         return math.inf, 1
-    cells = [(counts[ids], mass * len(samples)) for ids, mass in law.items()]
+    cells = [(counts[ids], mass * len(samples)) for ids, mass in distribution.items()]
     usual = [cell for cell in cells if cell[1] >= 5]
     rare = [cell for cell in cells if cell[1] < 5]
     if sum(expected for _, expected in rare) >= 5:
@@ -97,9 +100,9 @@ def distance(samples: Sequence[Ids], law: Law) -> tuple[float, int]:
     return sum((seen - expected) ** 2 / expected for seen, expected in usual), len(usual) - 1
 
 
-def likelihood(distances: Iterable[tuple[float, int]]) -> float:
-    """The chance that independent distances add up to as much as these or more."""
-    usable = [one for one in distances if one[1] > 0]
+def combined_p_value(statistics: Iterable[tuple[float, int]]) -> float:
+    """The p-value of the sum of independent chi-square statistics, each with its degrees."""
+    usable = [one for one in statistics if one[1] > 0]
     if not usable:
         return 1.0
     return float(chi2.sf(sum(one[0] for one in usable), sum(one[1] for one in usable)))

@@ -1,4 +1,4 @@
-"""Tiny models and tokenizers that tests build in milliseconds, and readers of their rounds."""
+"""Tiny models and tokenizers for tests, and functions that read the rounds of their runs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from specviz.decoding.loop import decode
 from specviz.engines.base import Engine
 from specviz.trace import EndReason, Lane
 
-# Threads only get in each other's way on models of this size.
+# More threads make models of this size slower.
 torch.set_num_threads(1)
 
 
 def examples(count: int) -> Any:
-    """Rules for `hypothesis.given`: the same examples each time, however slow the machine."""
+    """Settings for `hypothesis.given`: the same `count` examples each time, without a deadline."""
     return hypothesis.settings(
         max_examples=count,
         derandomize=True,
@@ -44,7 +44,8 @@ def examples(count: int) -> Any:
 class MiniConfig(PreTrainedConfig):
     """Config of `MiniLM`.
 
-    decay: how much of the past each step keeps; 0 is a Markov chain. spread: of the logits.
+    decay: the weight of each token relative to the one after it; with 0 the model is a Markov
+    chain. spread: how much the logits vary.
     """
 
     model_type = "mini"
@@ -58,8 +59,8 @@ class MiniConfig(PreTrainedConfig):
 
 
 class MiniLM(PreTrainedModel, GenerationMixin):
-    """About the cheapest causal language model that needs its cache: the logits are made of
-    all tokens so far, each weighted by `decay` to the power of its distance."""
+    """A very cheap causal language model that needs its cache: the logits depend on all tokens so
+    far, each weighted by `decay` to the power of its distance."""
 
     config_class = MiniConfig
 
@@ -99,7 +100,7 @@ def mini(vocab: int = 5, *, seed: int = 0, **config: Any) -> MiniLM:
 
 
 def llama(vocab: int = 5, *, seed: int = 0, **config: Any) -> LlamaForCausalLM:
-    """A random Llama. Its wide weights make two seeds disagree about most tokens."""
+    """A random Llama. Its weights vary so much that two seeds disagree about most tokens."""
     torch.manual_seed(seed)
     defaults = dict(
         hidden_size=16,
@@ -117,7 +118,10 @@ def llama(vocab: int = 5, *, seed: int = 0, **config: Any) -> LlamaForCausalLM:
 
 
 def relative(model: Any, *, noise: float, seed: int = 0) -> Any:
-    """A copy of `model` with some noise on every weight: a draft that often agrees with it."""
+    """A copy of `model` with noise on every weight: a draft that often agrees with `model`.
+
+    noise: in standard deviations of each weight tensor.
+    """
     twin = type(model)(model.config).to(model.dtype).eval()
     twin.load_state_dict(model.state_dict())
     generator = torch.Generator().manual_seed(seed)
@@ -130,7 +134,7 @@ def relative(model: Any, *, noise: float, seed: int = 0) -> Any:
 def scripted(tokens: Sequence[int], vocab: int, *, seed: int = 0) -> MiniLM:
     """A Markov chain whose greedy continuation of `tokens[0]` is the rest of `tokens`.
 
-    The ids must differ from each other; what follows the last of them is left to chance.
+    The ids must differ from each other. After the last of them the text is random.
     """
     model = mini(vocab, seed=seed, hidden_size=vocab, decay=0.0)
     with torch.no_grad():
@@ -148,6 +152,13 @@ def words(count: int) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
+def tokenizer_of(vocab: dict[str, int]) -> PreTrainedTokenizerFast:
+    """A tokenizer with these words and ids."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(vocab, unk_token="w0"))
+    )
+
+
 CORPUS = [
     "the cat sat on the mat",
     "a naïve café 日本語 日本",
@@ -159,7 +170,7 @@ CORPUS = [
 def byte_level(
     size: int = 300, *, special: Sequence[str] = (), corpus: Sequence[str] = CORPUS
 ) -> PreTrainedTokenizerFast:
-    """A byte-level BPE, in which characters outside ASCII may be split over tokens."""
+    """A byte-level BPE, which may split characters outside ASCII over several tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -174,7 +185,7 @@ def byte_level(
 
 
 def metaspace() -> PreTrainedTokenizerFast:
-    """A BPE as sentencepiece makes them: "▁" for a space, single bytes for unknown characters."""
+    """A BPE in sentencepiece's style: "▁" for a space, single bytes for unknown characters."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Sequence(
@@ -188,7 +199,7 @@ def metaspace() -> PreTrainedTokenizerFast:
     special = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator([text for text in CORPUS if text.isascii()], trainer)
-    # The bytes are ordinary pieces, not special ones: only so does the decoder join them.
+    # The bytes must be ordinary pieces, because the decoder does not join special ones.
     plain = Tokenizer(
         models.BPE(vocab=tokenizer.get_vocab(), merges=_merges(tokenizer), byte_fallback=True)
     )
@@ -219,7 +230,7 @@ def emitted_text(rounds: Iterable[Round]) -> str:
 
 
 def generated(model: Any, prompt: Sequence[int], count: int) -> list[int]:
-    """What transformers' own greedy `generate` adds to `prompt`."""
+    """The ids that transformers' greedy `generate` adds to `prompt`."""
     ids = torch.tensor([list(prompt)])
     out = model.generate(
         ids,
@@ -232,7 +243,7 @@ def generated(model: Any, prompt: Sequence[int], count: int) -> list[int]:
 
 
 def next_logits(engine: Engine, ids: Sequence[int]) -> Tensor:
-    """What the engine expects after `ids`, [vocab]; its cache is left as it was."""
+    """The engine's logits after `ids`, [vocab]; its cache is restored."""
     before = engine.length
     logits = engine.forward(torch.tensor(ids[before:]), keep=1)[0]
     engine.rollback(before)
@@ -244,7 +255,7 @@ def finish(
 ) -> tuple[list[Round], EndReason]:
     """All rounds of a lane, and why it ended."""
     events = decode(pair, pair.encode(list(prompt)), settings, lane)
-    next(events)  # what the prefill took
+    next(events)  # the seconds of the prefill
     rounds: list[Round] = []
     while True:
         try:
@@ -256,17 +267,17 @@ def finish(
 
 
 def outcome_counts(rounds: Iterable[Round]) -> Counter[str]:
-    """How many drafts had each outcome."""
+    """The number of drafted tokens by outcome."""
     return Counter(token.outcome for r in rounds for token in r.drafted)
 
 
 def outcomes(r: Round) -> str:
-    """The outcomes of a round's drafts and, after a dash, of what it emitted; one letter each."""
+    """The outcomes of the drafted and, after a dash, of the emitted tokens; one letter for each."""
     return "-".join("".join(t.outcome[0] for t in tokens) for tokens in (r.drafted, r.emitted))
 
 
 class VirtualTime:
-    """A clock that only the models' passes move, so that every timing is known beforehand.
+    """A clock that only passes of the models advance, so that a test knows every time in advance.
 
     Use it as `monkeypatch.setattr("specviz.engines.base.time", virtual_time)`.
     """
@@ -278,7 +289,7 @@ class VirtualTime:
         return self.seconds
 
     def charge(self, model: Any, seconds: float, *, first: float = 0.0) -> Any:
-        """`model`, each pass of which takes so long, and its first so much longer."""
+        """`model`, whose passes take `seconds`, and the first pass `first` more."""
         extra = [first]
 
         def advance(*_: object) -> None:

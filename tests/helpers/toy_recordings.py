@@ -1,4 +1,4 @@
-"""Runs of toy models, as recordings."""
+"""Recorded runs of toy models."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ def toy_pair(**config: Any) -> Any:
 
 @cache
 def recorded(settings: Settings, mode: Any = "interleaved") -> Trace:
+    """The trace of a race of `toy_pair`."""
     return Trace.from_events(race(toy_pair(), [1, 2, 3], settings, mode=mode))
 
 
 def values(settings: Settings) -> dict[str, Any]:
-    """The JSON values of a run, free to be edited."""
+    """A copy of the JSON values of a run, for a test to edit."""
     copy: dict[str, Any] = orjson.loads(orjson.dumps(recorded(settings).to_dict()))
     return copy
 
 
 def saved(trace: Trace, folder: Path, name: str = "run.json.gz") -> bytes:
+    """The bytes of the file that the trace is saved to."""
     trace.save(folder / name)
     return (folder / name).read_bytes()
 
 
 def sentence(raw: bytes, **limits: int) -> str:
-    """The sentence that a wrong file gets: one line, short, and harmless wherever it is shown."""
+    """The sentence with which a file is rejected: a short line, safe in a terminal and in HTML."""
     with pytest.raises(TraceError) as caught:
         read_recording(raw, **limits)
     said = str(caught.value)

@@ -1,4 +1,4 @@
-"""Every family of language models, from folders as the hub holds them, through the real loader."""
+"""All supported model families, loaded by `load_pair` from folders in the hub's format."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from specviz.errors import PairError, SpecvizError
 from specviz.models.pair import text_config
 from specviz.settings import DRAFTERS
 
-# Longer than the window, with the id that begins, ends and pads in its midst: it must count.
+# Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
 LONG, SHORT = 240, 48  # tokens to write
 
-# Seeds whose texts wander on and hold no near-tie, which rounding could decide either way.
+# Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
 OTHER_SEEDS = 3
 
-GUESSING = [name for name in DRAFTERS if name != "none"]
+DRAFTING = [name for name in DRAFTERS if name != "none"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A family's pair as the loader gives it, and what `generate` writes after the prompt."""
+    """A loaded pair of a family, and what `generate` writes after the prompt."""
 
     target: Path
     draft: Path
@@ -76,8 +76,8 @@ def greedy(gamma: int, drafter: str, count: int) -> Settings:
     return Settings(gamma=gamma, drafter=drafter, max_new_tokens=count, ignore_eos=True)
 
 
-def test_the_texts_are_worth_comparing(case: Case):
-    """A text that repeats itself, or a tie that rounding may break, would prove nothing."""
+def test_the_texts_are_varied_and_have_no_near_ties(case: Case):
+    """A text that repeats itself, or a near-tie that rounding decides, would prove nothing."""
     assert len(set(case.wanted[-60:])) >= 10
     window = getattr(text_config(case.pair.target), "sliding_window", None)
     if window is not None:
@@ -90,8 +90,8 @@ def test_the_texts_are_worth_comparing(case: Case):
 
 
 @pytest.mark.parametrize("kind", [k for k in FAMILIES if "sliding" in k])
-def test_the_windows_of_the_sliding_families_are_felt(kind: str):
-    """Otherwise a cache that ignored them would pass."""
+def test_the_windows_of_the_sliding_families_matter(kind: str):
+    """Otherwise a cache that ignored the windows would pass the tests."""
     ids = torch.randint(40, (1, 4 * WINDOW), generator=torch.Generator().manual_seed(0))
     narrow, wide = (build(kind, **w) for w in ({}, {"sliding_window": 8 * WINDOW}))
     with torch.inference_mode():
@@ -101,13 +101,13 @@ def test_the_windows_of_the_sliding_families_are_felt(kind: str):
 
 
 @pytest.mark.parametrize(("gamma", "count"), [(1, SHORT), (3, LONG), (5, SHORT)])
-@pytest.mark.parametrize("drafter", GUESSING)
+@pytest.mark.parametrize("drafter", DRAFTING)
 def test_speculation_writes_what_generate_writes(case: Case, drafter: str, gamma: int, count: int):
     rounds = list(speculate(case.pair, PROMPT, greedy(gamma, drafter, count)))
     assert emitted_ids(rounds) == case.wanted[:count]
     assert all(len(r.drafted) <= gamma for r in rounds)
     judged = outcome_counts(rounds)
-    if count == LONG:  # what is kept and what is taken back must both be put to the test
+    if count == LONG:  # the test needs both accepted and rejected drafts
         assert judged["rejected"] >= 5
         assert judged["accepted"] >= 20 or drafter == "ngram"
 
@@ -119,8 +119,8 @@ def test_no_drafts_write_what_generate_writes(case: Case, lane: Any, count: int)
     assert all(len(r.emitted) == 1 and not r.drafted for r in rounds)
 
 
-def test_a_text_may_grow_past_the_window(case: Case):
-    """The first rounds see all there is, the later ones only a part."""
+def test_a_text_may_become_longer_than_the_window(case: Case):
+    """The first rounds see the whole text, the later ones only a part of it."""
     prompt = case.prompt[: WINDOW // 2]
     wanted = endless_text(case.target, prompt, SHORT // 2)
     for drafter in DRAFTERS:
@@ -135,7 +135,7 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(case: Case):
     assert len(rounds) == 50
 
 
-@pytest.mark.parametrize("drafter", GUESSING)
+@pytest.mark.parametrize("drafter", DRAFTING)
 def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, drafter: str):
     run = _Run(case.pair, case.prompt, greedy(4, drafter, SHORT // 2), "speculative")
     run.prefill()
@@ -152,10 +152,10 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, dr
 
 @pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 0), ("mistral, sliding", 1)])
 def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, seed: int):
-    """Rounds in which all is accepted follow each other, far past the window."""
+    """Many rounds in a row accept all drafts, far beyond the window."""
     case = case_of(tmp_path, kind, seed=seed)
     assert len(set(case.wanted[-60:])) <= 2, "the text must have come to repeat itself"
-    for drafter in GUESSING:
+    for drafter in DRAFTING:
         rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, LONG)))
         assert emitted_ids(rounds) == case.wanted, drafter
         if drafter != "early-exit":  # its layers may well disagree with the whole
@@ -163,7 +163,7 @@ def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: st
 
 
 def test_families_race_each_other(tmp_path: Path):
-    """What counts is the tokenizer, not the architecture."""
+    """The tokenizer must be the same, the architecture may differ."""
     target, _ = saved_family(tmp_path / "one", "mistral, sliding", noise=0.0)
     _, draft = saved_family(tmp_path / "two", "gpt 2", noise=0.0)
     *_, end = race(load_pair(f"{target}+{draft}"), PROMPT, greedy(3, "model", SHORT))
@@ -172,14 +172,14 @@ def test_families_race_each_other(tmp_path: Path):
 
 @pytest.mark.parametrize("kind", RECURRENT)
 @pytest.mark.parametrize("role", ["target", "draft"])
-def test_models_with_a_running_state_are_refused(tmp_path: Path, kind: str, role: str):
+def test_models_with_a_running_state_are_rejected(tmp_path: Path, kind: str, role: str):
     """Their rejected drafts could not be undone."""
     tokenizer = small_tokenizer()
     state = saved(tmp_path / "state", build(kind, vocab_size=len(tokenizer)), tokenizer)
     plain = saved(tmp_path / "plain", build("llama", vocab_size=len(tokenizer)), tokenizer)
     names = (state, plain) if role == "target" else (plain, state)
     one_token, some = [1], [1, 2, 3]  # the prefill of a single token reads nothing
-    for drafter, prompt in [("model", one_token), *((d, some) for d in GUESSING)]:
+    for drafter, prompt in [("model", one_token), *((d, some) for d in DRAFTING)]:
         if drafter == "model" or role == "target":
             with pytest.raises(SpecvizError, match="cannot be rolled back"):
                 pair = load_pair(f"{names[0]}+{names[1]}")
@@ -187,7 +187,7 @@ def test_models_with_a_running_state_are_refused(tmp_path: Path, kind: str, role
 
 
 def padded(kind: str, width: int, *, vocab: int, seed: int, **changes: Any) -> Any:
-    """A model with `width` logits, whose likeliest ids are often among those past `vocab`."""
+    """A model with `width` logits, whose likeliest id is often `vocab` or higher."""
     model = build(kind, seed=seed, vocab_size=width, **changes)
     with torch.no_grad():
         head = model.get_output_embeddings().weight
@@ -229,7 +229,7 @@ def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(
     for model, more in zip((pair.target, pair.draft), extra, strict=True):
         if more:
             assert masked_text(model, prompt, vocab, SHORT // 2)[1] > 3, "padding must tempt"
-    for drafter in GUESSING:
+    for drafter in DRAFTING:
         *events, end = race(pair, PROMPT, greedy(3, drafter, SHORT // 2))
         assert end.identical
         assert emitted_ids(r for r in events[1:] if r.lane == "speculative") == wanted
@@ -238,7 +238,7 @@ def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(
             assert all(token.id < vocab for token in [*r.drafted, *r.emitted])
 
 
-def test_a_draft_too_narrow_for_the_tokenizer_is_refused(tmp_path: Path):
+def test_a_draft_too_narrow_for_the_tokenizer_is_rejected(tmp_path: Path):
     tokenizer = small_tokenizer()
     sizes = {"target": len(tokenizer), "draft": len(tokenizer) - 40}
     names = [
@@ -249,7 +249,7 @@ def test_a_draft_too_narrow_for_the_tokenizer_is_refused(tmp_path: Path):
         load_pair("+".join(names))
 
 
-def test_a_truly_different_tokenizer_is_refused_with_the_first_differing_piece(tmp_path: Path):
+def test_a_truly_different_tokenizer_is_rejected_with_the_first_differing_piece(tmp_path: Path):
     """Byte-level pieces are the same everywhere, up to the first that was learned."""
     ours = byte_level(288)
     theirs = byte_level(288, corpus=["zebras zigzag quickly", "the quiz was quite quizzical"] * 3)

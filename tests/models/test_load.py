@@ -1,4 +1,4 @@
-"""Pairs by name: two folders in the hub's format, and sentences where that fails."""
+"""Loading of pairs by name, from folders in the hub's format, and the errors if that fails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_spaces_around_names_do_not_matter(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["", "+", "one", "one+", "+two", "  +  "])
-def test_a_name_that_is_no_pair_says_how_to_write_one(name: str):
+def test_an_invalid_pair_name_is_rejected_with_the_valid_forms(name: str):
     with pytest.raises(PairError, match=r"is no pair: write 'builtin' or 'target-id\+draft-id'"):
         load_pair(name)
 
@@ -49,14 +49,14 @@ def test_a_folder_that_is_missing_is_named_without_its_path(tmp_path: Path):
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_an_empty_folder_is_refused(tmp_path: Path):
+def test_an_empty_folder_is_rejected(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(PairError, match=r"^empty cannot be loaded"):
         load_pair(f"{tmp_path / 'empty'}+{tmp_path / 'empty'}")
 
 
 @pytest.mark.parametrize("lost", ["tokenizer.json", "model.safetensors", "config.json"])
-def test_a_folder_that_lacks_a_part_is_refused(tmp_path: Path, lost: str):
+def test_a_folder_that_lacks_a_part_is_rejected(tmp_path: Path, lost: str):
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
     (bad / lost).unlink()
     for name in (f"{good}+{bad}", f"{bad}+{good}"):
@@ -65,15 +65,15 @@ def test_a_folder_that_lacks_a_part_is_refused(tmp_path: Path, lost: str):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00\x01", b"[]", b"null", b"{}"])
-@pytest.mark.parametrize("spoilt", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_damaged_file_is_refused(tmp_path: Path, spoilt: str, content: bytes):
+@pytest.mark.parametrize("damaged", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_damaged_file_is_rejected(tmp_path: Path, damaged: str, content: bytes):
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
-    (bad / spoilt).write_bytes(content)
+    (bad / damaged).write_bytes(content)
     with pytest.raises(PairError, match=r"^bad "):
         load_pair(f"{good}+{bad}")
 
 
-def test_weights_of_the_wrong_shape_are_refused(tmp_path: Path):
+def test_weights_of_the_wrong_shape_are_rejected(tmp_path: Path):
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
     config = json.loads((bad / "config.json").read_text())
     (bad / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
@@ -105,7 +105,7 @@ def test_a_repository_with_its_own_code_does_not_run_it(tmp_path: Path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_model_of_another_kind_is_refused(tmp_path: Path):
+def test_a_model_of_another_kind_is_rejected(tmp_path: Path):
     from transformers import T5Config, T5ForConditionalGeneration
 
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
@@ -115,14 +115,14 @@ def test_a_model_of_another_kind_is_refused(tmp_path: Path):
         load_pair(f"{bad}+{good}")
 
 
-def test_a_model_type_that_transformers_does_not_know_is_refused(tmp_path: Path):
+def test_a_model_type_that_transformers_does_not_know_is_rejected(tmp_path: Path):
     good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
     mini(8).save_pretrained(bad)
     with pytest.raises(PairError, match=r"^bad is not a causal language model"):
         load_pair(f"{good}+{bad}")
 
 
-def test_two_tokenizers_are_refused(tmp_path: Path):
+def test_two_tokenizers_are_rejected(tmp_path: Path):
     one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
     text = (two / "tokenizer.json").read_text()
     swapped = text.replace('"w5"', '"?"').replace('"w6"', '"w5"').replace('"?"', '"w6"')

@@ -1,4 +1,4 @@
-"""What makes two models a pair, what a prompt may be, and ids that no tokenizer knows."""
+"""Pairs: which models match, which prompts are valid, and ids outside the tokenizer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import torch
 import transformers
 from tokenizers import AddedToken
-from toy_models import byte_level, emitted_ids, llama, mini, pair_of, words
+from toy_models import byte_level, emitted_ids, llama, mini, pair_of, tokenizer_of, words
 
 from specviz import Pair, Settings, SpecvizError, baseline, race, speculate
 from specviz.errors import PairError, PromptError, SettingsError
 
-SMALL = dict(
+SMALL_SIZES = dict(
     vocab_size=8,
     hidden_size=16,
     intermediate_size=16,
@@ -55,9 +55,7 @@ def pair() -> Pair:
     ],
     ids=repr,
 )
-def test_a_prompt_that_is_none_is_refused_at_once(
-    pair: Pair, lane: Any, prompt: Any, sentence: str
-):
+def test_an_invalid_prompt_is_rejected_at_once(pair: Pair, lane: Any, prompt: Any, sentence: str):
     with pytest.raises(PromptError, match=sentence) as caught:
         lane(pair, prompt)
     assert isinstance(caught.value, SpecvizError) and str(caught.value).endswith(".")
@@ -69,7 +67,7 @@ def test_a_prompt_may_be_text_or_ids_in_any_form(pair: Pair):
     assert pair.encode([2.0, 0.0]) == [2, 0]  # JSON of other programs writes 2 so
 
 
-def test_text_that_is_no_text_is_refused():
+def test_invalid_text_is_rejected():
     with pytest.raises(PromptError, match="not valid text"):
         tokenizer = byte_level()
         pair_of(mini(len(tokenizer)), tokenizer=tokenizer).encode("a\ud800b")
@@ -106,7 +104,7 @@ def test_ids_past_the_tokenizer_are_never_drafted_nor_emitted(
         assert emitted_ids(rounds) == emitted_ids(baseline(pair, [3], settings))
 
 
-def test_a_draft_with_too_few_tokens_is_refused():
+def test_a_draft_with_too_few_tokens_is_rejected():
     with pytest.raises(PairError, match="the draft knows 6 tokens, the target's tokenizer 8"):
         pair_of(mini(8), mini(6))
 
@@ -118,26 +116,18 @@ def test_the_first_piece_that_differs_between_two_tokenizers_is_named():
         pair_of(mini(8), mini(8), draft_tokenizer=tokenizer_of(other))
 
 
-def test_a_tokenizer_that_lacks_pieces_is_refused():
+def test_a_tokenizer_that_lacks_pieces_is_rejected():
     with pytest.raises(PairError, match="id 7 is 'w7' for the target and None for the draft"):
         pair_of(mini(8), mini(8), draft_tokenizer=words(7))
 
 
-def test_equal_tokenizers_of_two_folders_are_one():
+def test_equal_tokenizers_of_two_folders_match():
     pair_of(mini(8), mini(8), draft_tokenizer=words(8))
 
 
 def test_pieces_that_only_the_draft_knows_do_not_matter():
     """A draft tuned for other uses may have gained special tokens."""
     pair_of(mini(8), mini(10), draft_tokenizer=words(9))
-
-
-def tokenizer_of(vocab: dict[str, int]) -> Any:
-    from tokenizers import Tokenizer, models
-
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(vocab, unk_token="w0"))
-    )
 
 
 def test_added_tokens_count():
@@ -151,11 +141,11 @@ def test_added_tokens_count():
 
 
 def bert() -> Any:
-    return transformers.BertModel(transformers.BertConfig(**SMALL))
+    return transformers.BertModel(transformers.BertConfig(**SMALL_SIZES))
 
 
 def masked_bert() -> Any:
-    return transformers.BertForMaskedLM(transformers.BertConfig(**SMALL))
+    return transformers.BertForMaskedLM(transformers.BertConfig(**SMALL_SIZES))
 
 
 def t5() -> Any:
@@ -168,7 +158,7 @@ def bare_llama() -> Any:
 
 
 def classifier() -> Any:
-    return transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**SMALL))
+    return transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**SMALL_SIZES))
 
 
 OTHERS = [bert, masked_bert, t5, bare_llama, classifier]
@@ -176,14 +166,14 @@ OTHERS = [bert, masked_bert, t5, bare_llama, classifier]
 
 @pytest.mark.parametrize("role", ["target", "draft"])
 @pytest.mark.parametrize("make", OTHERS)
-def test_a_model_that_is_no_causal_language_model_is_refused(make: Any, role: str):
+def test_a_model_that_is_not_a_causal_language_model_is_rejected(make: Any, role: str):
     models = {"target": mini(8), "draft": mini(8), role: make()}
     with pytest.raises(PairError, match=f"the {role} is a {type(models[role]).__name__}, not a"):
         Pair(tokenizer=words(8), **models)
 
 
 @pytest.mark.parametrize("thing", [None, "gpt2", torch.nn.Linear(2, 2)])
-def test_what_is_no_model_at_all_is_refused(thing: Any):
+def test_an_object_that_is_not_a_model_is_rejected(thing: Any):
     with pytest.raises(PairError, match="not a causal language model"):
         pair = Pair(target=thing, draft=None, tokenizer=words(8))
         assert pair
@@ -243,7 +233,7 @@ def test_ids_are_never_put_into_a_template():
         (2, None, False),
     ],
 )
-def test_a_base_model_with_the_template_of_its_siblings_gets_plain_text(
+def test_a_base_model_with_the_template_of_the_tuned_model_gets_plain_text(
     eos: int | None, template: str | None, chat: bool
 ):
     pair = chat_pair(eos, template)
@@ -251,17 +241,17 @@ def test_a_base_model_with_the_template_of_its_siblings_gets_plain_text(
     assert (pair.encode("a") == pair.encode("a", chat="off")) is not chat
 
 
-def test_text_that_brings_its_own_first_token_gets_no_second():
+def test_the_first_special_token_is_not_repeated():
     pair = chat_pair(eos=2)
     assert pair.encode("<s>the cat", chat="off") == pair.encode("the cat", chat="off")
 
 
-def test_chat_without_a_template_is_refused():
+def test_chat_without_a_template_is_rejected():
     with pytest.raises(PromptError, match="no chat template: set chat to 'off'"):
         chat_pair(template=None).encode("a", chat="on")
 
 
-def test_a_template_that_fails_is_refused():
+def test_a_template_that_fails_is_rejected():
     with pytest.raises(PromptError, match="chat template does not take this prompt"):
         chat_pair(template="{{ raise_exception('no') }}").encode("a")
 
@@ -273,17 +263,17 @@ def test_chat_needs_a_prompt_and_a_known_mode():
         chat_pair().encode("a", chat="maybe")
 
 
-# Drafts for text alone
+# Drafts that read only text
 
 
 def picture_tokenizer(special: bool) -> Any:
-    """Eight words and a mark, as of a target that also reads pictures."""
+    """A tokenizer of eight words and an image token, as of a target that also reads images."""
     tokenizer = words(8)
     tokenizer.add_tokens([AddedToken("<image>", special=special)], special_tokens=special)
     return tokenizer
 
 
-def test_a_draft_need_not_know_marks_that_no_text_holds():
+def test_a_draft_may_lack_special_tokens_that_no_text_contains():
     pair = pair_of(mini(10), mini(8, seed=1), tokenizer=picture_tokenizer(True))
     assert pair.vocab == 8
     with pytest.raises(PromptError, match="the id 8"):
@@ -292,15 +282,15 @@ def test_a_draft_need_not_know_marks_that_no_text_holds():
     assert emitted_ids(speculate(pair, [3], settings)) == emitted_ids(baseline(pair, [3], settings))
 
 
-def test_a_draft_must_know_every_piece_that_a_text_may_hold():
+def test_a_draft_must_have_every_piece_that_a_text_may_contain():
     with pytest.raises(PairError, match="the draft knows 8 tokens, the target's tokenizer 9"):
         pair_of(mini(10), mini(8), tokenizer=picture_tokenizer(False))
     with pytest.raises(PairError, match="the draft knows 8 tokens"):
         pair_of(mini(10, eos_token_id=8), mini(8), tokenizer=picture_tokenizer(True))
 
 
-def test_pieces_that_the_target_cannot_write_need_not_be_equal():
-    """Two tokenizers may give their own marks to ids past the target's last logit."""
+def test_pieces_without_a_logit_of_the_target_may_differ():
+    """Two tokenizers may have different tokens at ids above the target's last logit."""
     ours, theirs = words(8), words(8)
     ours.add_tokens(["<ours>"])
     theirs.add_tokens(["<theirs>"])

@@ -1,4 +1,4 @@
-"""Where weights go, in which form, and what is said meanwhile or instead."""
+"""Loading of weights: devices, options, errors and progress."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from toy_models import emitted_ids, llama, words
 from specviz import Settings, baseline, load_pair, speculate
 from specviz.errors import PairError
 from specviz.models.hub import find_source
-from specviz.models.memory import Need, Room, rooms
+from specviz.models.memory import DeviceMemory, MemoryNeed, device_memory
 from specviz.models.metadata import Caches, LayerCache
 from specviz.models.progress import Progress, terminal_watcher
-from specviz.models.weights import Load, Way, load_model, release_memory, target_place
+from specviz.models.weights import (
+    LoadOptions,
+    PlannedLoad,
+    load_model,
+    place_target,
+    release_memory,
+)
 
 CPU = torch.device("cpu")
 
 
-def gpu(index: int, free: int) -> Room:
-    return Room(torch.device("cuda", index), free)
+def gpu(index: int, free: int) -> DeviceMemory:
+    return DeviceMemory(torch.device("cuda", index), free)
 
 
-def load(name: str, count: int) -> Load:
-    """A model of so many numbers of two bytes, with no caches."""
-    return Load(name, Need(count // 2, count // 2, Caches((), True)), "bfloat16")
+def load(name: str, count: int) -> PlannedLoad:
+    """A model that needs `count` bytes, in bfloat16 and without caches."""
+    return PlannedLoad(name, MemoryNeed(count // 2, count // 2, Caches((), True)), "bfloat16")
 
 
 @pytest.fixture
@@ -38,71 +44,75 @@ def names(tmp_path: Path) -> str:
     return "+".join(map(str, folders))
 
 
-# Places
+# Devices
 
 
-def test_both_models_go_to_the_gpu_with_most_room():
-    place = target_place(load("t", 100), load("d", 10), [gpu(0, 90), gpu(1, 120), gpu(2, 110)])
+def test_both_models_go_to_the_gpu_with_most_free_memory():
+    place = place_target(load("t", 100), load("d", 10), [gpu(0, 90), gpu(1, 120), gpu(2, 110)])
     assert place == (torch.device("cuda", 1), {})
 
 
-def test_a_large_target_is_spread_and_the_last_gpu_keeps_room_for_the_draft():
-    place = target_place(load("t", 100), load("d", 10), [gpu(0, 60), gpu(1, 60)])
+def test_a_large_target_is_spread_and_leaves_memory_for_the_draft_on_the_last_gpu():
+    place = place_target(load("t", 100), load("d", 10), [gpu(0, 60), gpu(1, 60)])
     assert place == (None, {0: 60, 1: 50})
-    assert target_place(load("t", 100), None, [gpu(0, 60), gpu(1, 60)]) == (None, {0: 60, 1: 60})
+    assert place_target(load("t", 100), None, [gpu(0, 60), gpu(1, 60)]) == (None, {0: 60, 1: 60})
 
 
-@pytest.mark.parametrize("spaces", [[gpu(0, 100)], [gpu(0, 50), gpu(1, 50)], [Room(CPU, 100)]])
-def test_what_fits_nowhere_is_refused_with_numbers(spaces: list[Room]):
+@pytest.mark.parametrize(
+    "devices", [[gpu(0, 100)], [gpu(0, 50), gpu(1, 50)], [DeviceMemory(CPU, 100)]]
+)
+def test_a_pair_too_large_for_all_devices_is_rejected_with_numbers(devices: list[DeviceMemory]):
     with pytest.raises(PairError, match=r"t 100 B as bfloat16 and d 10 B as bfloat16") as caught:
-        target_place(load("t", 100), load("d", 10), spaces)
+        place_target(load("t", 100), load("d", 10), devices)
     assert "100 B free" in str(caught.value) and str(caught.value).endswith(".")
 
 
-def test_weights_of_fewer_bits_are_named_where_they_would_fit():
+def test_the_error_names_weights_of_fewer_bits_that_would_fit():
     with pytest.raises(PairError, match=r"choose 8-bit weights, which need 50 B, or a smaller"):
-        target_place(load("t", 100), None, [gpu(0, 60)])
+        place_target(load("t", 100), None, [gpu(0, 60)])
     with pytest.raises(PairError, match=r"choose 4-bit weights, which need 28 B"):
-        target_place(load("t", 100), None, [gpu(0, 30)])
+        place_target(load("t", 100), None, [gpu(0, 30)])
     with pytest.raises(PairError, match=r"free; choose a smaller model\."):
-        target_place(load("t", 100), None, [gpu(0, 20)])
+        place_target(load("t", 100), None, [gpu(0, 20)])
 
 
-def test_caches_count_and_windows_end_them():
-    need = Need(0, 0, Caches((LayerCache(3, None), LayerCache(5, 10)), True), copies=2, context=50)
+def test_memory_counts_caches_up_to_their_window():
+    need = MemoryNeed(
+        0, 0, Caches((LayerCache(3, None), LayerCache(5, 10)), True), copies=2, context=50
+    )
     assert need.bytes("bfloat16", 8) == 2 * 2 * 8 * (3 + 5)
     assert need.bytes("float32", 40) == 2 * 4 * (40 * 3 + 10 * 5)
     assert need.bytes("float32", 99) == need.bytes("float32", 50)
 
 
-def test_this_machine_has_room():
-    assert all(room.free > 10**8 for room in rooms())
-    assert [room.device for room in rooms(CPU)] == [CPU]
+def test_this_machine_has_free_memory():
+    assert all(memory.free > 10**8 for memory in device_memory())
+    assert [memory.device for memory in device_memory(CPU)] == [CPU]
 
 
 # Options
 
 
-def test_a_processor_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
+def test_a_cpu_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
     one = torch.device("cuda", 1)
-    assert Way(device=CPU).options() == {"dtype": torch.float32}
-    assert Way(torch.bfloat16, device=CPU).options() == {"dtype": torch.bfloat16}
-    assert Way(device=one).options() == {"dtype": "auto", "device_map": {"": one}}
-    spread = Way(most={0: 5, 1: 4}).options()
+    assert LoadOptions(device=CPU).arguments() == {"dtype": torch.float32}
+    assert LoadOptions(torch.bfloat16, device=CPU).arguments() == {"dtype": torch.bfloat16}
+    assert LoadOptions(device=one).arguments() == {"dtype": "auto", "device_map": {"": one}}
+    spread = LoadOptions(most={0: 5, 1: 4}).arguments()
     assert spread == {"dtype": "auto", "device_map": "auto", "max_memory": {0: 5, 1: 4}}
 
 
-def test_bits_are_asked_of_bitsandbytes():
+def test_quantized_weights_use_bitsandbytes():
     one = torch.device("cuda", 0)
-    eight = Way(quantize="8bit", device=one).options()
-    four = Way(torch.float16, "4bit", one).options()["quantization_config"]
+    eight = LoadOptions(quantize="8bit", device=one).arguments()
+    four = LoadOptions(torch.float16, "4bit", one).arguments()["quantization_config"]
     assert eight["quantization_config"].load_in_8bit and eight["device_map"] == {"": one}
     assert four.load_in_4bit and four.bnb_4bit_compute_dtype == torch.float16
     assert four.bnb_4bit_quant_type == "nf4"
 
 
 @pytest.mark.parametrize("which", ["quantize", "draft_quantize"])
-def test_bits_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any):
+def test_quantized_weights_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any):
     with pytest.raises(PairError, match="quantize is '3bit': use one of '8bit', '4bit'"):
         load_pair(names, **{which: "3bit"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -114,8 +124,8 @@ def test_bits_need_a_gpu_and_a_package(names: str, which: str, monkeypatch: Any)
         load_pair(names, **{which: "4bit"})
 
 
-def test_each_model_is_loaded_in_its_own_way(names: str, monkeypatch: Any):
-    """What a machine with two GPUs would do; only the calls are looked at."""
+def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
+    """On a machine with two GPUs; the test checks only the calls of `from_pretrained`."""
     from transformers import AutoModelForCausalLM
 
     asked: list[dict[str, Any]] = []
@@ -125,15 +135,17 @@ def test_each_model_is_loaded_in_its_own_way(names: str, monkeypatch: Any):
         return llama(8), {"missing_keys": set()}
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
-    monkeypatch.setattr("specviz.models.load.rooms", lambda place: [gpu(0, 60_000), gpu(1, 60_000)])
+    monkeypatch.setattr(
+        "specviz.models.load.device_memory", lambda place: [gpu(0, 60_000), gpu(1, 60_000)]
+    )
     monkeypatch.setattr("specviz.models.load.checked_quantization", lambda bits: bits)
-    monkeypatch.setattr("specviz.models.weights._placed", lambda model, way: model)
+    monkeypatch.setattr("specviz.models.weights._placed", lambda model, options: model)
     load_pair(names, dtype="float32", draft_quantize="8bit")
     target, draft = asked
     assert target["device_map"] == "auto" and "quantization_config" not in target
-    # Room is kept for the draft on the last one, and for caches on both.
+    # Memory is left free for the draft on the last GPU, and for caches on both.
     assert target["max_memory"][1] < target["max_memory"][0] < 60_000
-    # The draft follows to the device where the target's logits appear.
+    # The draft goes to the device of the target's logits.
     assert "device_map" not in draft and draft["quantization_config"].load_in_8bit
     for options in asked:
         assert options["use_safetensors"] and options["trust_remote_code"] is False
@@ -164,11 +176,13 @@ def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path):
     assert load_pair(f"{folder}+{folder}").draft is not None
 
 
-# Want of memory
+# Too little memory
 
 
-def test_a_pair_that_does_not_fit_is_refused_before_it_is_read(names: str, monkeypatch: Any):
-    monkeypatch.setattr("specviz.models.load.rooms", lambda place: [Room(CPU, 1000)])
+def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(names: str, monkeypatch: Any):
+    monkeypatch.setattr(
+        "specviz.models.load.device_memory", lambda place: [DeviceMemory(CPU, 1000)]
+    )
     monkeypatch.setattr("specviz.models.load.load_model", lambda *_: pytest.fail("it was read"))
     with pytest.raises(PairError, match=r"not enough memory: .* and cpu has 1\.0 kB free"):
         load_pair(names)
@@ -182,7 +196,7 @@ def test_a_pair_that_does_not_fit_is_refused_before_it_is_read(names: str, monke
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
     ],
 )
-def test_running_out_while_loading_is_one_sentence_with_numbers(
+def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
     names: str, error: Exception, monkeypatch: Any
 ):
     from transformers import AutoModelForCausalLM
@@ -198,10 +212,10 @@ def test_running_out_while_loading_is_one_sentence_with_numbers(
     assert load_pair(names).draft is not None
 
 
-# Before and after the weights
+# Models that cannot be loaded
 
 
-def test_two_that_do_not_match_are_refused_before_any_weights_are_read(
+def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
     tmp_path: Path, monkeypatch: Any
 ):
     monkeypatch.setattr("specviz.models.load.load_model", lambda *_: pytest.fail("it was read"))
@@ -210,20 +224,20 @@ def test_two_that_do_not_match_are_refused_before_any_weights_are_read(
         load_pair(f"{one}+{two}")
 
 
-def test_a_model_with_missing_weights_is_not_completed_by_chance(tmp_path: Path):
-    """transformers would draw them at random."""
+def test_a_model_with_missing_weights_is_not_completed_at_random(tmp_path: Path):
+    """transformers would fill them with random numbers."""
     folder = saved(tmp_path / "t", llama(8), words(8))
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.norm.weight"]
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(PairError, match=r"^t lacks weights, model\.norm\.weight among them"):
-        load_model(find_source(str(folder)), Way(device=CPU))
+        load_model(find_source(str(folder)), LoadOptions(device=CPU))
 
 
 # Progress
 
 
-def test_progress_is_told_for_each_model_and_ends_at_the_whole(names: str):
+def test_progress_is_reported_for_each_model_up_to_its_end(names: str):
     told: list[Progress] = []
     load_pair(names, on_progress=told.append)
     sentences = list(dict.fromkeys(p.sentence for p in told))
@@ -233,7 +247,7 @@ def test_progress_is_told_for_each_model_and_ends_at_the_whole(names: str):
         assert parts == sorted(parts) and parts[-1] == 1.0 and len(set(parts)) > 3
 
 
-def test_bars_are_the_library_s_own_again_afterwards(names: str, capsys: Any):
+def test_the_progress_bars_of_transformers_are_restored(names: str, capsys: Any):
     from transformers.utils import logging
 
     load_pair(names, on_progress=lambda progress: None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -22,10 +21,19 @@ from page_server import Answer, Site, served
 from toy_models import examples
 from toy_recordings import SAMPLED, recorded, saved
 
+from specviz.environment import Variable, whole_number
 from specviz.page.security.bodies import NOT_OURS
 from specviz.worker.failures import FAILED
 
-COUNT = int(os.environ.get("SPECVIZ_MALFORMED", "20"))
+MALFORMED = Variable(
+    "SPECVIZ_MALFORMED",
+    whole_number,
+    20,
+    "20",
+    "a whole number",
+    "Malformed requests of each kind.",
+)
+COUNT = MALFORMED.read()
 INSIDES = re.compile(rb"Traceback|File \\?\"|/work/|/usr/|/home/|site-packages|\w+Error\b|\.py\b")
 
 TEXTS = st.one_of(st.sampled_from(CORPUS), st.text(max_size=60))

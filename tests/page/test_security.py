@@ -397,7 +397,7 @@ def test_server_functions_are_the_players_alone(site: Site) -> None:
 
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv(operator.AUTH, "somebody:sesame")
+    monkeypatch.setenv("SPECVIZ_AUTH", "somebody:sesame")
     with served() as site:
         yield site
 
@@ -435,7 +435,7 @@ def test_programs_sign_in_too(locked: Site) -> None:
 
 @pytest.mark.parametrize("value", ["somebody", "somebody:", ":sesame"])
 def test_half_a_password_stops_the_start(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(operator.AUTH, value)
+    monkeypatch.setenv("SPECVIZ_AUTH", value)
     with pytest.raises(SettingsError) as error:
         guarded_options()
     assert "sesame" not in str(error.value)
@@ -445,13 +445,13 @@ def test_tools_are_off_unless_switched_on_and_installed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert guarded_options()["mcp_server"] is False
-    monkeypatch.setenv(operator.TOOLS, "1")
+    monkeypatch.setenv("SPECVIZ_MCP", "1")
     monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: None)
     assert guarded_options()["mcp_server"] is False
     assert "requirements-mcp.txt" in caplog.text
     monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: object())
     assert guarded_options()["mcp_server"] is True
-    monkeypatch.setenv(operator.AUTH, "somebody:sesame")
+    monkeypatch.setenv("SPECVIZ_AUTH", "somebody:sesame")
     assert guarded_options()["mcp_server"] is False
 
 

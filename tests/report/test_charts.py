@@ -1,4 +1,4 @@
-"""Charts: the same points as the metrics, the same look everywhere."""
+"""Charts: their points match the metrics, and their style is the same everywhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_series_ends_in_the_metrics(trace: Trace) -> None:
     assert parts == pytest.approx([m.draft_seconds, m.verify_seconds, m.overhead_seconds])
 
 
-def test_before_the_first_round_there_is_nothing_to_draw() -> None:
+def test_before_the_first_round_the_charts_are_empty() -> None:
     points = series([])
     assert points["tokens"] == [{"x": [0.0], "y": [0]}] * 2
     assert points["rates"] == points["tau"] == [{"x": [], "y": []}] * 2
@@ -57,7 +57,7 @@ def test_figures_show_every_chart(trace: Trace, theme: str) -> None:
         assert json.loads(figure.to_json())
 
 
-def test_the_page_gets_the_same_look() -> None:
+def test_the_page_gets_the_same_styles() -> None:
     specs = json.loads(json.dumps(chart_specs()))
     assert set(specs) == set(PALETTE)
     for theme in specs:

@@ -1,4 +1,4 @@
-"""The sampling experiment: it finds a biased sampler, and lets an exact one pass."""
+"""The equivalence test: it detects a biased sampler, and accepts an exact one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from specviz.decoding.continuations import draw_continuations
 from specviz.errors import SettingsError
 from specviz.page.controls import checked_settings
 from specviz.page.experiment import sampling_functions
-from specviz.page.queue import Run, RunQueue
+from specviz.page.jobs import Run
+from specviz.page.queue import RunQueue
 from specviz.report.equivalence import FEWEST, two_sample_chi_square
 from specviz.trace import LANES
 from specviz.worker.client import LocalWorker
@@ -44,7 +45,7 @@ def test_an_exact_sampler_passes(pair: Pair) -> None:
     assert compared.p_value is not None and compared.p_value > 0.01
 
 
-def test_a_sampler_that_keeps_too_much_is_found(
+def test_a_sampler_that_accepts_too_often_is_detected(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lenient(p: Any, q: Any, drafted: Any, u: Any, generator: torch.Generator) -> Any:
@@ -74,7 +75,7 @@ def test_the_statistic_and_its_tail_are_those_of_scipy() -> None:
     assert compared.degrees == expected.dof == 2
 
 
-def test_rare_outcomes_share_a_cell_and_nobody_is_lost() -> None:
+def test_rare_outcomes_share_a_cell_and_every_draw_is_counted() -> None:
     a = [(1, 1)] * 80 + [(2, i) for i in range(20)]
     b = [(1, 1)] * 70 + [(3, i) for i in range(30)]
     compared = two_sample_chi_square(a, b)
@@ -95,7 +96,7 @@ def test_fewer_tokens_are_compared_where_no_continuation_repeats() -> None:
     assert Counter({c.outcome: c.ours for c in compared.cells}) == {(0,): 50, (1,): 50}
 
 
-def test_one_outcome_says_nothing() -> None:
+def test_one_outcome_gives_no_p_value() -> None:
     assert two_sample_chi_square([(1, 2)] * 30, [(1, 2)] * 30).p_value is None
     assert two_sample_chi_square([(i,) for i in range(9)], [(9,)]).p_value is None
 
@@ -148,9 +149,8 @@ def test_an_experiment_ends_when_it_is_told_to_or_its_visitor_runs(pair: Pair) -
 
 
 def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
-    queue = RunQueue(
-        LocalWorker(lambda *_: pair, lambda *_: iter(()))
-    )  # not started: its runs wait
+    # Not started: its runs wait.
+    queue = RunQueue(LocalWorker(lambda *_: pair, lambda *_: iter(())))
     begin, *_ = sampling_functions(queue, "toy")
     run = Run("one", "toy", "w1", SETTINGS)
     queue.submit(run)
@@ -168,7 +168,7 @@ def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
         {"prompt": "w1", "settings": 3},
     ],
 )
-def test_nonsense_gets_a_sentence(pair: Pair, asked: dict[str, Any]) -> None:
+def test_invalid_requests_are_rejected_with_a_sentence(pair: Pair, asked: dict[str, Any]) -> None:
     begin, ask, _ = sampling_functions(queue_of(pair), "toy")
     assert begin(asked)["error"].endswith(".")
     assert ask({"id": "unknown"})["error"].endswith(".")

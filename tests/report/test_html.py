@@ -1,4 +1,4 @@
-"""A run as a file of its own: complete, harmless whatever the texts say, and read strictly."""
+"""A run as one HTML file: it is complete, and safe whatever the texts contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specviz.report.html import PAGE, standalone_html
 from specviz.report.tables import rounds_csv, tokens_csv
 from specviz.trace import Trace
 
-HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{title}"
+MALICIOUS = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{title}"
 
 
 def inside(page: str, name: str) -> str:
@@ -44,7 +44,7 @@ def test_every_module_is_inside_under_the_name_that_others_import() -> None:
             assert re.fullmatch(r"\./[\w-]+\.js", name), f"{path.name} imports {name}"
 
 
-def test_the_page_asks_nobody_for_anything() -> None:
+def test_the_page_makes_no_requests() -> None:
     page = standalone_html(recorded(SAMPLED))
     page = page.replace(inside(page, "plotly"), "")
     assert not re.search(r'(?:src|href)="(?!#)', page)
@@ -52,13 +52,13 @@ def test_the_page_asks_nobody_for_anything() -> None:
     assert "@import" not in page
 
 
-def test_hostile_texts_stay_texts() -> None:
+def test_malicious_texts_are_shown_as_text() -> None:
     trace = recorded(SAMPLED)
-    hostile = Trace(replace(trace.header, prompt=HOSTILE), trace.rounds, trace.end)
-    page = standalone_html(hostile)
+    malicious = Trace(replace(trace.header, prompt=MALICIOUS), trace.rounds, trace.end)
+    page = standalone_html(malicious)
     assert "alert(1)</script>" not in page
     assert "<img src=x" not in page
-    assert json.loads(inside(page, "trace"))["header"]["prompt"] == HOSTILE
+    assert json.loads(inside(page, "trace"))["header"]["prompt"] == MALICIOUS
 
 
 @pytest.mark.parametrize("form", ["html", "tokens", "rounds"])
@@ -91,13 +91,13 @@ def test_the_browser_gets_the_run_that_it_shows(form: str) -> None:
         ({"form": "html", "trace": " " * (17 * 2**20)}, "MiB"),
     ],
 )
-def test_what_is_no_run_gets_a_sentence(asked: object, said: str) -> None:
+def test_an_invalid_run_is_rejected_with_a_sentence(asked: object, said: str) -> None:
     answer = taker()(asked)  # type: ignore[arg-type]
     assert set(answer) == {"error"}
     assert said in answer["error"]
 
 
-def test_a_changed_run_is_not_taken() -> None:
+def test_a_changed_run_is_rejected() -> None:
     data = values(SAMPLED)
     data["rounds"][0]["clock"] += 1.0
     assert "error" in taker()({"form": "html", "trace": json.dumps(data)})

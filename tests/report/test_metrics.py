@@ -1,4 +1,4 @@
-"""Every number shown, worked out a second time from the JSON alone and against the formulas."""
+"""The metrics, computed a second time from the JSON alone and checked against the formulas."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def share(part: float, whole: float) -> float | None:
 
 
 def counted(rounds: list[dict[str, Any]]) -> dict[str, int]:
-    """Outcomes as a reader would tick them off: drafts, then what the target added."""
+    """Tokens by outcome: the drafted ones, then the target's own."""
     seen = [t["outcome"] for r in rounds for t in r["drafted"]]
     seen += [t["outcome"] for r in rounds for t in r["emitted"] if t["outcome"] in OUTCOMES[3:]]
     return {outcome: seen.count(outcome) for outcome in OUTCOMES}
 
 
 def recomputed(trace: dict[str, Any]) -> dict[str, Any]:
-    """The metrics of a trace's JSON, by the definitions and nothing else."""
+    """The metrics of a trace's JSON, computed by their definitions."""
     lanes = {
         lane: [r for r in trace["rounds"] if r["lane"] == lane]
         for lane in ("speculative", "baseline")
@@ -102,7 +102,7 @@ def test_metrics_are_what_the_json_says(pair: Pair, settings: Settings):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("settings", RUNS.values(), ids=list(RUNS))
-def test_the_identities_hold_in_every_run(pair: Pair, settings: Settings, seed: int):
+def test_the_counts_add_up_in_every_run(pair: Pair, settings: Settings, seed: int):
     values = {**asdict(settings), "seed": seed}
     trace = Trace.from_events(race(pair, PROMPT, Settings.from_dict(values)))
     m = compute_metrics(trace)
@@ -118,7 +118,7 @@ def test_the_identities_hold_in_every_run(pair: Pair, settings: Settings, seed: 
 
 
 def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    """tau tokens cost gamma draft steps and one pass; measured and predicted form agree."""
+    """tau tokens cost gamma draft steps and one pass; measured and predicted values agree."""
     time = VirtualTime()
     monkeypatch.setattr("specviz.engines.base.time", time)
     twins = pair_of(time.charge(mini(9), TARGET), time.charge(mini(9), DRAFT))
@@ -134,8 +134,8 @@ def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.M
     assert m.alpha_by_position == (1.0,) * 4
 
 
-def chance_round(index: int, gamma: int, alpha: float, dice: random.Random) -> Round:
-    """A round whose drafts are accepted independently with chance alpha."""
+def random_round(index: int, gamma: int, alpha: float, dice: random.Random) -> Round:
+    """A round whose drafts are accepted independently with probability alpha."""
     kept = next((i for i in range(gamma) if dice.random() >= alpha), gamma)
     names = ["accepted"] * kept + ["rejected"] * (kept < gamma) + ["ignored"] * gamma
     drafted = [Token(1, "", name) for name in names[:gamma]]  # type: ignore[arg-type]
@@ -147,14 +147,14 @@ def test_one_run_has_several_acceptance_rates(pair: Pair):
     """At alpha 0.8 and gamma 5: 0.80 of the judged, 0.54 of the drafted, 3.69 a round."""
     header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
     dice = random.Random(0)
-    m = compute_metrics(Trace(header, [chance_round(i, 5, 0.8, dice) for i in range(4000)]))
+    m = compute_metrics(Trace(header, [random_round(i, 5, 0.8, dice) for i in range(4000)]))
     assert m.alpha == pytest.approx(0.80, abs=0.01)
     assert m.efficiency == pytest.approx(0.54, abs=0.01)
     assert m.tau == pytest.approx(3.69, abs=0.04)
     assert m.tau == pytest.approx(m.tau_predicted, abs=0.04)
     assert m.alpha_by_position == pytest.approx((0.8,) * 5, abs=0.03)
     survived = sum(
-        len(r.emitted) == 6 for r in (chance_round(i, 5, 0.8, dice) for i in range(4000))
+        len(r.emitted) == 6 for r in (random_round(i, 5, 0.8, dice) for i in range(4000))
     )
     assert survived / 4000 == pytest.approx(0.33, abs=0.03)
 
@@ -162,13 +162,13 @@ def test_one_run_has_several_acceptance_rates(pair: Pair):
 def test_the_prediction_knows_that_some_rounds_draft_fewer(pair: Pair):
     header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
     dice = random.Random(1)
-    rounds = [chance_round(i, gamma, 0.5, dice) for i, gamma in enumerate([3, 3, 1, 0])]
+    rounds = [random_round(i, gamma, 0.5, dice) for i, gamma in enumerate([3, 3, 1, 0])]
     m = compute_metrics(Trace(header, rounds))
     wanted = sum(predicted_tau(m.alpha, gamma) for gamma in (3, 3, 1, 0)) / 4
     assert m.tau_predicted == pytest.approx(wanted)
 
 
-def test_nothing_measured_is_none(pair: Pair):
+def test_metrics_are_none_before_the_first_round(pair: Pair):
     header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
     m = compute_metrics(Trace(header))
     numbers = (m.alpha, m.efficiency, m.beta, m.tau, m.tau_predicted, m.c, m.speedup)
@@ -177,8 +177,8 @@ def test_nothing_measured_is_none(pair: Pair):
     assert m.alpha_by_position == () and set(m.tokens_per_second.values()) == {None}
 
 
-def test_metrics_of_a_run_that_still_goes_on(pair: Pair):
-    """The page asks after every round."""
+def test_metrics_of_an_unfinished_run(pair: Pair):
+    """The page computes metrics after every round."""
     trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
     for count in range(len(trace.rounds)):
         m = compute_metrics(Trace(trace.header, trace.rounds[:count]))
@@ -193,7 +193,7 @@ def test_the_formulas_give_the_values_of_the_papers():
 
 @examples(100)
 @given(ALPHAS, GAMMAS)
-def test_tau_is_the_sum_of_the_chances_to_get_that_far(alpha: float, gamma: int):
+def test_tau_is_the_sum_of_the_powers_of_alpha(alpha: float, gamma: int):
     assert predicted_tau(alpha, gamma) == pytest.approx(
         sum(alpha**i for i in range(gamma + 1)), rel=1e-6
     )
@@ -201,14 +201,14 @@ def test_tau_is_the_sum_of_the_chances_to_get_that_far(alpha: float, gamma: int)
 
 @examples(100)
 @given(ALPHAS, GAMMAS, COSTS)
-def test_a_draft_that_costs_more_than_it_agrees_never_pays(alpha: float, gamma: int, c: float):
+def test_a_draft_whose_cost_exceeds_alpha_never_pays(alpha: float, gamma: int, c: float):
     if alpha <= c:
         assert predicted_speedup(alpha, gamma, c) <= 1 + 1e-9
 
 
 @examples(100)
 @given(ALPHAS, st.integers(0, 31), COSTS)
-def test_one_more_draft_pays_by_the_known_rule(alpha: float, gamma: int, c: float):
+def test_one_more_drafted_token_pays_as_the_formula_says(alpha: float, gamma: int, c: float):
     gain = alpha ** (gamma + 1) * (gamma * c + 1) - c * predicted_tau(alpha, gamma)
     more = predicted_speedup(alpha, gamma + 1, c) - predicted_speedup(alpha, gamma, c)
     if abs(gain) > 1e-6:

@@ -1,4 +1,4 @@
-"""The tables of a run say what its rounds say, and no cell of them runs."""
+"""The tables of a run match its rounds, and no cell is run as a formula."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_tables_count_what_the_metrics_count(settings: Settings):
     assert sum(int(row["emitted"]) for row in ours) == metrics.emitted
 
 
-def test_the_positions_of_a_lane_are_its_text():
+def test_the_positions_of_a_lane_give_its_text():
     trace = recorded(SAMPLED)
     for lane in LANES:
         own = [row for row in rows(tokens_csv(trace)) if row["lane"] == lane and row["position"]]
@@ -70,7 +70,7 @@ def test_numbers_are_written_in_full():
 
 
 @pytest.mark.parametrize("mark", "=+-@\t\r\n＝＋－＠")
-def test_a_text_that_a_spreadsheet_would_run_is_defused(mark: str):
+def test_a_text_that_a_spreadsheet_would_run_gets_an_apostrophe(mark: str):
     trace = with_text(mark + "cmd|' /C calc'!A0")
     for table in (tokens_csv(trace), rounds_csv(trace)):
         for row in rows(table):
@@ -80,7 +80,7 @@ def test_a_text_that_a_spreadsheet_would_run_is_defused(mark: str):
 @pytest.mark.parametrize(
     "text", ['"', "a,b", "line\nbreak", "a\r\nb", "日本🙂", " =1", "\u2028", ""]
 )
-def test_any_other_text_comes_back(text: str):
+def test_any_other_text_is_unchanged(text: str):
     trace = with_text(text)
     assert {row["text"] for row in rows(tokens_csv(trace))} == {text}
 

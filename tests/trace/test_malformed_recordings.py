@@ -1,4 +1,4 @@
-"""A wrong recording gets one sentence, and never anything else."""
+"""An invalid recording is rejected with one sentence, and with nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
-from malformed_recordings import BROKEN, SPOILED, SPOILED_GREEDY
+from malformed_recordings import DAMAGED_FILES, INVALID, INVALID_GREEDY
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, values
 
 from specviz import Trace, compute_metrics
@@ -22,29 +22,29 @@ from specviz.report.tables import rounds_csv, tokens_csv
 from specviz.trace.recording import MOST_PACKED, read_recording
 
 
-def test_there_are_more_than_forty_kinds_of_wrong():
-    assert len(SPOILED) + len(SPOILED_GREEDY) + len(BROKEN) > 90
+def test_there_are_more_than_ninety_invalid_files():
+    assert len(INVALID) + len(INVALID_GREEDY) + len(DAMAGED_FILES) > 90
 
 
-@pytest.mark.parametrize("name", SPOILED)
-def test_a_spoiled_recording_gets_its_sentence(name: str):
-    edit, fragment = SPOILED[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_recording_gets_its_sentence(name: str):
+    edit, fragment = INVALID[name]
     data = values(SAMPLED)
     edit(data)
     assert fragment in sentence(orjson.dumps(data))
 
 
-@pytest.mark.parametrize("name", SPOILED_GREEDY)
-def test_a_spoiled_greedy_recording_gets_its_sentence(name: str):
-    edit, fragment = SPOILED_GREEDY[name]
+@pytest.mark.parametrize("name", INVALID_GREEDY)
+def test_an_invalid_greedy_recording_gets_its_sentence(name: str):
+    edit, fragment = INVALID_GREEDY[name]
     data = values(GREEDY)
     edit(data)
     assert fragment in sentence(orjson.dumps(data))
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_gets_its_sentence(name: str, tmp_path: Path):
-    damage, fragment = BROKEN[name]
+@pytest.mark.parametrize("name", DAMAGED_FILES)
+def test_a_damaged_file_gets_its_sentence(name: str, tmp_path: Path):
+    damage, fragment = DAMAGED_FILES[name]
     assert fragment in sentence(damage(saved(recorded(SAMPLED), tmp_path)))
 
 
@@ -73,7 +73,7 @@ def test_a_zip_bomb_is_never_unpacked():
         tracemalloc.stop()
 
 
-# Any file at all
+# Random files
 
 TINY = orjson.dumps(recorded(replace(SAMPLED, max_new_tokens=4, gamma=2)).to_dict())
 
@@ -117,35 +117,35 @@ def mutate(data: st.DataObject, tree: Any) -> None:
             holder[data.draw(st.text(max_size=50))] = data.draw(JSON)
 
 
-def survives(raw: bytes) -> None:
+def is_accepted_or_rejected_with_a_sentence(raw: bytes) -> None:
     try:
         trace = read_recording(raw)
     except TraceError:
         sentence(raw)
     else:
         assert Trace.from_dict(trace.to_dict()) == trace
-        # What is let in must not trip up those who read it.
+        # The functions that read an accepted trace must not fail.
         compute_metrics(trace), tokens_csv(trace), rounds_csv(trace)
 
 
 @given(st.data())
 @budget(max_examples=150, deadline=None, derandomize=True)
-def test_whatever_is_changed_there_is_a_trace_or_a_sentence(data: st.DataObject):
+def test_any_changed_values_give_a_trace_or_a_sentence(data: st.DataObject):
     tree = orjson.loads(TINY)
     for _ in range(data.draw(st.integers(1, 3))):
         mutate(data, tree)
-    survives(orjson.dumps(tree))
+    is_accepted_or_rejected_with_a_sentence(orjson.dumps(tree))
 
 
 @given(JSON)
 @budget(max_examples=50, deadline=None, derandomize=True)
-def test_whatever_the_json_there_is_a_sentence(value: Any):
-    survives(orjson.dumps(value))
+def test_any_json_gives_a_trace_or_a_sentence(value: Any):
+    is_accepted_or_rejected_with_a_sentence(orjson.dumps(value))
 
 
 @given(st.binary(max_size=200), st.booleans(), st.integers(0, len(TINY)))
 @budget(max_examples=60, deadline=None, derandomize=True)
-def test_whatever_the_bytes_there_is_a_sentence(noise: bytes, packed: bool, at: int):
+def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, at: int):
     raw = TINY[:at] + noise + TINY[at + len(noise) :]
-    survives(gzip.compress(raw, 1) if packed else raw)
-    survives(b"\x1f\x8b\x08" + noise)
+    is_accepted_or_rejected_with_a_sentence(gzip.compress(raw, 1) if packed else raw)
+    is_accepted_or_rejected_with_a_sentence(b"\x1f\x8b\x08" + noise)

@@ -1,4 +1,4 @@
-"""Recordings come back as they went, with where they come from."""
+"""Saved recordings are read unchanged, and say where they come from."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from toy_models import byte_level, llama, mini, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair, values
 
-import specviz.__main__ as program
-from specviz import End, Settings, Token, Trace, race
+from specviz import End, Settings, Token, Trace, cli, race
+from specviz.__main__ import main
 from specviz.trace import OUTCOMES, digest_of
 from specviz.trace.recording import read_recording
 
@@ -35,7 +35,7 @@ from specviz.trace.recording import read_recording
     ],
     ids=str,
 )
-def test_a_run_comes_back_as_it_went(settings: Settings, name: str, tmp_path: Path):
+def test_a_saved_run_is_read_unchanged(settings: Settings, name: str, tmp_path: Path):
     trace = recorded(settings)
     assert read_recording(saved(trace, tmp_path, name)) == trace == Trace.load(tmp_path / name)
 
@@ -47,7 +47,7 @@ def test_the_runs_above_show_every_outcome():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_runs_that_end_inside_a_round_come_back(seed: int, tmp_path: Path):
+def test_runs_that_end_inside_a_round_are_read_unchanged(seed: int, tmp_path: Path):
     target = mini(5, seed=seed, eos_token_id=3)
     pair = pair_of(target, relative(target, noise=0.2))
     settings = replace(SAMPLED, seed=seed, stop=("w1 w2",) if seed % 2 else ())
@@ -55,12 +55,12 @@ def test_runs_that_end_inside_a_round_come_back(seed: int, tmp_path: Path):
     assert read_recording(saved(trace, tmp_path)) == trace
 
 
-def test_one_lane_after_the_other_comes_back(tmp_path: Path):
+def test_a_sequential_run_is_read_unchanged(tmp_path: Path):
     trace = recorded(SAMPLED, "sequential")
     assert read_recording(saved(trace, tmp_path)) == trace
 
 
-def test_a_run_that_was_stopped_comes_back(tmp_path: Path):
+def test_a_stopped_run_is_read_unchanged(tmp_path: Path):
     whole = recorded(GREEDY)
     unfinished = Trace(whole.header, whole.rounds[:7])
     both = End({"speculative": "stopped", "baseline": "stopped"})
@@ -69,15 +69,15 @@ def test_a_run_that_was_stopped_comes_back(tmp_path: Path):
         assert read_recording(saved(trace, tmp_path)) == trace
 
 
-def test_texts_of_any_script_come_back(tmp_path: Path):
+def test_texts_of_any_script_are_read_unchanged(tmp_path: Path):
     target = llama(300, seed=1)
     pair = pair_of(target, relative(target, noise=0.2), tokenizer=byte_level())
     trace = Trace.from_events(race(pair, "日本 🙂 <b>&", replace(SAMPLED, max_new_tokens=40)))
     assert read_recording(saved(trace, tmp_path)) == trace
 
 
-def test_lanes_that_part_come_back(tmp_path: Path):
-    """As in half precision: the baseline goes another way, and the end says where."""
+def test_lanes_that_differ_are_read_unchanged(tmp_path: Path):
+    """As in half precision: the baseline's text differs at one token, and the end says where."""
     data = values(GREEDY)
     data["rounds"] = [r for r in data["rounds"] if r["lane"] == "speculative" or r["index"] < 5]
     last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]
@@ -113,7 +113,7 @@ def test_the_header_says_where_a_run_comes_from():
 # The digest
 
 
-def test_a_saved_run_carries_its_digest_and_does_without(tmp_path: Path):
+def test_a_saved_run_has_a_digest_but_is_valid_without_one(tmp_path: Path):
     data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
     assert data["digest"] == digest_of(recorded(SAMPLED).to_dict())
     for late in ("digest", "processor"):
@@ -122,7 +122,7 @@ def test_a_saved_run_carries_its_digest_and_does_without(tmp_path: Path):
     assert read_recording(orjson.dumps(data)).rounds == recorded(SAMPLED).rounds
 
 
-def test_a_recording_from_before_gamma_policies_and_chats_still_loads(tmp_path: Path):
+def test_a_recording_older_than_gamma_policies_and_chat_still_loads(tmp_path: Path):
     data = recorded(SAMPLED).to_dict()
     for late in ("gamma_policy", "chat"):
         del data["header"]["settings"][late]
@@ -136,7 +136,7 @@ def test_the_digest_notices_a_change_that_breaks_no_rule(tmp_path: Path):
     assert "the digest does not fit" in sentence(orjson.dumps(data))
 
 
-def test_a_browser_may_write_the_numbers_its_way(tmp_path: Path):
+def test_a_browser_may_write_whole_floats_as_integers(tmp_path: Path):
     data = json.loads(saved(recorded(GREEDY), tmp_path, "run.json"))
     as_javascript = json.loads(
         json.dumps(data), parse_float=lambda s: int(float(s)) if float(s).is_integer() else float(s)
@@ -147,22 +147,22 @@ def test_a_browser_may_write_the_numbers_its_way(tmp_path: Path):
 # The command line
 
 
-def test_record_writes_a_file_that_check_takes(
+def test_record_writes_a_file_that_check_accepts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(program, "load_pair", lambda name, **_: toy_pair())
+    monkeypatch.setattr(cli, "load_pair", lambda name, **_: toy_pair())
     file = tmp_path / "run.json.gz"
     options = ["--max-new-tokens", "6", "--temperature", "1"]
-    assert program.main(["record", "w1 w2", "--out", str(file), *options]) == 0
+    assert main(["record", "w1 w2", "--out", str(file), *options]) == 0
     line = capsys.readouterr().out
     size = len(file.read_bytes())
     assert line.startswith(f"run.json.gz: {size:,} bytes, ") and "12 tokens" in line
     assert json.loads(gzip.decompress(file.read_bytes()))["digest"] in line
-    assert program.main(["check", str(file), str(file)]) == 0
+    assert main(["check", str(file), str(file)]) == 0
     assert capsys.readouterr().out == 2 * line
 
 
-def test_the_command_line_names_a_file_that_it_cannot_take(
+def test_the_command_line_names_a_file_that_it_rejects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     bad = tmp_path / "bad.json"
@@ -172,5 +172,5 @@ def test_the_command_line_names_a_file_that_it_cannot_take(
         (["check", str(tmp_path / "none")], "none cannot be read: No such file"),
         (["record", "a", "--out", str(tmp_path / "no" / "f")], "there is no folder for"),
     ):
-        assert program.main(arguments) == 2
+        assert main(arguments) == 2
         assert fragment in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Traces: what a race yields, written down and read again without loss."""
+"""Traces: the events of a race, saved and read again without loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specviz.trace import SCHEMA, event_dict
 from specviz.trace.recording import read_recording
 
 
-def chance_pair(vocab: int = 9, **fields: Any) -> Pair:
+def random_pair(vocab: int = 9, **fields: Any) -> Pair:
     target = mini(vocab, seed=1, spread=3.0)
     return pair_of(target, relative(target, noise=0.5), **fields)
 
@@ -36,19 +36,19 @@ def short_pair() -> Pair:
 
 
 def bytes_pair() -> Pair:
-    return chance_pair(len(metaspace()), tokenizer=metaspace())
+    return random_pair(len(metaspace()), tokenizer=metaspace())
 
 
-# Races that end in every way there is.
+# Races that cover every reason to end.
 RACES: dict[str, tuple[Any, Settings]] = {
-    "greedy": (chance_pair, Settings(max_new_tokens=20)),
-    "sampled": (chance_pair, Settings(gamma=3, temperature=1.0, max_new_tokens=20)),
-    "truncated": (chance_pair, Settings(temperature=0.8, top_k=4, top_p=0.9, max_new_tokens=20)),
-    "stopped": (chance_pair, Settings(temperature=1.0, stop=("w7", "4 w"), max_new_tokens=90)),
+    "greedy": (random_pair, Settings(max_new_tokens=20)),
+    "sampled": (random_pair, Settings(gamma=3, temperature=1.0, max_new_tokens=20)),
+    "truncated": (random_pair, Settings(temperature=0.8, top_k=4, top_p=0.9, max_new_tokens=20)),
+    "stopped": (random_pair, Settings(temperature=1.0, stop=("w7", "4 w"), max_new_tokens=90)),
     "end of text": (ended_pair, Settings()),
     "end of the context": (short_pair, Settings(temperature=1.5)),
-    "no drafts": (chance_pair, Settings(gamma=0, max_new_tokens=4)),
-    "nothing": (chance_pair, Settings(max_new_tokens=0)),
+    "no drafts": (random_pair, Settings(gamma=0, max_new_tokens=4)),
+    "nothing": (random_pair, Settings(max_new_tokens=0)),
     "stray bytes": (bytes_pair, Settings(temperature=1.0, max_new_tokens=20)),
 }
 
@@ -84,9 +84,7 @@ def test_a_trace_survives_a_file(kind: str, name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("mode", ["interleaved", "sequential"])
 @pytest.mark.parametrize("kind", RACES)
-def test_the_rules_for_recordings_of_strangers_hold_in_every_real_race(
-    kind: str, mode: str, tmp_path: Path
-):
+def test_every_real_race_passes_the_checks_of_recordings(kind: str, mode: str, tmp_path: Path):
     made = traced(kind, mode)
     made.save(tmp_path / "run.json.gz")
     assert read_recording((tmp_path / "run.json.gz").read_bytes()) == made
@@ -100,7 +98,7 @@ def test_equal_traces_make_equal_files(trace: Trace, tmp_path: Path):
     assert one == two
 
 
-def test_the_json_has_the_promised_form(trace: Trace):
+def test_the_json_has_the_documented_form(trace: Trace):
     data = trace.to_dict()
     assert list(data) == ["schema", "header", "rounds", "end"] and data["schema"] == SCHEMA == 1
     assert data["header"]["settings"]["gamma"] == 3
@@ -127,7 +125,7 @@ def test_a_trace_without_its_end_is_a_run_that_was_cut_short(trace: Trace):
 
 
 @pytest.mark.parametrize("skipped", [1, 2])
-def test_events_without_a_header_are_refused(trace: Trace, skipped: int):
+def test_events_without_a_header_are_rejected(trace: Trace, skipped: int):
     events = [trace.header, *trace.rounds, trace.end]
     with pytest.raises(TraceError, match="must begin with its header"):
         Trace.from_events(events[skipped:])
@@ -135,14 +133,14 @@ def test_events_without_a_header_are_refused(trace: Trace, skipped: int):
         Trace.from_events([])
 
 
-def test_lanes_and_texts(trace: Trace):
+def test_a_lane_has_its_own_rounds_and_text(trace: Trace):
     for lane in ("speculative", "baseline"):
         assert all(r.lane == lane for r in trace.lane(lane))
         words_of = trace.text(lane).split()
         assert len(words_of) == sum(len(r.emitted) for r in trace.lane(lane)) == 20
 
 
-def one_sentence(error: SpecvizError) -> bool:
+def is_one_sentence(error: SpecvizError) -> bool:
     text = str(error)
     return "\n" not in text and text.endswith(".") and len(text) < 400
 
@@ -164,28 +162,28 @@ def one_sentence(error: SpecvizError) -> bool:
         b'{"schema": 1, "header": {}, "rounds": 7, "end": null}',
         b"\x1f\x8b",
         b"\x1f\x8b\x08\x00broken",
-        gzip.compress(b"not json"),
-        gzip.compress(b"{}")[:-3],
-        gzip.compress(b"{}" * 400)[:12] + b"\xff" * 30,
+        gzip.compress(b"not json", mtime=0),
+        gzip.compress(b"{}", mtime=0)[:-3],
+        gzip.compress(b"{}" * 400, mtime=0)[:12] + b"\xff" * 30,
         b"\xff\xfe\x00",
         b"[" * 100_000,
     ],
     ids=lambda content: repr(content[:24]),
 )
-def test_a_file_that_is_no_trace_is_refused_with_a_sentence(content: bytes, tmp_path: Path):
+def test_a_file_that_is_not_a_trace_is_rejected_with_a_sentence(content: bytes, tmp_path: Path):
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(TraceError) as caught:
         Trace.load(tmp_path / "run.json")
-    assert one_sentence(caught.value)
+    assert is_one_sentence(caught.value)
 
 
 def test_a_file_that_is_missing_or_cannot_be_written_is_named(trace: Trace, tmp_path: Path):
     with pytest.raises(TraceError, match=r"nowhere\.json cannot be read") as caught:
         Trace.load(tmp_path / "nowhere.json")
-    assert one_sentence(caught.value)
+    assert is_one_sentence(caught.value)
     with pytest.raises(TraceError, match=r"run\.json cannot be written") as caught:
         trace.save(tmp_path / "nowhere" / "run.json")
-    assert one_sentence(caught.value)
+    assert is_one_sentence(caught.value)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -204,7 +202,7 @@ JUNK = st.sampled_from(
 
 @examples(300)
 @given(st.sampled_from(PLACES), JUNK | st.just("lost"))
-def test_any_one_damage_is_refused_with_a_sentence_or_does_not_matter(
+def test_one_damaged_value_is_rejected_with_a_sentence_or_harmless(
     path: tuple[Any, ...], junk: Any
 ):
     data = copy.deepcopy(DAMAGED)
@@ -218,7 +216,7 @@ def test_any_one_damage_is_refused_with_a_sentence_or_does_not_matter(
     try:
         read = Trace.from_dict(data)
     except SpecvizError as error:
-        assert isinstance(error, TraceError) and one_sentence(error)
+        assert isinstance(error, TraceError) and is_one_sentence(error)
     else:
         compute_metrics(read)
         assert read.end is None or isinstance(read.end, End)
@@ -226,7 +224,7 @@ def test_any_one_damage_is_refused_with_a_sentence_or_does_not_matter(
 
 def test_words_are_kept_as_they_are(tmp_path: Path):
     """Quotes, tags, line ends and other alphabets in prompt and text."""
-    pair = chance_pair(5, tokenizer=words(5))
+    pair = random_pair(5, tokenizer=words(5))
     strange = '<img src=x> "&" \u2028 日本 🙂 \\ {{7*7}}'
     header, *rest = race(pair, [1], Settings(max_new_tokens=2))
     made = Trace.from_events([replace(header, prompt=strange), *rest])

@@ -1,4 +1,4 @@
-"""A larger model that begins as a smaller one."""
+"""Growth: a larger model that starts with the weights of a smaller one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_growing_changes_nothing_at_first(shape: Shape):
     torch.testing.assert_close(logits(grown(shape, seed)), logits(seed), **CLOSE)
 
 
-def test_heads_that_agree_may_share_their_keys_and_values():
+def test_equal_heads_may_share_their_keys_and_values():
     seed = model(2, 256, kv_heads=4)
     with torch.no_grad():
         for layer in seed.model.layers:
@@ -58,7 +58,7 @@ def test_heads_that_agree_may_share_their_keys_and_values():
     torch.testing.assert_close(logits(larger), logits(seed), **CLOSE)
 
 
-def test_keys_of_heads_that_disagree_begin_as_their_mean():
+def test_keys_of_different_heads_start_as_their_mean():
     seed = model(1, 128, kv_heads=2)
     ours, theirs = (m.model.layers[0].self_attn for m in (grown(Shape(1, 128), seed), seed))
     for name in ("k_proj", "v_proj"):
@@ -66,12 +66,12 @@ def test_keys_of_heads_that_disagree_begin_as_their_mean():
         torch.testing.assert_close(getattr(ours, name).weight, mean)
 
 
-def test_all_that_was_added_learns():
+def test_all_new_weights_are_trained():
     larger = grown(Shape(3, 192), model(2, 128))
     ids = torch.randint(0, VOCAB, (4, 16), generator=torch.Generator().manual_seed(2))
     optimizer = torch.optim.SGD(larger.parameters(), lr=0.05)
     before = {name: weight.detach().clone() for name, weight in larger.named_parameters()}
-    for _ in range(4):  # what writes must have moved before what it reads from can learn
+    for _ in range(4):  # weights that read get a gradient only after those that write have changed
         hidden = hidden_states(larger, ids[:, :-1]).float()
         scores = hidden @ larger.model.embed_tokens.weight.T
         torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten()).backward()
@@ -86,6 +86,6 @@ def test_all_that_was_added_learns():
     ("shape", "seed"),
     [(Shape(1, 128), (2, 128)), (Shape(2, 128), (2, 192)), (Shape(2, 256), (2, 128))],
 )
-def test_what_cannot_be_grown_is_named(shape: Shape, seed: tuple[int, int]):
+def test_a_model_that_cannot_be_grown_is_rejected(shape: Shape, seed: tuple[int, int]):
     with pytest.raises(SpecvizError, match="to begin from"):
         grown(shape, model(*seed))

@@ -1,4 +1,4 @@
-"""Training on a made-up corpus: seconds, not hours, but the same code path from end to end."""
+"""Training on a small artificial corpus, through the same code as a real training."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, trained: Path
         assert weights[0] == weights[1], name
 
 
-def test_a_target_begins_as_the_smaller_one_that_it_grows_from(
+def test_a_grown_target_starts_with_the_loss_of_the_smaller_one(
     tmp_path: Path, trained: Path
 ) -> None:
     small, books = trained / "pair" / "target", trained / "corpus"
@@ -208,7 +208,7 @@ def test_chunked_losses_equal_the_plain_ones(monkeypatch: pytest.MonkeyPatch) ->
         "<|x|>",
     ],
 )
-def test_the_tokenizer_gives_every_text_back(trained: Path, text: str) -> None:
+def test_the_tokenizer_decodes_every_text_unchanged(trained: Path, text: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(trained / "pair" / "draft")
     assert tokenizer.decode(tokenizer(text).input_ids) == text
 
@@ -234,10 +234,9 @@ def test_the_rate_warms_up_and_falls_to_zero() -> None:
 def test_acceptance_of_a_model_by_itself_is_one(trained: Path) -> None:
     target = export.load_model(trained / "pair" / "target", "cpu")
     ids = torch.randint(1, target.config.vocab_size, (2, 20))
-    for heat in (0.0, 0.7, 1.0):
-        kept = evaluate.acceptance(target, target, ids, temperature=heat)
+    for temperature in (0.0, 0.7, 1.0):
+        kept = evaluate.acceptance(target, target, ids, temperature=temperature)
         assert torch.allclose(kept, torch.ones(2, 20))
-    assert evaluate.expected_tokens(0.8, 5) == pytest.approx(3.689, abs=1e-3)
 
 
 def test_evaluate_prints_perplexity_and_alpha(
@@ -261,7 +260,7 @@ def test_evaluate_prints_perplexity_and_alpha(
         (("--target-width", "192", "--steps", "12"), "another"),
     ],
 )
-def test_mistakes_are_named(
+def test_invalid_options_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: tuple[str, ...], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -269,13 +268,13 @@ def test_mistakes_are_named(
     if "another" in words:
         (tmp_path / "work").mkdir()
         small = shapes.build_model(shapes.Shape(1, 64), vocabulary=300, end_id=0, seed=0)
-        spent, path = loop.Progress(), tmp_path / "work" / "target-1x192.pt"
+        spent, path = loop.TrainingProgress(), tmp_path / "work" / "target-1x192.pt"
         loop._save(small, [], spent, path)
     with pytest.raises(SpecvizError, match=words):
         train.main(_options(tmp_path, *extra))
 
 
-def test_an_empty_corpus_is_named(tmp_path: Path) -> None:
+def test_an_empty_corpus_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     with pytest.raises(SpecvizError, match="add at least two"):
         train.main(_options(tmp_path))

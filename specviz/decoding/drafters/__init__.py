@@ -1,37 +1,28 @@
-"""Where drafts come from."""
+"""Where drafts come from: a model, text seen before, the target's first layers, or nowhere."""
 
 from __future__ import annotations
 
-from ...engines.base import Engine
-from ...engines.static.engine import StaticEngine
 from ...models.pair import Pair
-from ...settings import Settings
-from ..sampling import Source
-from .base import Draft, Drafter, NoDrafter
-from .early_exit import ExitDrafter
+from ..types import DecodingPath, Drafter, RunContext
+from .base import NoDrafter
+from .early_exit import EarlyExitDrafter
 from .model import ModelDrafter
 from .ngram import NgramDrafter
-from .programmed import ProgramDrafter
 
-__all__ = ["Draft", "Drafter", "make_drafter"]
+__all__ = ["make_drafter"]
 
 
-def make_drafter(pair: Pair, settings: Settings, source: Source, target: Engine) -> Drafter:
-    """The drafter that the settings name. gamma = 0 needs none.
+def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """The drafter that the settings name; none if gamma is 0.
 
-    target: the engine that judges the drafts, whose first layers may draft them too. Raises
-    `PairError` if this pair cannot draft so.
+    target: the path that judges the drafts, whose first layers may draft them too. Raises
+    `PairError` if this pair cannot draft in that way.
     """
+    settings = run.settings
     if settings.drafter == "none" or settings.gamma == 0:
         return NoDrafter()
     if settings.drafter == "ngram":
-        return NgramDrafter(pair.vocab, pair.device)
-    drafter: ExitDrafter | ModelDrafter
+        return NgramDrafter(run.vocab, run.device)
     if settings.drafter == "early-exit":
-        drafter, engine = ExitDrafter(pair, settings, source, target), target
-    else:
-        drafter = ModelDrafter(pair, settings, source)
-        engine = drafter.engine
-    if isinstance(engine, StaticEngine):
-        return ProgramDrafter(drafter, engine, pair, settings, source)
-    return drafter
+        return EarlyExitDrafter(pair, run, target)
+    return ModelDrafter(pair, run)

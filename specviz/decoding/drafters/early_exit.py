@@ -14,27 +14,26 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ...engines.base import Engine, host_ids
 from ...engines.choose import make_engine
-from ...engines.cost_model import pass_price, wider_price
+from ...engines.cost_model import extra_token_cost, pass_cost
 from ...errors import PairError
 from ...models.pair import Pair, context_length, text_config
 from ...models.truncated import layer_count
-from ...settings import Settings
 from ...theory import best_gamma
-from ..sampling import Source, draw, uniforms
-from .base import UNLIMITED, Draft, draft_run
+from ..sampling import draw, uniforms
+from ..types import DecodingPath, Draft, RunContext
+from .base import UNLIMITED
 
-TEXT = 48  # tokens of the target's own text that exits are measured on
+TEXT = 48  # tokens of the target's own text on which early exits are measured
 MOST_DEPTHS = 16  # that are measured, evenly spread over the layers
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class EarlyExit:
     """A depth at which the target could draft for itself.
 
     layers: that are run. beta: mean over a text of the sum of min(p, q) at temperature 1, the
-    alpha to expect. c: price of a draft step / price of a whole pass. speedup: predicted from
+    alpha to expect. c: cost of a draft step / cost of a whole pass. speedup: predicted from
     both, at its best gamma; below 1 where drafting with it cannot pay.
     """
 
@@ -44,49 +43,47 @@ class Exit:
     speedup: float
 
 
-class ExitDrafter:
+class EarlyExitDrafter:
     """The target's engine, stopped after its first layers."""
 
-    def __init__(self, pair: Pair, settings: Settings, source: Source, target: Engine) -> None:
-        self.layers: int | None = best_exit(pair.target, pair.vocab).layers
-        self.form: str | None = target.form
+    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+        self.layers: int | None = best_exit(pair.target, run.vocab).layers
+        self.form: str | None = target.engine.form
+        self._path = target
         self._model = pair.target
-        self._engine = target
-        self._settings = settings
-        self._source = source
+        self._length = run.settings.max_new_tokens
+        self._limit = context_length(pair.target)
 
     def prefill(self, ids: Sequence[int]) -> float:
+        length = len(ids) + 1
+        most = length + self._length
+        self._path.prepare("draft", length, min(most, self._limit or most), self.layers)
         return 0.0  # the target has read the prompt for both
 
     def room(self, length: int) -> int:
         return UNLIMITED  # the target's own context is the limit
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
-        engine, begin = self._engine, self._engine.length
-
-        def forward(feed: Tensor, heat: float) -> Tensor:
-            return engine.forward(feed, keep=1, layers=self.layers, heat=heat)
-
-        feed = host_ids(ids[begin:]).to(engine.device)
-        draft = draft_run(forward, feed, count, self._settings, self._source)
-        engine.rollback(begin)
+        begin = self._path.engine.length
+        draft = self._path.draft(ids, count, self.layers)
+        self._path.engine.rollback(begin)  # the other layers have not seen these tokens
         return draft
 
     def rollback(self, length: int) -> None:
         pass  # the cache is the target's
 
-    def price(self) -> float:
-        return pass_price(self._model, self._engine.form, self.layers)
+    def step_cost(self) -> float:
+        return pass_cost(self._model, self._path.engine.form, self.layers)
 
 
-_best: WeakKeyDictionary[Any, dict[int, Exit]] = WeakKeyDictionary()
+_best: WeakKeyDictionary[Any, dict[int, EarlyExit]] = WeakKeyDictionary()
 
 
-def best_exit(model: Any, vocab: int) -> Exit:
-    """The exit with the highest predicted speed-up, measured once per model.
+def best_exit(model: Any, vocab: int) -> EarlyExit:
+    """The early exit with the highest predicted speed-up, measured once per model.
 
-    The text is drawn with a seed of its own and prices come from sizes, so that every process
-    on the same device chooses the same. Raises `PairError` if the model has only one layer or
+    The text is drawn with a seed of its own and costs come from sizes, so that every process
+    on the same device chooses the same one. Raises `PairError` if the model has only one layer or
     its layers cannot be found.
     """
     known = _best.setdefault(model, {})
@@ -96,8 +93,8 @@ def best_exit(model: Any, vocab: int) -> Exit:
 
 
 @torch.inference_mode()
-def measured_exits(model: Any, vocab: int) -> list[Exit]:
-    """The exits of a model, shallowest first."""
+def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
+    """The early exits of a model, shallowest first."""
     layers = layer_count(model)
     if layers < 2:
         raise PairError(
@@ -106,32 +103,32 @@ def measured_exits(model: Any, vocab: int) -> list[Exit]:
         )
     form = make_engine(model, vocab).form
     ids = _own_text(model, vocab)
-    whole, wider = pass_price(model, form), wider_price(ids.device)
+    whole, extra_token = pass_cost(model, form), extra_token_cost(ids.device)
     p = _softmax(model, vocab, ids)
     found = []
     for depth in _depths(layers):
         q = _softmax(model, vocab, ids, depth)
         beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
-        c = pass_price(model, form, depth) / whole
-        _, speedup = best_gamma(beta, c, 1 + wider, least=1)
-        found.append(Exit(depth, beta, c, speedup))
+        c = pass_cost(model, form, depth) / whole
+        _, speedup = best_gamma(beta, c, extra_token, least=1)
+        found.append(EarlyExit(depth, beta, c, speedup))
     return found
 
 
 def _depths(layers: int) -> list[int]:
-    """Every depth from 1 to layers - 1, or some of them evenly spread."""
+    """Every depth from 1 to layers - 1, or some of them, evenly spread."""
     count = min(layers - 1, MOST_DEPTHS)
     return sorted({1 + round(i * (layers - 2) / max(1, count - 1)) for i in range(count)})
 
 
 def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> Tensor:
-    """What follows each of `ids` [n], at temperature 1: fp32 [n, vocab]."""
+    """The distribution after each of `ids` [n], at temperature 1: fp32 [n, vocab]."""
     logits = make_engine(model, vocab).forward(ids, keep=len(ids), layers=layers)
     return torch.softmax(logits, -1)
 
 
 def _own_text(model: Any, vocab: int) -> Tensor:
-    """A short text that the model draws, int64 [n], after the token that begins its texts."""
+    """A short text drawn from the model, int64 [n], after its first token of a text."""
     config = text_config(model)
     first = getattr(config, "bos_token_id", None)
     engine = make_engine(model, vocab)

@@ -1,4 +1,4 @@
-"""Drafts from the text so far: what followed the last time that it ended as it does now.
+"""Drafts from the text so far: what followed the last occurrence of its last tokens.
 
 Prompt lookup decoding, without any draft model: the tokens are certain, so q is one-hot, and the
 verdict keeps each with the target's own probability of it.
@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import torch
 
-from .base import UNLIMITED, Draft
+from ..types import Draft
+from .base import UNLIMITED
 
 SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about what follows
 
 
 class NgramIndex:
-    """Where each short run of ids occurred last; made longer by what is committed."""
+    """Where each short run of ids occurred last; grows with the committed text."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
@@ -24,7 +25,7 @@ class NgramIndex:
         self._places: dict[int, dict[tuple[int, ...], int]] = {size: {} for size in SIZES}
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Take in the committed `ids`, which begin with those taken in before."""
+        """Add the committed `ids`, which begin with those added before."""
         for place in range(len(self._ids), len(ids)):
             for size, places in self._places.items():
                 if place >= size:
@@ -37,7 +38,7 @@ class NgramIndex:
             start = places.get(tuple(self._ids[-size:]))
             if start is not None:
                 found = self._ids[start : start + count]
-                # A match that overlaps the end is a circle, and goes round once more.
+                # A match that overlaps the end of the text repeats itself.
                 while len(found) < count:
                     found += found[: count - len(found)]
                 return found
@@ -72,5 +73,5 @@ class NgramDrafter:
     def rollback(self, length: int) -> None:
         pass  # it holds committed tokens only
 
-    def price(self) -> float:
+    def step_cost(self) -> float:
         return 0.0

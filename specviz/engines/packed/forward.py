@@ -34,7 +34,7 @@ class PackedEngine:
         self._buffers: dict[int, _Buffers] = {}
 
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         m, places = self._model, ids.numpy()
         self._reserve(self.length + len(places))
@@ -46,7 +46,7 @@ class PackedEngine:
                 b = self._pass(block, layers)
                 wanted = begin + len(block) - max(kept, begin)
                 if wanted > 0:
-                    self._head(b, wanted, max(0, begin - kept), logits, heat)
+                    self._head(b, wanted, max(0, begin - kept), logits, temperature)
         return logits.tensor
 
     def rollback(self, length: int) -> None:
@@ -80,17 +80,17 @@ class PackedEngine:
         self.length = end
         return b
 
-    def _norm(self, b: _Buffers, heat: float = 1.0) -> None:
-        """x / rms(x) / heat into `normed`."""
+    def _norm(self, b: _Buffers, temperature: float = 1.0) -> None:
+        """x / rms(x) / temperature into `normed`."""
         m, x = self._model, b.x.array
         if len(x) == 1:
             row = x[0]
-            scale = (float(row.dot(row)) / m.width + m.eps) ** -0.5 / heat
+            scale = (float(row.dot(row)) / m.width + m.eps) ** -0.5 / temperature
             np.multiply(x, scale, out=b.normed.array)
             return
         np.matmul(b.x_lying, b.x_standing, out=b.squares)  # [n, 1, 1], faster than a sum
-        np.multiply(b.squares, heat**2 / m.width, out=b.squares)
-        np.add(b.squares, heat**2 * m.eps, out=b.squares)
+        np.multiply(b.squares, temperature**2 / m.width, out=b.squares)
+        np.add(b.squares, temperature**2 * m.eps, out=b.squares)
         np.sqrt(b.squares, out=b.squares)
         np.divide(x, b.squares[:, 0], out=b.normed.array)
 
@@ -113,9 +113,9 @@ class PackedEngine:
         np.multiply(b.inner.array, b.up, out=b.inner.array)
         layer.down.into(b.inner, b.added)
 
-    def _head(self, b: _Buffers, count: int, place: int, logits: Rows, heat: float) -> None:
+    def _head(self, b: _Buffers, count: int, place: int, logits: Rows, temperature: float) -> None:
         """Logits of the last `count` states, to stand at `place` and after."""
-        self._norm(b, heat)  # sooner done to the states than to their many logits
+        self._norm(b, temperature)  # sooner done to the states than to their many logits
         normed = b.normed
         if not len(normed.array) == count == len(logits.array):
             normed = normed.part(slice(len(normed.array) - count, None))
@@ -211,7 +211,8 @@ def _by_head(states: Floats, kv_heads: int, group: int, rows: int) -> Floats:
     n, _, head_dim = states.shape
     if n == 1:
         return states.reshape(kv_heads, group, rows, head_dim)
-    return states.reshape(n, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
+    by_head: Floats = states.reshape(n, kv_heads, group, head_dim).transpose(1, 2, 0, 3)
+    return by_head
 
 
 def _future(n: int) -> Floats:

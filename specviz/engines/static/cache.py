@@ -1,9 +1,9 @@
 """A cache that stays in place, and passes over it whose shapes are fixed.
 
-A place of the cache is an index. Writing a place again replaces it and what lies past the
-length is masked, so a rollback is a smaller length and nothing moves. Buffers are as long as a
-run needs; attention reads the first `window` places of them, a power of two, so that a short
-text does not pay for a long buffer.
+A place of the cache is an index. Writing to a place replaces what was there, and what lies past
+the length is masked, so a rollback only reduces the length. Buffers are as long as a run needs;
+attention reads their first `window` places, a power of two, so that a short text does not pay
+for a long buffer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
 from ...models.pair import context_length
-from ...models.truncated import shallow_model
+from ...models.truncated import truncated_model
 from .support import compile_wanted
 
 SMALLEST = 256  # places: the least that attention reads
@@ -29,26 +29,26 @@ def window_for(length: int) -> int:
     return max(SMALLEST, 1 << (length - 1).bit_length())
 
 
-class Spot:
-    """Where a pass writes and how far it looks; all layers of a cache share one."""
+class PassPositions:
+    """The places that a pass writes, and how many it reads; shared by all layers of a cache."""
 
     def __init__(self) -> None:
         self.places = torch.zeros(1, dtype=torch.long)  # int64 [n]
         self.window = SMALLEST
 
 
-class PlacedLayer(StaticLayer):
-    """A layer's keys and values, written where its `Spot` says instead of after a count.
+class InPlaceLayer(StaticLayer):
+    """A layer's keys and values, written where its `PassPositions` say instead of after a count.
 
-    The count of transformers' own layer is three small kernels more for each layer and pass.
+    The count of transformers' own layer costs three small kernels more per layer and pass.
     """
 
     keys: Tensor  # [1, heads, capacity, head_dim], as are the values
     values: Tensor
 
-    def __init__(self, spot: Spot, capacity: int) -> None:
+    def __init__(self, positions: PassPositions, capacity: int) -> None:
         super().__init__(max_cache_len=capacity)
-        self._spot = spot
+        self._positions = positions
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -57,16 +57,16 @@ class PlacedLayer(StaticLayer):
             self.keys, self.values = (self._longer(x) for x in (key_states, value_states))
             self.dtype, self.device = key_states.dtype, key_states.device
             self.is_initialized = True
-        places, window = self._spot.places, self._spot.window
+        places, window = self._positions.places, self._positions.window
         self.keys.index_copy_(2, places, key_states)
         self.values.index_copy_(2, places, value_states)
         return self.keys[:, :, :window], self.values[:, :, :window]
 
     def get_seq_length(self) -> Any:
-        return self._spot.places[0]
+        return self._positions.places[0]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self._spot.window, 0
+        return self._positions.window, 0
 
     def grow(self, capacity: int, length: int) -> None:
         """Longer buffers with the first `length` places of the present ones."""
@@ -77,7 +77,7 @@ class PlacedLayer(StaticLayer):
             getattr(self, name)[:, :, :length] = old[:, :, :length]
 
     def clear(self) -> None:
-        """Zeros everywhere: masked places count nothing, but nothing times NaN is NaN."""
+        """Zeros everywhere: masked places have weight 0, but 0 times NaN is NaN."""
         for buffer in (self.keys, self.values) if self.is_initialized else ():
             buffer.zero_()
 
@@ -88,16 +88,16 @@ class PlacedLayer(StaticLayer):
             return states.new_zeros((batch, heads, self.max_cache_len, dim))
 
 
-class PlacedCache:
-    """A model's cache and its passes over it. It does not keep the model alive."""
+class InPlaceCache:
+    """A model's cache and the passes over it. It does not keep the model alive."""
 
     def __init__(self, model: Any, vocab: int, capacity: int) -> None:
         self.capacity = capacity
         self._model, self._vocab = weakref.ref(model), vocab
         self._shallow: dict[int, Any] = {}  # layers: the model cut off there
-        self._spot = Spot()
+        self._positions = PassPositions()
         count = len(StaticCache(config=model.config, max_cache_len=1).layers)
-        self._layers = [PlacedLayer(self._spot, capacity) for _ in range(count)]
+        self._layers = [InPlaceLayer(self._positions, capacity) for _ in range(count)]
         self._cache = Cache(layers=list(self._layers))
         if compile_wanted():
             # Else there would be one compiled form per layer, for the sake of its index.
@@ -111,11 +111,11 @@ class PlacedCache:
     ) -> Tensor:
         """Write int64 `ids` [n] to `places` [n]; fp32 logits of the last `keep`: [keep, vocab].
 
-        Each sees the places up to its own. window: of places looked at; all must lie in it.
-        layers: of a pass that ends after so many.
+        Each token sees the places up to its own. window: number of places read, `places` all
+        below it. layers: how many first layers run; None is all.
         """
         model = self._cut_off(layers)
-        self._spot.places, self._spot.window = places, window
+        self._positions.places, self._positions.window = places, window
         seen = torch.arange(window, device=ids.device) <= places.unsqueeze(-1)  # [n, window]
         mask = seen
         if self._additive:
@@ -135,11 +135,11 @@ class PlacedCache:
 
     def _cut_off(self, layers: int | None) -> Any:
         model = self._model()
-        assert model is not None, "whoever asks for a pass holds the model"
+        assert model is not None, "the engine that asks for a pass holds the model"
         if layers is None:
             return model
         if layers not in self._shallow:
-            self._shallow[layers] = shallow_model(model, layers)
+            self._shallow[layers] = truncated_model(model, layers)
         return self._shallow[layers]
 
     def grow(self, capacity: int, length: int) -> None:

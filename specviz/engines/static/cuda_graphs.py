@@ -1,8 +1,8 @@
 """Functions of fixed shapes that a GPU replays without Python: CUDA graphs, and their rules.
 
 A program reads its inputs from, and writes its outputs to, tensors that stay in place. On CUDA
-it is captured once and replayed; elsewhere the same function runs over the same tensors, so
-that all but the capture itself is the same code on every device.
+it is captured once and replayed; elsewhere the same function runs over the same tensors, so that
+everything except the capture itself is the same code on every device.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _pools: dict[torch.device, Any] = {}
 class Program:
     """A captured function. Write `inputs`, then `forward` leaves its results in `outputs`.
 
-    Both stay where they are for good, and one pass's outputs are valid until the next.
-    graphed: whether passes replay a CUDA graph. seconds: what making it took.
+    Both never move, and the outputs of one pass are valid until the next.
+    graphed: whether passes replay a CUDA graph. seconds: how long it took to make.
     """
 
     def __init__(self, function: Function, inputs: Sequence[Tensor]) -> None:
@@ -66,7 +66,7 @@ class Program:
 
 @torch.inference_mode()
 def capture(function: Function, inputs: Sequence[Tensor]) -> Program:
-    """`function(*inputs)` as a program. It runs a few times here, so it must bear repetition.
+    """`function(*inputs)` as a program. It runs a few times here, so it must be repeatable.
 
     `function` takes and returns tensors of one device, and must neither look at a value on the
     host nor change a shape from call to call. Where a CUDA capture fails, a warning says so and
@@ -94,7 +94,7 @@ def _graph_into(program: Program, device: torch.device) -> None:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(device)
         try:
-            # Other threads may go on with their own work meanwhile.
+            # Other threads may continue their own work meanwhile.
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 program.forward()
@@ -113,15 +113,15 @@ def _graph_into(program: Program, device: torch.device) -> None:
 
 def write(target: Tensor, values: Sequence[int]) -> None:
     """Put `values` into the int64 tensor `target` [n] without waiting for its device."""
-    # Pinned memory is given out again only when the copy is over.
+    # Pinned memory is reused only after the copy has ended.
     target.copy_(torch.tensor(values, pin_memory=target.is_cuda), non_blocking=True)
 
 
 class HostRead(RuntimeError):
-    """The host looked at a value on the device, which no captured function may do."""
+    """The host read a value on the device, which no captured function may do."""
 
 
-# Their results' shapes or values depend on what is in a tensor, so the host must wait for it.
+# The shape or value of their results depends on the content of a tensor: the host must wait.
 READERS = {
     "_local_scalar_dense",
     "is_nonzero",
@@ -158,22 +158,22 @@ class NoHostReads(TorchDispatchMode):
 
 
 def _indexes_by_truth(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether a mask picks entries: how many decides the shape."""
+    """Whether a mask selects entries: their number decides the shape."""
     if name not in ("index", "index_put", "index_put_", "_index_put_impl_"):
         return False
     return any(t is not None and t.dtype in (torch.bool, torch.uint8) for t in args[1])
 
 
 def _crosses_devices(args: tuple[Any, ...], result: Any) -> bool:
-    # Single numbers may sit on the host: they travel with the kernel that uses them.
+    # Single numbers may be on the host: the kernel that uses them carries them along.
     tensors = [t for t in (*args, result) if isinstance(t, Tensor) and t.dim()]
     return len({t.device for t in tensors}) > 1
 
 
 class CompiledLayers:
-    """Modules that run compiled in here and as they are for everybody else.
+    """Modules that run compiled within `active`, and as they are everywhere else.
 
-    Nothing is compiled before the first call, which takes long.
+    Compilation happens at the first call, which takes long.
     """
 
     def __init__(self, layers: Sequence[Any]) -> None:

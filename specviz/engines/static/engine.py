@@ -1,6 +1,6 @@
 """One model over a cache that stays in place, ready for passes that are captured.
 
-Caches with their programs belong to the model: a run leases one and gives it back.
+Caches and their programs belong to the model: a run takes one from a pool and gives it back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from .cache import PlacedCache, window_for
+from .cache import InPlaceCache, window_for
 from .cuda_graphs import CompiledLayers, NoHostReads, Program
 from .support import compile_wanted, refusal, trial_ids
 
@@ -27,16 +27,16 @@ TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
 HALF_TOLERANCE = 0.05  # bf16 and fp16
 
 
-class Slot:
+class PooledCache:
     """A cache, and the programs that were captured over its buffers."""
 
-    def __init__(self, cache: PlacedCache) -> None:
+    def __init__(self, cache: InPlaceCache) -> None:
         self.cache = cache
         self.programs: OrderedDict[Hashable, Program] = OrderedDict()
 
 
-class Home:
-    """What the static form keeps for one model between runs: idle caches with their programs.
+class CachePool:
+    """What the static form keeps of one model between runs: idle caches with their programs.
 
     reason: why the model runs in another form, or None. seconds: spent on making programs.
     """
@@ -48,25 +48,27 @@ class Home:
         if compile_wanted():
             decoder = model.get_decoder()
             self.compiled = CompiledLayers(getattr(decoder, "layers", None) or [])
-        self._idle: list[Slot] = []
+        self._idle: list[PooledCache] = []
         self._lock = Lock()
 
-    def lease(self, model: Any, vocab: int, capacity: int, wanted: Iterable[Hashable] = ()) -> Slot:
+    def take(
+        self, model: Any, vocab: int, capacity: int, wanted: Iterable[Hashable] = ()
+    ) -> PooledCache:
         """A cache of at least `capacity` places, if possible one with the programs `wanted`."""
         keys = set(wanted)
         with self._lock:
-            fitting = [slot for slot in self._idle if slot.cache.capacity >= capacity]
+            fitting = [pooled for pooled in self._idle if pooled.cache.capacity >= capacity]
             if fitting:
-                best = max(fitting, key=lambda slot: len(keys & slot.programs.keys()))
+                best = max(fitting, key=lambda pooled: len(keys & pooled.programs.keys()))
                 self._idle.remove(best)
                 best.cache.clear()
                 return best
-        return Slot(PlacedCache(model, vocab, capacity))
+        return PooledCache(InPlaceCache(model, vocab, capacity))
 
-    def give_back(self, slot: Slot) -> None:
-        """Keep `slot` for a later run, and the oldest no longer if there are enough."""
+    def give_back(self, pooled: PooledCache) -> None:
+        """Keep `pooled` for a later run, and the oldest no longer if there are enough."""
         with self._lock:
-            self._idle = [] if self.reason else [*self._idle, slot][-MOST_IDLE:]
+            self._idle = [] if self.reason else [*self._idle, pooled][-MOST_IDLE:]
 
     def close(self) -> None:
         """Free all that is idle."""
@@ -74,41 +76,45 @@ class Home:
 
 
 class StaticEngine:
-    """The `Engine` over a `PlacedCache`, and the keeper of its programs."""
+    """The `Engine` over a `InPlaceCache`, and the keeper of its programs."""
 
-    def __init__(self, model: Any, vocab: int, home: Home) -> None:
+    def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:
         self.device = torch.device(model.device)
         self.length = 0
         self.vocab = vocab
-        self._model, self._home = model, home
-        self._slot: Slot | None = None
+        self._model, self._pool = model, pool
+        self._pooled: PooledCache | None = None
 
     @property
     def form(self) -> str:
-        graphs = self.device.type == "cuda" and self._home.reason is None
-        parts = ["static", "CUDA graphs" if graphs else "", "compiled" * bool(self._home.compiled)]
+        graphs = self.device.type == "cuda" and self._pool.reason is None
+        parts = [
+            "static",
+            "CUDA graphs" if graphs else "",
+            "compiled" * bool(self._pool.compiled),
+        ]
         return ", ".join(part for part in parts if part)
 
     @property
-    def cache(self) -> PlacedCache:
+    def cache(self) -> InPlaceCache:
         """The cache in use, for the programs over it."""
-        return self._leased().cache
+        return self._taken().cache
 
     def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> None:
         """Make room for `length` tokens. wanted: programs that the run is going to ask for."""
         capacity = window_for(length) + SPARE
-        if self._slot is None:
-            self._slot = self._home.lease(self._model, self.vocab, capacity, wanted)
+        if self._pooled is None:
+            self._pooled = self._pool.take(self._model, self.vocab, capacity, wanted)
             # However a run ends, abandoned or not, its cache goes back when nobody holds it.
-            weakref.finalize(self, self._home.give_back, self._slot).atexit = False
-        elif self._slot.cache.capacity < capacity:
+            weakref.finalize(self, self._pool.give_back, self._pooled).atexit = False
+        elif self._pooled.cache.capacity < capacity:
             # Programs know their buffers by address.
-            self._slot.programs.clear()
-            self._slot.cache.grow(capacity, self.length)
+            self._pooled.programs.clear()
+            self._pooled.cache.grow(capacity, self.length)
 
     @torch.inference_mode()
     def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, heat: float = 1.0
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
@@ -121,14 +127,14 @@ class StaticEngine:
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
         self.length = end
-        return rows if heat == 1.0 else rows / heat
+        return rows if temperature == 1.0 else rows / temperature
 
     def rollback(self, length: int) -> None:
         self.length = length
 
     def program(self, key: Hashable, make: Callable[[], Program]) -> Program:
         """The program of that name over the present buffers, made if need be."""
-        programs = self._leased().programs
+        programs = self._taken().programs
         if key not in programs:
             programs[key] = self._made(make)
             while len(programs) > MOST_PROGRAMS:
@@ -137,63 +143,63 @@ class StaticEngine:
         return programs[key]
 
     def _made(self, make: Callable[[], Program]) -> Program:
-        home = self._home
+        pool = self._pool
         try:
-            if home.compiled is None:
+            if pool.compiled is None:
                 program = make()
             else:
-                with home.compiled.active():
+                with pool.compiled.active():
                     program = make()
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 "the device ran out of memory: use a shorter prompt or a smaller pair."
             ) from error
-        home.seconds += program.seconds
+        pool.seconds += program.seconds
         if self.device.type == "cuda" and not program.graphed:
-            home.reason = "its passes could not be captured"
+            pool.reason = "its passes could not be captured"
         return program
 
-    def _leased(self) -> Slot:
-        if self._slot is None:
+    def _taken(self) -> PooledCache:
+        if self._pooled is None:
             self.reserve(1)
-        assert self._slot is not None
-        return self._slot
+        assert self._pooled is not None
+        return self._pooled
 
 
-_homes: weakref.WeakKeyDictionary[Any, Home] = weakref.WeakKeyDictionary()
+_pools: weakref.WeakKeyDictionary[Any, CachePool] = weakref.WeakKeyDictionary()
 
 
 def static_engine(model: Any, vocab: int) -> StaticEngine | None:
     """An engine of the static form with an empty cache, or None if the model cannot have one."""
-    home = _home(model, vocab)
-    return StaticEngine(model, vocab, home) if home.reason is None else None
+    pool = _pool_of(model, vocab)
+    return StaticEngine(model, vocab, pool) if pool.reason is None else None
 
 
 def static_reason(model: Any, vocab: int) -> str | None:
     """Why the static form cannot run this model, or None if it can."""
-    return _home(model, vocab).reason
+    return _pool_of(model, vocab).reason
 
 
 def startup_seconds(model: Any) -> float:
     """What making programs for `model` has taken so far, compiling included."""
-    return _homes[model].seconds if model in _homes else 0.0
+    return _pools[model].seconds if model in _pools else 0.0
 
 
-def _home(model: Any, vocab: int) -> Home:
+def _pool_of(model: Any, vocab: int) -> CachePool:
     # Programs read weights where they lay when captured.
     stamp = (vocab, compile_wanted(), *(p.data_ptr() for p in model.parameters()))
-    home = _homes.get(model)
+    pool = _pools.get(model)
     why = refusal(model)
-    if home is None or home.stamp != (why, *stamp):
-        home = _homes[model] = Home(model, vocab, (why, *stamp))
-        weakref.finalize(model, home.close).atexit = False
-        home.reason = why or _trial(model, vocab, home)
-        home.close()  # the trial's own cache is too short to be of use
-    return home
+    if pool is None or pool.stamp != (why, *stamp):
+        pool = _pools[model] = CachePool(model, vocab, (why, *stamp))
+        weakref.finalize(model, pool.close).atexit = False
+        pool.reason = why or _trial(model, vocab, pool)
+        pool.close()  # the trial's own cache is too short to be of use
+    return pool
 
 
 @torch.inference_mode()
-def _trial(model: Any, vocab: int, home: Home) -> str | None:
+def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
     """What goes wrong when the model runs over a static cache, or None; warns if anything."""
     ids = trial_ids(model, vocab)
     half = len(ids) // 2
@@ -202,9 +208,9 @@ def _trial(model: Any, vocab: int, home: Home) -> str | None:
     wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, :vocab].float()
     if not torch.isfinite(wanted).all():
         return "its logits are not finite"
-    engine = StaticEngine(model, vocab, home)
+    engine = StaticEngine(model, vocab, pool)
     try:
-        with NoHostReads():
+        with NoHostReads():  # type: ignore[no-untyped-call]
             first = engine.forward(ids[:half], keep=half)
             # Tokens that are taken back must leave no trace.
             engine.forward(ids[:half], keep=1)

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any
 
 import torch
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
-from ...errors import SettingsError
+from ...environment import COMPILE, FORM
 from ...models.pair import context_length
 
-FORMS = ("fastest", "static")
-MOVING_ROPE = ("dynamic", "longrope")  # frequencies that follow the length
+MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
 ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
-PROBE = 1 << 20  # a length for models that name no limit
+PROBE = 1 << 20  # a length for models without a stated limit
 
 
 def static_wanted() -> bool:
-    """Whether SPECVIZ_FORM asks for the static form. Raises `SettingsError` if it is misspelt."""
-    form = os.environ.get("SPECVIZ_FORM") or "fastest"
-    if form not in FORMS:
-        raise SettingsError(f"SPECVIZ_FORM is {form!r}: use one of {', '.join(FORMS)}.")
-    return form == "static"
+    """Whether SPECVIZ_FORM asks for the static form. Raises `SettingsError` for an unknown form."""
+    return FORM.read() == "static"
 
 
 def compile_wanted() -> bool:
-    """Whether SPECVIZ_COMPILE asks for layers to be compiled before they are captured."""
-    return os.environ.get("SPECVIZ_COMPILE", "") not in ("", "0")
+    """Whether SPECVIZ_COMPILE asks for layers to be compiled before they are captured. Raises
+    `SettingsError`."""
+    return COMPILE.read()
 
 
 def refusal(model: Any) -> str | None:
-    """Why `model` cannot run over a static cache, by its build; None if nothing speaks against.
+    """Why the architecture of `model` cannot run over a static cache; None if it may.
 
-    A trial has the last word: see `specviz.engines.static.engine`.
+    A trial run decides in the end: see `specviz.engines.static.engine`.
     """
     for reason in (_calls, _places, _layers, _rope):
         if why := reason(model):

@@ -126,7 +126,7 @@ def test_every_value_is_read_or_refused(visit: Visit) -> None:
           const { readAddress } = await import(url);
           const config = { presets: [{ name: "easy" }], recordings: {},
             defaults: { gamma: 5, drafter: "model" }, limits: { gamma: [1, 16] },
-            choices: { drafter: ["model", "ngram"] } };
+            choices: { drafter: ["model", "ngram"] }, whole: ["gamma"], mostPrompt: 8000 };
           return queries.map((query) => {
             const { settings, wrong } = readAddress(`?${query}`, config);
             return [settings.gamma ?? null, wrong];

@@ -1,22 +1,22 @@
-"""What a round costs: the formulas against their definitions, the prices against the rounds."""
+"""The reference for the page's costs, checked against the formulas and against real rounds."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_costs import best_gamma, break_even_alpha, explain, judging_cost
 from toy_recordings import SAMPLED, recorded
 
-from specviz import Settings, Trace, compute_metrics
-from specviz.report.costs import break_even_alpha, explain
-from specviz.theory import best_gamma, judging_price, predicted_speedup, predicted_tau
+from specviz import Settings, Trace, compute_metrics, theory
+from specviz.theory import predicted_speedup, predicted_tau
 
 gammas = st.integers(1, 32)
-prices = st.floats(0.0, 2.0)
+costs = st.floats(0.0, 2.0)
 
 
-@given(gammas, prices, st.floats(0.5, 3.0))
-def test_at_the_break_even_the_predicted_speedup_is_one(
+@given(gammas, costs, st.floats(0.5, 3.0))
+def test_the_predicted_speedup_is_one_at_the_break_even(
     gamma: int, c: float, judging: float
 ) -> None:
     alpha = break_even_alpha(gamma, c, judging)
@@ -29,7 +29,7 @@ def test_at_the_break_even_the_predicted_speedup_is_one(
         assert predicted_tau(alpha, gamma) / price == pytest.approx(1.0)
 
 
-def test_by_the_textbook_drafts_can_pay_if_a_step_costs_less_than_a_pass() -> None:
+def test_in_theory_drafts_can_pay_if_a_step_costs_less_than_a_pass() -> None:
     """Leviathan et al. 2022, corollary 3.9: alpha > c is needed, and enough for gamma = 1."""
     assert break_even_alpha(1, 0.3) == pytest.approx(0.3)
     assert break_even_alpha(5, 1.0) == pytest.approx(1.0)
@@ -38,20 +38,32 @@ def test_by_the_textbook_drafts_can_pay_if_a_step_costs_less_than_a_pass() -> No
     assert break_even_alpha(0, 0.1) is None
 
 
-@given(st.floats(0.0, 1.0), prices)
-def test_no_gamma_beats_the_best_one(alpha: float, c: float) -> None:
-    best, speed = best_gamma(alpha, c)
+@given(st.floats(0.0, 1.0), costs)
+def test_no_gamma_is_better_than_the_best_one(alpha: float, c: float) -> None:
+    best, speed = theory.best_gamma(alpha, c)
+    assert (best, speed) == best_gamma(alpha, c)
     assert speed >= 1.0
     for gamma in range(17):
         assert predicted_speedup(alpha, gamma, c) <= speed
     assert speed == predicted_speedup(alpha, best, c)
 
 
-def test_judging_is_priced_on_a_line_through_what_was_measured() -> None:
-    assert judging_price(0, 1.8, 4) == 1.0
-    assert judging_price(4, 1.8, 4) == pytest.approx(1.8)
-    assert judging_price(2, 1.8, 4) == pytest.approx(1.4)
-    assert judging_price(9, 0.8, 4) == 0.8  # several for less than one: no line goes there
+@given(st.floats(0.0, 1.0), costs, st.floats(0.0, 1.0))
+def test_the_reference_and_the_theory_agree_on_passes_over_several_tokens(
+    alpha: float, c: float, extra_token: float
+) -> None:
+    found, expected = (
+        theory.best_gamma(alpha, c, extra_token),
+        best_gamma(alpha, c, 1 + extra_token),
+    )
+    assert found[1] == pytest.approx(expected[1])
+
+
+def test_the_cost_of_judging_lies_on_a_line_through_the_measured_cost() -> None:
+    assert judging_cost(0, 1.8, 4) == 1.0
+    assert judging_cost(4, 1.8, 4) == pytest.approx(1.8)
+    assert judging_cost(2, 1.8, 4) == pytest.approx(1.4)
+    assert judging_cost(9, 0.8, 4) == 0.8  # a line through this would fall below any real cost
     assert best_gamma(0.9, 0.05, 3.0, 2.0)[0] < best_gamma(0.9, 0.05)[0]
 
 
@@ -61,15 +73,15 @@ def test_tau_over_price_is_the_measured_speedup() -> None:
     assert why is not None and metrics.tau is not None
     assert why.speedup == pytest.approx(metrics.speedup)
     assert why.formula == metrics.speedup_predicted
-    costs = why.costs
-    assert costs.price == pytest.approx(costs.gamma * costs.step + costs.judging)
+    found = why.costs
+    assert found.price == pytest.approx(found.gamma * found.step + found.judging)
     per_round = metrics.seconds["speculative"] / metrics.rounds
-    assert costs.draft + costs.verify + costs.overhead == pytest.approx(per_round)
+    assert found.draft + found.verify + found.overhead == pytest.approx(per_round)
     alone = trace.lane("baseline")
-    assert costs.alone_verify + costs.alone_overhead == pytest.approx(alone[-1].clock / len(alone))
+    assert found.alone_verify + found.alone_overhead == pytest.approx(alone[-1].clock / len(alone))
 
 
-def test_without_drafts_or_rounds_there_is_little_to_explain() -> None:
+def test_without_drafts_or_rounds_some_figures_are_none() -> None:
     trace = recorded(Settings(gamma=3, drafter="none", max_new_tokens=6))
     why = explain(trace)
     assert why is not None

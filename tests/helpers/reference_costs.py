@@ -1,6 +1,7 @@
-"""Why a run is as fast as it is: what a round costs, and which alpha or gamma would pay for it.
+"""A reference for the page's panel "Why this speed?" (assets/page/costs.js), in Python.
 
-The unit of every price is a round of the target alone: one pass and what goes with it.
+It computes what a round costs, and which alpha or gamma would pay for that. The cost of 1 is a
+baseline round: one pass of the target and its overhead. The names of fields are those of the page.
 """
 
 from __future__ import annotations
@@ -9,22 +10,21 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..theory import best_gamma, predicted_tau
-from ..trace import Trace
-from .metrics import Metrics, compute_metrics
+from specviz import Metrics, Trace, compute_metrics
+from specviz.theory import MOST_GAMMA, predicted_tau
 
-HALVINGS = 60  # of the interval that holds the break-even alpha: more than fp64 can tell
+HALVINGS = 60  # of the interval that holds the break-even alpha: enough for fp64
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A mean round of each lane.
+    """The mean round of each lane.
 
     draft, verify, overhead: seconds of a speculative round. alone_verify, alone_overhead:
         seconds of a baseline round.
-    gamma: tokens drafted per round.
-    step, judging: prices of one draft step, and of verification and overhead together.
-    price: of a whole speculative round, gamma * step + judging.
+    gamma: drafted tokens per round.
+    step, judging: the cost of one draft step, and of verification and overhead together.
+    price: the cost of a whole speculative round, gamma * step + judging.
     """
 
     draft: float
@@ -40,13 +40,13 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What explains the speed-up of a run; None where the run does not tell.
+    """The numbers that explain the speed-up of a run; None if the run does not determine them.
 
-    speedup: tau / price, which is the measured speed-up. formula: tau predicted from alpha over
-        gamma c + 1, as if a target pass cost the same however many tokens it judges.
-        priced: tau predicted over the measured price.
-    break_even: the alpha at which these drafts would only just pay, at the measured prices; None
-        if not even 1 would. best_gamma, best_speedup: by the same prices, from this alpha; the
+    speedup: tau / price, which equals the measured speed-up. formula: the predicted tau divided
+        by gamma c + 1, as if a target pass cost the same for any number of judged tokens.
+        priced: the predicted tau divided by the measured price.
+    break_even: the alpha at which the speed-up would be 1 at the measured costs; None if there is
+        none. best_gamma, best_speedup: the best choice for this alpha at the measured costs; the
         gamma is 0 if no draft would pay.
     """
 
@@ -60,7 +60,7 @@ class Why:
 
 
 def explain(trace: Trace) -> Why | None:
-    """Why a run is as fast as it is, or None before both lanes have been measured."""
+    """The explanation of a run's speed, or None if one of the lanes has no rounds."""
     metrics = compute_metrics(trace)
     costs = round_costs(trace, metrics)
     if costs is None or metrics.tau is None:
@@ -79,12 +79,12 @@ def explain(trace: Trace) -> Why | None:
 
 
 def _lengths(trace: Trace) -> Counter[int]:
-    """How many rounds drafted how many tokens."""
+    """Drafted tokens per round -> number of such rounds."""
     return Counter(len(r.drafted) for r in trace.lane("speculative"))
 
 
 def round_costs(trace: Trace, metrics: Metrics) -> Costs | None:
-    """The mean rounds of a trace, or None if one of its lanes has none."""
+    """The mean round of each lane, or None if one of the lanes has no rounds."""
     rounds, alone = metrics.rounds, trace.lane("baseline")
     single = metrics.seconds["baseline"] / len(alone) if alone else 0.0  # seconds
     if not rounds or not single:
@@ -106,20 +106,48 @@ def round_costs(trace: Trace, metrics: Metrics) -> Costs | None:
     )
 
 
+def best_gamma(
+    alpha: float, c: float, judging: float = 1.0, judged: float = 1.0
+) -> tuple[int, float]:
+    """The gamma up to `MOST_GAMMA` with the highest predicted speed-up, and that speed-up.
+
+    judging: the measured cost of judging `judged` drafted tokens.
+    """
+    speeds = {
+        gamma: predicted_tau(alpha, gamma) / (gamma * c + judging_cost(gamma, judging, judged))
+        for gamma in range(MOST_GAMMA + 1)
+    }
+    best = max(speeds, key=speeds.__getitem__)
+    return best, speeds[best]
+
+
+def judging_cost(gamma: int, judging: float, judged: float) -> float:
+    """The cost of judging gamma drafted tokens, if judging `judged` tokens costs `judging`.
+
+    It lies on a straight line through 1 at gamma 0. If `judging` is below 1, that line would fall
+    below any real cost, so `judging` itself is used for every gamma.
+    """
+    if gamma == 0 or not judged:
+        return 1.0
+    return judging if judging < 1 else 1 + (judging - 1) * gamma / judged
+
+
 def break_even_alpha(gamma: int, c: float, judging: float = 1.0) -> float | None:
     """The alpha at which the predicted speed-up, tau(gamma) / (gamma c + judging), is 1.
 
-    c, judging: prices of a draft step and of judging gamma drafts; by default the textbook's,
-    where a target pass costs the same however many tokens it judges (Leviathan et al. 2022,
-    theorem 3.8). None if no alpha reaches it: a round then costs more than the gamma + 1 tokens
-    that it can yield at most.
+    c, judging: the cost of a draft step and of judging gamma tokens; with the default, a target
+    pass costs the same for any number of tokens (Leviathan et al. 2022, theorem 3.8). None if
+    there is no such alpha: the round costs more than the gamma + 1 tokens that it can emit.
     """
     return break_even_of({gamma: 1}, gamma * c + judging)
 
 
 def break_even_of(lengths: Mapping[int, int], price: float) -> float | None:
-    """The alpha at which rounds of that mean price, `lengths` of which drafted so many tokens,
-    would only just pay. None if no alpha reaches it, or nothing was drafted."""
+    """The alpha at which rounds of this mean price have a predicted speed-up of 1.
+
+    lengths: drafted tokens -> number of rounds. None if there is no such alpha, or nothing was
+    drafted.
+    """
     rounds = sum(lengths.values())
     drafted = sum(gamma * count for gamma, count in lengths.items())
     if drafted == 0 or price * rounds > drafted + rounds:

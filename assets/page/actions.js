@@ -1,0 +1,130 @@
+// What keys and buttons do.
+
+import { controlsFor } from "./address.js";
+import { closest, find } from "./dom.js";
+import { FileMenu } from "./filemenu.js";
+import { listenToKeys } from "./keys.js";
+import { Takeaway } from "./takeaway.js";
+
+/** @import { Address } from "./address.js" */
+/** @import { Notice } from "./notice.js" */
+/** @import { Session } from "./session.js" */
+/** @import { Shell } from "./shell.js" */
+/** @import { Stage } from "./stage.js" */
+/** @import { Timeline } from "./timeline.js" */
+/** @import { View } from "./view.js" */
+
+/**
+ * What the actions act on.
+ * @typedef {object} Parts
+ * @property {Server} server
+ * @property {Config} config
+ * @property {Address} address
+ * @property {Notice} notice
+ * @property {Session} session
+ * @property {Shell} shell
+ * @property {Stage} stage
+ * @property {Timeline} timeline
+ * @property {View} view
+ */
+
+/** @typedef {() => boolean} Close  closes something; whether it was open */
+
+/** @typedef {ReturnType<typeof actionsOn>} Actions */
+
+/**
+ * Have keys, buttons and menus act.
+ * @param {HTMLElement} root
+ * @param {Parts} parts
+ */
+export function wireActions(root, parts) {
+  const { server, config, notice, session, view } = parts;
+  const shared = {
+    server, trace: () => session.trace, fail: (/** @type {string} */ sentence) => notice.show(sentence, true),
+  };
+  const fileMenu = new FileMenu(root, {
+    ...shared, most: config.mostPacked, show: (trace) => session.show(trace, "RECORDED (opened from a file)"),
+  });
+  const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
+  // One at a time: what lies over the others comes first.
+  const actions = actionsOn(parts,
+    [() => view.closeCard(), fileMenu.close, takeaway.close, () => view.closePanel()]);
+  listenToKeys(root, actions);
+  listenToPlayback(root, actions);
+  listenToPage(parts, actions);
+}
+
+/**
+ * Actions by name.
+ * @param {Parts} parts
+ * @param {Close[]} closes in the order in which things are closed
+ */
+function actionsOn({ session, shell, stage, timeline, view }, closes) {
+  return {
+    playOrPause() {
+      const { playing, live, following } = timeline;
+      if (playing || (live && following)) timeline.pause(); else timeline.play();
+    },
+    stepOn() { timeline.step(1); view.speakStep(); },
+    stepBack() { timeline.step(-1); },
+    roundOn() { timeline.stepRound(1); view.speakStep(); },
+    roundBack() { timeline.stepRound(-1); },
+    restart() { timeline.restart(); },
+    follow() { timeline.follow(); },
+    dismiss() { closes.some((close) => close()); },
+    theme() { shell.toggleTheme(); },
+    preset(/** @type {number} */ number) { shell.choosePreset(number); },
+    stage() { stage.toggle(); },
+    larger() { stage.grow(1); },
+    smaller() { stage.grow(-1); },
+    guess() { stage.guess(); },
+    enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
+    help() { stage.toggleHelp(); },
+    run() { session.awaitRun(); },
+  };
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {Actions} actions
+ */
+function listenToPlayback(root, { playOrPause, stepOn, restart, follow }) {
+  find(root, "[data-play]").addEventListener("click", playOrPause);
+  find(root, "[data-step]").addEventListener("click", stepOn);
+  find(root, "[data-restart]").addEventListener("click", restart);
+  find(root, "[data-follow]").addEventListener("click", follow);
+}
+
+/**
+ * The buttons around the player. Gradio may build its own anew, so the page listens for them.
+ * @param {Parts} parts
+ * @param {Actions} actions
+ */
+function listenToPage(parts, actions) {
+  /** @type {Record<string, (button: HTMLElement) => void>} */
+  const buttons = {
+    "#run": actions.run,
+    "#presets .preset": (button) => choosePreset(parts, button.textContent.trim()),
+    "[data-toggle-stage]": actions.stage,
+    "[data-toggle-help]": actions.help,
+  };
+  document.addEventListener("click", (event) => {
+    for (const [selector, act] of Object.entries(buttons)) {
+      const button = closest(event, selector);
+      if (button) act(button);
+    }
+  });
+}
+
+/**
+ * Show a preset's recording, if there is one, and say why the preset is there.
+ * @param {Parts} parts
+ * @param {string} name
+ */
+async function choosePreset({ config, address, notice, session, stage }, name) {
+  const preset = config.presets.find((one) => one.name === name);
+  if (session.busy || !preset) return;
+  address.change({ values: controlsFor({ preset: name, prompt: null, settings: {} }, config) });
+  if (session.hasRecording(name)) await session.showNamed(name);
+  if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
+}

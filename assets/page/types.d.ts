@@ -1,0 +1,287 @@
+// The types that the page's modules share. They are global: no module has to import them.
+
+// A trace, as specviz/trace/trace.py writes it (schema 1). Fields that are None or empty in Python's
+// tokens are left out of the JSON.
+
+type LaneName = "speculative" | "baseline";
+type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus";
+type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
+
+interface Choice {
+  id: number;
+  text: string;
+  probability: number;
+}
+
+interface Token {
+  id: number;
+  text: string;
+  outcome: Outcome;
+  p?: number;
+  q?: number;
+  u?: number;
+  beta?: number;
+  soft_p?: number;
+  soft_q?: number;
+  top_p?: Choice[];
+  top_q?: Choice[];
+  top_residual?: Choice[];
+}
+
+interface Round {
+  lane: LaneName;
+  index: number;
+  drafted: Token[];
+  emitted: Token[];
+  draft_seconds: number;
+  verify_seconds: number;
+  overhead_seconds: number;
+  clock: number; // seconds
+}
+
+interface Settings {
+  gamma: number;
+  temperature: number;
+  top_k: number;
+  top_p: number;
+  max_new_tokens: number;
+  seed: number;
+  drafter: string;
+  gamma_policy: string;
+  chat: string;
+  stop: string[];
+  ignore_eos: boolean;
+}
+
+interface Model {
+  name: string;
+  parameters: number;
+  form: string;
+  revision: string | null;
+}
+
+interface Header {
+  prompt: string;
+  prompt_ids: number[];
+  settings: Settings;
+  target: Model;
+  draft: Model | null;
+  device: string;
+  processor: string;
+  dtype: string;
+  versions: Record<string, string>;
+  threads: number;
+  date: string; // ISO 8601, UTC
+  prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
+  mode: string;
+}
+
+interface End {
+  reasons: Partial<Record<LaneName, EndReason>>;
+  identical: boolean | null;
+  compared: number; // tokens
+  divergence: { index: number; margin: number | null } | null;
+}
+
+interface Trace {
+  schema: number;
+  header: Header;
+  rounds: Round[];
+  end: End | null;
+}
+
+// What the page makes of tokens and rounds.
+
+/** A drafted token that the target has yet to judge has no verdict. */
+type ShownToken = Omit<Token, "outcome"> & { outcome: Outcome | "pending" };
+
+/** Something that happens in a round: `seen` drafts are there, `judged` of them have a verdict. */
+interface PlayEvent {
+  round: Round;
+  seen: number;
+  judged: number;
+  done: boolean;
+  time: number; // seconds on the lane's clock
+}
+
+/** What the playhead shows: finished rounds, and the event inside an unfinished one by lane. */
+interface Shown {
+  rounds: Round[];
+  partial: Partial<Record<LaneName, PlayEvent | null>>;
+}
+
+// What travels from the server, as specviz/page/wire.py writes it.
+
+/** A token of a delta: what is missing is null or an empty list. */
+type WireToken = { [Name in keyof Token]: Token[Name] | null };
+
+/** The accepted tokens stand in `drafted` only: `emitted` begins with the first `kept` of them. */
+type WireRound = Omit<Round, "drafted" | "emitted"> & {
+  drafted: WireToken[];
+  emitted: WireToken[];
+  kept: number;
+};
+
+interface Delta {
+  run: string;
+  seq: number;
+  over: boolean;
+  header?: Header;
+  rounds?: WireRound[];
+  end?: End;
+  status?: string;
+  error?: string;
+  fall_back?: boolean;
+  remark?: string;
+}
+
+/** What became of a sampling experiment so far, as specviz/page/sameness.py tells it. */
+interface ExperimentState {
+  id?: string;
+  over: boolean;
+  done?: number;
+  draws?: number;
+  status?: string;
+  stopped?: boolean;
+  error?: string;
+  result?: ExperimentResult;
+}
+
+interface ExperimentResult {
+  length: number; // tokens
+  tokens: number; // of the prompt
+  shortened: boolean;
+  statistic: number;
+  degrees: number;
+  p_value: number | null;
+  cells: { text: string | null; ours: number; theirs: number }[];
+}
+
+/** The server's functions. A page that was taken away has none. */
+interface Server {
+  missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
+  opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
+  take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
+  begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
+  ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
+  end_sampling?(asked: { id: string }): Promise<void>;
+}
+
+type TakenAway = { error: string } | { error?: undefined; text: string; suffix: string };
+
+interface SamplingWish {
+  run: string | null;
+  prompt: string;
+  settings: Settings;
+  again: number;
+  draws: number;
+}
+
+// What Python hands to the page: specviz/page/player.py, or specviz/report/html.py for a run that
+// was taken away.
+
+type Value = string | number | null; // of a control
+type Theme = "light" | "dark";
+
+interface Preset {
+  name: string;
+  prompt: string;
+  why: string;
+  settings: Record<string, Value>;
+}
+
+interface Config {
+  modules?: string; // address of the folder with the page's modules
+  plotly: string; // address of Plotly's script
+  charts: Record<Theme, Record<string, ChartSpec>>;
+  titles: Record<string, string>; // of the charts, by name
+  presets: Preset[];
+  recordings: Record<string, string>; // addresses by name
+  defaults: Record<string, Value>; // settings in the order of their controls
+  limits: Record<string, [number, number]>;
+  choices: Record<string, string[]>;
+  whole: string[]; // settings that are whole numbers
+  schema: number; // of traces
+  mostPrompt: number; // characters
+  mostPacked: number; // bytes of a recording's file
+  mostGamma: number; // the longest draft that is looked at for the best one
+  draws: number; // of the sampling experiment, in each lane
+  trace?: Trace; // the run that was taken away
+}
+
+/** What an address asks for; `wrong` names the parts of it that are not valid. */
+interface Asked {
+  preset: string | null;
+  prompt: string | null;
+  recording: string | null;
+  theme: string | null;
+  stage: boolean;
+  settings: Record<string, Value>;
+  wrong: string[];
+}
+
+/** What the page's address tells; `values` are the prompt and the controls, in their order. */
+interface PageState {
+  values: Value[];
+  recording: string | null;
+  theme: string | null;
+  stage: boolean;
+}
+
+// Plotly, as far as it is used here.
+
+interface Points {
+  x: (number | string)[];
+  y: (number | string | null)[];
+}
+
+interface ChartTrace extends Partial<Points> {
+  name?: string;
+  line?: { color: string; width: number; dash?: string };
+  marker?: { color: string };
+}
+
+interface ChartFont {
+  size: number;
+  family?: string;
+  color?: string;
+}
+
+interface ChartAxis {
+  title: { text?: string; standoff?: number; font: ChartFont };
+  showticklabels?: boolean;
+  range?: [number, number];
+}
+
+interface ChartLayout {
+  xaxis: ChartAxis;
+  yaxis: ChartAxis;
+  font: ChartFont;
+  margin: Record<string, number>;
+  title?: { text: string; x: number; font: ChartFont };
+  width?: number;
+  height?: number;
+  showlegend?: boolean;
+  legend?: { orientation: string; traceorder: string; y: number; yanchor: string; x: number };
+  paper_bgcolor?: string;
+}
+
+interface ChartSpec {
+  traces: ChartTrace[];
+  layout: ChartLayout;
+}
+
+interface PictureForm {
+  format: string;
+  width: number;
+  height: number;
+  scale: number;
+}
+
+interface Window {
+  Plotly?: {
+    react(node: HTMLElement, data: ChartTrace[], layout: ChartLayout, options: object): void;
+    toImage(figure: { data: ChartTrace[]; layout: ChartLayout }, form: PictureForm): Promise<string>;
+  };
+  specviz?: object; // what tools may read, made in player.js
+}

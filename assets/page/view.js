@@ -1,0 +1,148 @@
+// What is drawn: everything that follows the playhead.
+
+import { Card } from "./card.js";
+import { Charts } from "./charts.js";
+import { find, findAll } from "./dom.js";
+import { keepReachable } from "./keys.js";
+import { Lane } from "./lane.js";
+import { Panels } from "./panels.js";
+import { Readout } from "./readout.js";
+import { Transport } from "./transport.js";
+import { spoken } from "./words.js";
+
+/** @import { Session } from "./session.js" */
+/** @import { Stage } from "./stage.js" */
+/** @import { Timeline } from "./timeline.js" */
+
+const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
+const HIDDEN_FRAME = 100; // ms
+
+/**
+ * @typedef {object} ViewParts
+ * @property {Server} server
+ * @property {Config} config
+ * @property {Session} session
+ * @property {Timeline} timeline
+ * @property {Stage} stage
+ */
+
+export class View {
+  #root;
+  #session;
+  #timeline;
+  #stage;
+  #say;
+  #lanes;
+  #readout;
+  #charts;
+  #card;
+  #panels;
+  #transport;
+  #isDrawPending = false;
+  #spokenAt = -Infinity; // ms
+
+  /**
+   * @param {HTMLElement} root
+   * @param {ViewParts} parts
+   */
+  constructor(root, { server, config, session, timeline, stage }) {
+    this.#root = root;
+    this.#session = session;
+    this.#timeline = timeline;
+    this.#stage = stage;
+    this.#say = find(root, "[data-say]");
+    this.#readout = new Readout(root);
+    this.#charts = new Charts(root, config);
+    this.#lanes = findAll(root, "[data-lane]", HTMLElement).map((article) => new Lane(article));
+    this.#card = new Card(root, () => session.trace);
+    this.#panels = new Panels(root, { server, config, session });
+    this.#transport = new Transport(root, timeline);
+  }
+
+  /** Kept once there is what draws charts. */
+  get canDrawCharts() {
+    return this.#charts.canDraw;
+  }
+
+  /**
+   * Another trace is shown from now on.
+   * @param {Trace} trace
+   * @param {string} origin what its badge says of it
+   */
+  begin(trace, origin) {
+    this.#card.close();
+    this.#root.dataset.source = this.#session.source;
+    for (const lane of this.#lanes) lane.reset(trace.header.prompt);
+    this.#readout.badge(trace, origin);
+  }
+
+  requestDraw() {
+    if (this.#isDrawPending) return;
+    this.#isDrawPending = true;
+    // A hidden tab gets no frames, but its state must stay right.
+    if (document.hidden) setTimeout(() => this.draw(), HIDDEN_FRAME);
+    else requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.#isDrawPending = false;
+    const { trace, busy } = this.#session;
+    const { rounds, partial } = this.#timeline.shown();
+    this.#root.dataset.state = this.#state();
+    document.body.classList.toggle("sv-busy", busy);
+    this.#transport.show(rounds.length, trace?.rounds.length ?? 0);
+    if (!trace) return;
+    for (const lane of this.#lanes) {
+      lane.show(rounds.filter((round) => round.lane === lane.name), partial[lane.name]);
+      keepReachable(lane.stream);
+      if (this.#stage.isOn) lane.follow(); // where nobody scrolls
+    }
+    this.#card.refresh();
+    this.#readout.show(rounds, trace);
+    this.#charts.show(rounds);
+    this.#panels.show(rounds, trace);
+    if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
+  }
+
+  /**
+   * A sentence for those who listen, not too often.
+   * @param {Round[]} rounds that have just come
+   */
+  speak(rounds) {
+    const ours = rounds.filter((round) => round.lane === "speculative").pop();
+    if (!ours || performance.now() - this.#spokenAt < SPEAK_EVERY) return;
+    this.#spokenAt = performance.now();
+    this.#say.textContent = spoken(ours);
+  }
+
+  /** The sentence of a round that the playhead has just finished, at once. */
+  speakStep() {
+    this.#spokenAt = -Infinity;
+    const event = this.#timeline.events[this.#timeline.position - 1];
+    if (event?.done) this.speak([event.round]);
+  }
+
+  /** Whether the card was open. */
+  closeCard() {
+    return this.#card.close();
+  }
+
+  /** Whether a panel was open. */
+  closePanel() {
+    return this.#panels.close();
+  }
+
+  #state() {
+    const { busy, failed } = this.#session;
+    const { playing, following, live, position, events } = this.#timeline;
+    if (failed) return "error";
+    if (playing || (busy && (following || !live))) return "running";
+    if (!events.length) return "idle";
+    return position === events.length && !live ? "ended" : "paused";
+  }
+}
+
+/** Marks, once, when a visitor first saw a recording play. */
+function markFirstPaint() {
+  if (!performance.getEntriesByName("specviz-playing").length) performance.mark("specviz-playing");
+}

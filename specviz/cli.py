@@ -1,0 +1,211 @@
+"""The verbs of `python -m specviz`: the page, races, recordings, benchmarks and training."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .bench import cli as bench
+from .decoding.race import race
+from .engines.base import spare_threads
+from .environment import variables_table
+from .errors import TraceError
+from .models.catalogue import pairs_by_fit
+from .models.doctor import MARKS, examine
+from .models.load import load_pair
+from .models.memory import device_memory
+from .models.pair import Pair
+from .models.progress import terminal_watcher
+from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .models.weights import DTYPES
+from .report.html import standalone_html
+from .report.tables import rounds_csv, tokens_csv
+from .report.terminal import event_line, legend, metric_lines
+from .serve import serve_page
+from .settings import add_settings, settings_from
+from .trace import Event, Trace
+from .trace.recording import file_summary
+from .training import cli as train
+
+
+def do_verb(arguments: Sequence[str]) -> int:
+    """Run the verb of a command line; returns the exit status. Raises `SpecvizError`."""
+    options = _parser().parse_args(arguments)
+    return int(options.verb(options) or 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="specviz", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    page = verbs.add_parser("page", help="serve the page, by default on 127.0.0.1:7860")
+    page.set_defaults(verb=_page)
+
+    run = verbs.add_parser("run", help="race on one prompt, in the terminal")
+    run.add_argument("prompt")
+    _add_pair(run)
+    run.add_argument("--save", metavar="FILE", help="also write the trace (.json or .json.gz)")
+    run.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    add_settings(run)
+    run.set_defaults(verb=_run)
+
+    record = verbs.add_parser("record", help="race on one prompt and keep the run in a file")
+    record.add_argument("prompt")
+    record.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
+    _add_pair(record)
+    add_settings(record)
+    record.set_defaults(verb=_record)
+
+    check = verbs.add_parser("check", help="read recordings as strictly as the page does")
+    check.add_argument("files", metavar="FILE", nargs="+")
+    check.set_defaults(verb=_check)
+
+    export = verbs.add_parser("export", help="convert a recording to a page or to tables")
+    export.add_argument("file", metavar="FILE", help="a recording")
+    export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
+    export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
+    export.set_defaults(verb=_export)
+
+    measure = verbs.add_parser("bench", help="measure speed on several prompts")
+    bench.add_arguments(measure)
+    measure.set_defaults(verb=bench.main)
+
+    listing = verbs.add_parser("pairs", help="list the named pairs by what fits this machine")
+    listing.set_defaults(verb=_pairs)
+
+    doctor = verbs.add_parser("doctor", help="check if two models can race, before any download")
+    doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
+    doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    doctor.add_argument("--json", action="store_true", help="print the report as JSON")
+    doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
+    doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
+    _add_loading(doctor)
+    doctor.set_defaults(verb=_doctor)
+
+    make = verbs.add_parser("train", help="train a pair on a folder of books")
+    train.add_arguments(make)
+    make.set_defaults(verb=train.main)
+
+    variables = verbs.add_parser("variables", help="list the environment variables that it reads")
+    variables.set_defaults(verb=_variables)
+    return parser
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    names = "'builtin', a name that `pairs` lists, 'target-id+draft-id' or 'target-id+none'"
+    parser.add_argument("--pair", default="builtin", help=names)
+    _add_loading(parser)
+
+
+def _add_loading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dtype", choices=tuple(DTYPES), help="fp32 on a CPU if not given")
+    parser.add_argument("--quantize", choices=QUANTIZED, help="the target's weights, on a GPU")
+    parser.add_argument("--draft-quantize", choices=QUANTIZED, help="the draft's, on a GPU")
+    parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
+
+
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("dtype", "quantize", "draft_quantize", "device")
+    return {name: getattr(options, name) for name in names}
+
+
+def _named_pair(options: argparse.Namespace) -> Pair:
+    return load_pair(options.pair, on_progress=terminal_watcher(), **_loading(options))
+
+
+def _page(_: argparse.Namespace) -> None:
+    serve_page()
+
+
+def _variables(_: argparse.Namespace) -> None:
+    print(variables_table())
+
+
+def _run(options: argparse.Namespace) -> None:
+    settings = settings_from(options)
+    tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    color = options.color == "always" or (options.color == "auto" and tty)
+    spare_threads()
+    pair = _named_pair(options)
+    print(legend(color=color))
+    events: list[Event] = []
+    for event in race(pair, options.prompt, settings):
+        events.append(event)
+        line = event_line(event, color=color)
+        if line is not None:
+            print(line, flush=True)
+    trace = Trace.from_events(events)
+    print("", trace.header.prompt + trace.text("speculative"), "", *metric_lines(trace), sep="\n")
+    if options.save:
+        trace.save(options.save)
+
+
+def _record(options: argparse.Namespace) -> None:
+    settings = settings_from(options)
+    if not Path(options.out).absolute().parent.is_dir():
+        raise TraceError(f"there is no folder for {options.out}: make it first.")
+    spare_threads()
+    events = race(_named_pair(options), options.prompt, settings)
+    Trace.from_events(events).save(options.out)
+    print(file_summary(options.out))
+
+
+def _check(options: argparse.Namespace) -> None:
+    for path in options.files:
+        print(file_summary(path))
+
+
+def _pairs(options: argparse.Namespace) -> None:
+    devices = device_memory()
+    cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
+    print(f"{devices[0].device.type} with {shown_bytes(free)} free")
+    for group, pairs in pairs_by_fit(free, cpu=cpu).items():
+        print(f"\n{group}:" if pairs else f"\n{group}: none")
+        for pair in pairs:
+            need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+            gate = " (gated)" if pair.target.gated or pair.draft.gated else ""
+            form = "" if pair.target.safetensors else " (no safetensors on its page)"
+            print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    report = examine(
+        options.target,
+        options.draft,
+        free=None if options.free is None else int(options.free * 1e9),
+        tokens=options.context,
+        **_loading(options),
+    )
+    if options.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        for finding in report.findings:
+            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{finding.sentence}")
+        for precision, size in report.memory.items():
+            print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
+        print(report.summary)
+    return 1 if report.verdict == "stop" else 0
+
+
+def _export(options: argparse.Namespace) -> None:
+    if not (options.html or options.csv):
+        raise TraceError("name what to write: --html OUT, --csv DIR, or both.")
+    trace = Trace.load(options.file)
+    texts: dict[Path, str] = {}
+    if options.html:
+        texts[Path(options.html)] = standalone_html(trace)
+    if options.csv:
+        texts[Path(options.csv) / "tokens.csv"] = tokens_csv(trace)
+        texts[Path(options.csv) / "rounds.csv"] = rounds_csv(trace)
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise TraceError(f"{path} cannot be written: {error.strerror}.") from error
+        print(path)

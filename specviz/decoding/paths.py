@@ -1,0 +1,74 @@
+"""How an engine drafts and judges: chosen here, once per engine and run, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from ..engines.base import Engine, host_ids
+from ..engines.static.engine import StaticEngine
+from ..settings import Settings
+from .graph_path import GraphPath
+from .numpy_path import HostDraws, NumpyPath
+from .sampling import Decide, probabilities, sample, uniforms, verdict
+from .types import DecodingPath, Draft, Judged, RunContext
+
+
+def make_context(
+    settings: Settings, vocab: int, device: torch.device, decide: Decide
+) -> RunContext:
+    """What all parts of a run share, its random draws begun with the seed of the settings."""
+    generator = torch.Generator(device).manual_seed(settings.seed)
+    source = HostDraws(generator) if device.type == "cpu" else generator
+    return RunContext(settings, vocab, device, source, decide)
+
+
+def make_path(engine: Engine, run: RunContext) -> DecodingPath:
+    """The path with the fewest calls that this engine allows."""
+    if isinstance(engine, StaticEngine):
+        return GraphPath(engine, run)
+    if engine.device.type == run.device.type == "cpu":
+        return NumpyPath(engine, run)
+    return TensorPath(engine, run)
+
+
+class TensorPath:
+    """A `DecodingPath` for any engine on any device: the rules of `sampling`, call by call."""
+
+    def __init__(self, engine: Engine, run: RunContext) -> None:
+        self.engine, self._run = engine, run
+
+    def prepare(
+        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+    ) -> None:
+        pass  # nothing is made beforehand
+
+    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+        engine, run = self.engine, self._run
+        draws = uniforms(count, run.source).to(engine.device)
+        feed = host_ids(ids[engine.length :]).to(engine.device)
+        drafted, rows, logits = [], [], []
+        for step in range(count):
+            row = engine.forward(feed, keep=1, layers=layers)  # [1, vocab]
+            q, feed = sample(row, run.settings, draws[step : step + 1])
+            drafted.append(feed)
+            rows.append(q)
+            logits.append(row)
+        return Draft(torch.cat(drafted).to(run.device), torch.cat(rows).to(run.device), logits)
+
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+        engine, run = self.engine, self._run
+        feed = torch.tensor(ids[-1:], device=engine.device)
+        if draft is not None:
+            feed = torch.cat([feed, draft.ids.to(feed.device)])
+        logits = engine.forward(feed, keep=len(feed)).to(run.device)  # [n + 1, vocab]
+        p = probabilities(logits, run.settings)
+        given = draft.ids if draft is not None else feed[:0].to(run.device)
+        q = draft.q if draft is not None else p[:0]
+        u = uniforms(len(given), run.source)
+        # Drafted ids and verdict come to the host in one copy.
+        decision = run.decide(p, q, given, u, run.source)
+        *drafted, accepted, next_id = torch.cat([given, decision]).tolist()
+        return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))

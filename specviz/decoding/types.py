@@ -1,0 +1,149 @@
+"""What the parts of a round hand to each other, and the two protocols between them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..engines.base import Engine
+from ..settings import Settings
+from ..trace import EndReason, Round
+from .sampling import Decide, RandomSource, Verdict
+
+Prompt: TypeAlias = str | list[int] | tuple[int, ...]
+Floats: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
+
+
+class Draft(NamedTuple):
+    """A draft run of n tokens, valid until the next one.
+
+    ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.
+    rows: of logits, perhaps divided by the temperature, fp32 [.., vocab], n in all, from which q
+    was computed; None if no model drafted.
+    """
+
+    ids: Tensor
+    q: Tensor
+    rows: Sequence[Tensor] | None
+
+    @property
+    def logits(self) -> Tensor | None:
+        """`rows` as one tensor, fp32 [n, vocab]."""
+        return torch.cat(tuple(self.rows)) if self.rows else None
+
+
+class Judged(NamedTuple):
+    """Everything that a verdict was made from; n drafted tokens, vocabulary size vocab.
+
+    ids: the drafted ids, on the host. logits, p: fp32 [n + 1, vocab] of the target; they may
+    share their memory where p is not one-hot. u: [n] uniform draws, fp64.
+    """
+
+    draft: Draft | None
+    ids: list[int]
+    logits: Tensor
+    p: Tensor
+    u: Tensor | Doubles
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """A lane's first event. Keys are "target" and, in a lane that drafts with a model, "draft".
+
+    seconds: to read the prompt. forms: names of the engines. layers: how many of the target's
+    first layers draft, if they do.
+    """
+
+    seconds: dict[str, float]
+    forms: dict[str, str]
+    layers: int | None = None
+
+
+LaneEvents: TypeAlias = Generator[Prefilled | Round, bool | None, EndReason]
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all parts of one lane's run share.
+
+    vocab: size of the vocabulary. device: where p and q are compared. source: the uniform draws
+    of the run, in order. decide: the acceptance rule.
+    """
+
+    settings: Settings
+    vocab: int
+    device: torch.device
+    source: RandomSource
+    decide: Decide
+
+
+class DecodingPath(Protocol):
+    """One engine that drafts and judges. Chosen once per engine and run (`paths.make_path`).
+
+    All paths draw the same tokens from the same uniforms; they differ in how many calls they need.
+    """
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def prepare(
+        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+    ) -> None:
+        """Make ready, before any clock runs, what a run from `length` to `most` tokens needs."""
+        ...
+
+    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+        """`count` tokens (at least 1) to follow the committed `ids`, drawn one after another from
+        the engine's model, or from its first `layers`."""
+        ...
+
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+        """One pass over the last of the committed `ids` and the drafts, and the verdict on them.
+
+        The tensors of the result are valid until the next call.
+        """
+        ...
+
+
+class Drafter(Protocol):
+    """A source of drafts for one run.
+
+    form: the name of the engine that drafts; None if no model does. layers: how many of the
+    target's first layers draft, if they do.
+    """
+
+    layers: int | None
+
+    @property
+    def form(self) -> str | None: ...
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        """Read the prompt but for its last token; returns synchronised seconds."""
+        ...
+
+    def room(self, length: int) -> int:
+        """How many tokens could be drafted after `length` committed ones."""
+        ...
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        """Up to `count` tokens (at least 1) to follow the committed `ids`; None if there are none.
+
+        How many are drafted may depend on `ids`, but not on what is drawn.
+        """
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget drafts: only the first `length` tokens are committed and may be cached."""
+        ...
+
+    def step_cost(self) -> float:
+        """The cost of one draft step, as `cost_model.pass_cost` counts it."""
+        ...

@@ -1,0 +1,99 @@
+"""Every path draws and decides the same: token by token, draw by draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy_models import llama, pair_of, relative
+
+from specviz import Pair, Round, Settings
+from specviz.decoding.loop import decode
+from specviz.decoding.numpy_path import HostDraws, InverseCdf, NumpyPath, decided
+from specviz.decoding.paths import TensorPath, make_context, make_path
+from specviz.decoding.sampling import decide, probabilities, uniforms
+from specviz.engines.choose import make_engine
+
+VOCAB = 64
+SAMPLINGS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.8},
+    {"temperature": 1.2, "top_k": 9},
+    {"temperature": 1.0, "top_p": 0.7},
+    {"temperature": 1e-4},
+]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = llama(VOCAB, num_hidden_layers=3)
+    return pair_of(target, relative(target, noise=0.1))
+
+
+def draws_of(pair: Pair, settings: Settings) -> list[tuple[Any, ...]]:
+    """All that chance and rule decided in a lane, without the clocks."""
+    rounds = [
+        e for e in decode(pair, [1, 2, 3] * 4, settings, "speculative") if isinstance(e, Round)
+    ]
+    return [(t.id, t.outcome, t.u) for r in rounds for t in (*r.drafted, r.emitted[-1])]
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram", "early-exit"])
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_all_paths_write_the_same_text_from_the_same_draws(
+    pair: Pair, drafter: str, sampling: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    settings = Settings(
+        gamma=4, drafter=drafter, max_new_tokens=60, seed=5, ignore_eos=True, **sampling
+    )
+    by_numpy = draws_of(pair, settings)
+    monkeypatch.setenv("SPECVIZ_FORM", "static")
+    by_programs = draws_of(pair, settings)
+    monkeypatch.delenv("SPECVIZ_FORM")
+    monkeypatch.setattr("specviz.decoding.paths.NumpyPath", TensorPath)
+    by_tensors = draws_of(pair, settings)
+    assert by_numpy == by_tensors == by_programs
+    wanted = {"rejected"} if drafter == "ngram" else {"accepted", "rejected"}
+    assert {outcome for _, outcome, _ in by_numpy} >= wanted
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
+    """Also where u lies next to p / q, and where p and q agree."""
+    shared, cdf = torch.Generator().manual_seed(2), InverseCdf(VOCAB)
+    settings, verdicts = Settings(**sampling), set()
+    for spread in (0.0, 0.1, 1.0):
+        for turn in range(40):
+            logits = 3 * torch.randn(4, VOCAB, generator=shared)
+            p = probabilities(logits, settings)
+            noise = spread * torch.randn(3, VOCAB, generator=shared)
+            q = probabilities(logits[:3] + noise, settings)
+            drafted = torch.multinomial(q, 1, generator=shared)[:, 0]
+            ratio = (p[:3].double() / q.double()).gather(-1, drafted[:, None])[:, 0]
+            u = uniforms(3, shared) if turn % 2 else ratio.clamp(max=1 - 2**-53)
+            ours, theirs = (torch.Generator().manual_seed(turn) for _ in range(2))
+            last = HostDraws(ours).numbers(1).item()
+            by_numpy = decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last, cdf)
+            assert list(by_numpy) == decide(p, q, drafted, u, theirs).tolist()
+            verdicts.add(by_numpy[0])
+    assert {0, 3} <= verdicts
+
+
+def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
+    cpu, other = torch.device("cpu"), torch.device("meta")
+    engine = make_engine(pair.target, VOCAB)
+    run = make_context(Settings(), VOCAB, cpu, decide)
+    assert isinstance(make_path(engine, run), NumpyPath)
+
+    class Elsewhere:
+        device = other
+
+    assert isinstance(make_path(Elsewhere(), run), TensorPath)  # type: ignore[arg-type]
+
+
+def test_a_residual_without_mass_draws_from_p():
+    p = np.full((2, 3), 1 / 3, np.float32)
+    accepted, next_id = decided(p, p[:1], [1], [1.0], 0.5, InverseCdf(3))
+    assert (accepted, next_id) == (0, 1)

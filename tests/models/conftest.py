@@ -1,0 +1,16 @@
+"""A pair in folders, for the tests of the doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from model_families import saved_llama
+
+
+@pytest.fixture(scope="package")
+def good_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folders of a target and of a draft a tenth of its size."""
+    root = tmp_path_factory.mktemp("good")
+    target = saved_llama(root / "target", hidden_size=48, intermediate_size=96, num_hidden_layers=2)
+    return target, saved_llama(root / "draft", seed=1)

@@ -1,0 +1,137 @@
+"""An installed wheel does what the repository does, from any folder and without the repository."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gradio_client import Client
+from places import ROOT
+
+from specviz.bench.browser import served_page
+from specviz.environment import ASSETS
+from specviz.trace.recording import read_recording
+
+pytestmark = pytest.mark.skipif(
+    not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"
+)
+SOURCES = ("specviz", "assets", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+UNUSED = shutil.ignore_patterns("__pycache__", "pictures")
+PAGE = [path.name for path in sorted((ASSETS / "page").glob("*.js"))]
+RECORDINGS = [path.name for path in sorted((ASSETS / "recordings").iterdir())]
+
+
+@pytest.fixture(scope="module")
+def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a wheel was installed that was built from a copy of the repository."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for path in [*(ROOT / name for name in SOURCES), *ROOT.glob("requirements*.txt")]:
+        copy = shutil.copytree if path.is_dir() else shutil.copy
+        copy(path, source / path.name, **({"ignore": UNUSED} if path.is_dir() else {}))
+    # As in a virtual environment: servers do not like names that begin with a dot.
+    place = folder / ".venv" / "site-packages"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+    options = ["--no-deps", "--no-build-isolation", "--no-compile", "--quiet", "--target", place]
+    subprocess.run([*pip, *options, source], check=True, timeout=120)
+    shutil.rmtree(source)
+    return place
+
+
+@pytest.fixture(scope="module")
+def elsewhere(site_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder to run Python in, that finds the installed package and not the repository."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(site_packages))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        found = output_of(folder, "-c", "import specviz; print(specviz.__file__)")
+        assert Path(found.strip()) == site_packages / "specviz" / "__init__.py"
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def url(site_packages: Path, elsewhere: Path) -> Iterator[str]:
+    """The page, started by the command that the wheel brings, where another package lies in
+    wait for the models' process."""
+    other = elsewhere / "project" / "specviz"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise ImportError('not this one')")
+    with served_page([str(site_packages / "bin" / "specviz"), "page"], other.parent) as url:
+        yield url
+
+
+def output_of(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def test_the_wheel_holds_all_that_the_program_reads(site_packages: Path) -> None:
+    wanted = {"py.typed", "assets/pairs.json"}
+    wanted |= {str(path.relative_to(ROOT / "specviz")) for path in ROOT.glob("specviz/**/*.py")}
+    for folder in ("page", "pair", "recordings"):
+        files = [path for path in (ASSETS / folder).rglob("*") if path.is_file()]
+        assert files
+        wanted |= {f"assets/{path.relative_to(ASSETS)}" for path in files}
+    package = site_packages / "specviz"
+    held = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
+    assert held == wanted
+    top = {path.name for path in site_packages.iterdir() if path.suffix != ".dist-info"}
+    assert top == {"specviz", "bin"}, "nothing else is put among other packages"
+
+
+def test_the_built_in_pair_races(elsewhere: Path) -> None:
+    saved = elsewhere / "run.json.gz"
+    words = ["run", "Once upon a time", "--max-new-tokens", "6", "--save", str(saved)]
+    assert "identical to the baseline" in output_of(elsewhere, "-m", "specviz", *words)
+    assert read_recording(saved.read_bytes()).header.target["name"]
+
+
+def test_the_doctor_knows_the_pair_and_a_recording_is_read(
+    site_packages: Path, elsewhere: Path
+) -> None:
+    recording = site_packages / "specviz" / "assets" / "recordings" / RECORDINGS[0]
+    verbs = f"main(['doctor', 'builtin']) or main(['check', {str(recording)!r}])"
+    printed = output_of(elsewhere, "-c", f"from specviz.__main__ import main; exit({verbs})")
+    assert "target" in printed and RECORDINGS[0] in printed
+
+
+def test_the_page_serves_its_modules_styles_and_recordings(url: str, site_packages: Path) -> None:
+    assert b"gradio" in fetched(url)
+    config = fetched(f"{url}/config").decode()
+    head = json.loads(config)["head"]
+    assert (ASSETS / "page" / "player.css").read_text("utf-8") in head
+    assets = site_packages / "specviz" / "assets"
+    for name in PAGE:
+        address = f"gradio_api/file={assets / 'page' / name}"
+        assert address in head
+        assert fetched(f"{url}/{address}") == (ASSETS / "page" / name).read_bytes()
+    for name in RECORDINGS:
+        address = f"gradio_api/file={assets / 'recordings' / name}"
+        assert address in config
+        assert fetched(f"{url}/{address}") == (ASSETS / "recordings" / name).read_bytes()
+    for preset in json.loads((ASSETS / "pair" / "presets.json").read_text("utf-8")):
+        assert json.dumps(preset["name"]) in config
+
+
+def test_the_page_runs_the_built_in_pair(url: str) -> None:
+    result = Client(url, verbose=False).predict(
+        "Once upon a time", max_new_tokens=4, api_name="/generate"
+    )
+    assert result["metrics"]["tokens"]["baseline"] == 4
