@@ -40,7 +40,7 @@ class Experiment(Job):
     """Draws one continuation in each lane by turns, until both have enough.
 
     done: draws of each lane so far. read: what the draws read of the prompt. compared: the result.
-    heard: when the browser asked last, by the monotonic clock.
+    asked_at: when the browser asked last, by the monotonic clock.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -52,7 +52,7 @@ class Experiment(Job):
         self.done = 0
         self.read = Read(0, False)
         self.compared: Compared | None = None
-        self.heard = time.monotonic()
+        self.asked_at = time.monotonic()
 
     def add(self, item: Any) -> None:
         super().add(item)
@@ -64,7 +64,7 @@ class Experiment(Job):
             self.compared = item
 
     def abandoned(self) -> bool:
-        return time.monotonic() - self.heard > PATIENCE
+        return time.monotonic() - self.asked_at > PATIENCE
 
     def finish(self) -> None:
         if self.remark and self.compared is None and not self.error:
@@ -72,7 +72,7 @@ class Experiment(Job):
 
     def state(self, waiting: str) -> dict[str, Any]:
         """How far it is, and the result once it is over. waiting: why it has not begun."""
-        self.heard = time.monotonic()
+        self.asked_at = time.monotonic()
         over = self.over  # read first: if it is set, the result below is complete
         state: dict[str, Any] = {
             "id": self.id,

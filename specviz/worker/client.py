@@ -113,7 +113,7 @@ class ProcessWorker:
         self, process: ModelsProcess, task: Task, stop: Stop
     ) -> Generator[Any, None, None]:
         process.begin(task)
-        heard, stopped = time.monotonic(), False
+        last_reply, stopped = time.monotonic(), False
         while True:
             if stop.is_set() and not stopped:
                 process.stop()
@@ -121,11 +121,11 @@ class ProcessWorker:
             try:
                 kind, value = process.replies.get(timeout=HEARTBEAT)
             except queue.Empty:
-                if time.monotonic() - heard > self._limits.silent_seconds:
+                if time.monotonic() - last_reply > self._limits.silent_seconds:
                     raise SpecvizError(SILENT) from None
                 yield None
                 continue
-            heard = time.monotonic()
+            last_reply = time.monotonic()
             process.busy = kind in ("item", "leaving", "lost")
             if kind == "done":
                 return

@@ -240,16 +240,16 @@ class ZeroGpuWorker(LocalWorker):
 
 def sentence_for(error: Exception) -> str:
     """What a visitor is told if a call failed outside of the task itself."""
-    title, said = getattr(error, "title", ""), str(error)
+    title, text = getattr(error, "title", ""), str(error)
     if title in SENTENCES:
         return SENTENCES[title]
-    if "No GPU was available" in said:
+    if "No GPU was available" in text:
         return BUSY
     if title == "ZeroGPU quota exceeded":
-        when = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", said)
+        when = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", text)
         later = f"in {when[1]}" if when else "later, or sign in to Hugging Face for more"
         return f"The GPU time that you may use for now is used up: try again {later}."
-    if "token" in said:
+    if "token" in text:
         return "This page has been open for too long to be lent a GPU: reload it."
     return UNKNOWN
 

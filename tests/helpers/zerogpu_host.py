@@ -122,16 +122,10 @@ def done(worker: Any, asked: dict[str, Any]) -> dict[str, Any]:
         told = {"error": str(error), "kind": type(error).__name__}
     told["beats"] = [after - before for before, after in itertools.pairwise(beats)]
     told["came"] = [type(item).__name__ for item in came]
-    if asked["kind"] == "race":
-        told["ids"] = [
-            token.id
-            for item in came
-            if type(item).__name__ == "Round" and item.lane == "speculative"
-            for token in item.emitted
-        ]
-        told["header"] = [
-            [item.target["form"], item.dtype] for item in came if type(item).__name__ == "Header"
-        ]
+    rounds = [one for one in came if type(one).__name__ == "Round" and one.lane == "speculative"]
+    headers = [one for one in came if type(one).__name__ == "Header"]
+    told["ids"] = [token.id for one in rounds for token in one.emitted]
+    told["header"] = [[one.target["form"], one.dtype] for one in headers]
     told["said"] = repr(came[-1:])
     return told
 

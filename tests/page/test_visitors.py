@@ -55,7 +55,7 @@ def begun(queue: RunQueue, run: Run) -> Iterator[str]:
     return stream
 
 
-def in_line(queue: RunQueue, run: Run) -> Iterator[str]:
+def in_queue(queue: RunQueue, run: Run) -> Iterator[str]:
     """The rest of a run's deltas once it waits."""
     stream = deltas(queue, run)
     next(text for text in stream if "ahead" in text)
@@ -69,55 +69,55 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
     return bool(condition())
 
 
-def test_the_line_keeps_its_order_and_tells_places_and_times() -> None:
+def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
     queue = queue_of()
     told(queue, run_of("earlier", Settings(max_new_tokens=30)))  # so that durations are known
     first = begun(queue, run_of("a"))
     waiting = [run_of(name) for name in ("b", "c", "d")]
-    lines = [in_line(queue, run) for run in waiting]
+    waiting_streams = [in_queue(queue, run) for run in waiting]
     said = [queue.status_of(run) for run in waiting]
     pattern = r"(\d) other runs? (?:is|are) ahead of yours, about (\d+) s\."
     places = [re.fullmatch(pattern, sentence) for sentence in said]
     assert [match and match[1] for match in places] == ["1", "2", "3"]
     seconds = [int(match[2]) for match in places if match]
     assert seconds == sorted(seconds)
-    lines[1].close()  # type: ignore[attr-defined]
+    waiting_streams[1].close()  # type: ignore[attr-defined]
     assert queue.status_of(waiting[2]).startswith("2 other runs")
     first.close()  # type: ignore[attr-defined]
     assert until(lambda: queue._current is waiting[0])
     assert not waiting[2].racing
-    lines[0].close()  # type: ignore[attr-defined]
+    waiting_streams[0].close()  # type: ignore[attr-defined]
     assert until(lambda: queue._current is waiting[2])
     assert not waiting[1].racing
-    lines[2].close()  # type: ignore[attr-defined]
+    waiting_streams[2].close()  # type: ignore[attr-defined]
 
 
 def test_without_earlier_runs_no_time_is_made_up() -> None:
     queue = queue_of()
     first, second = begun(queue, run_of("a")), run_of("b")
-    waiting = in_line(queue, second)
+    waiting = in_queue(queue, second)
     assert queue.status_of(second) == "1 other run is ahead of yours."
     for stream in (waiting, first):
         stream.close()  # type: ignore[attr-defined]
 
 
-def test_a_full_line_says_so_and_places_come_free() -> None:
+def test_a_full_queue_says_so_and_places_come_free() -> None:
     queue = queue_of(limits=Limits(waiting=2))
     first = begun(queue, run_of("a"))
-    second, third = in_line(queue, run_of("b")), in_line(queue, run_of("c"))
+    second, third = in_queue(queue, run_of("b")), in_queue(queue, run_of("c"))
     refused = told(queue, run_of("d"))[-1]
     assert refused["over"]
     assert refused["error"].startswith("2 runs are waiting already")
     assert refused["error"].endswith(".")
     second.close()  # type: ignore[attr-defined]
-    fourth = in_line(queue, run_of("d"))
+    fourth = in_queue(queue, run_of("d"))
     for stream in (third, fourth, first):
         stream.close()  # type: ignore[attr-defined]
     assert until(lambda: queue._current is None)
     assert "error" not in told(queue, run_of("e", SHORT))[-1]
 
 
-def test_a_line_without_places_still_serves_one_at_a_time() -> None:
+def test_a_queue_without_places_still_serves_one_at_a_time() -> None:
     queue = queue_of(limits=Limits(waiting=0))
     first = begun(queue, run_of("a"))
     assert "error" in told(queue, run_of("b"))[-1]
@@ -167,7 +167,7 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
     experiment = sameness.Experiment(asked)
     queue.submit(experiment)
     third = run_of("c")
-    line = in_line(queue, third)
+    line = in_queue(queue, third)
     assert until(lambda: queue.status_of(third).startswith("1 other"))
     assert experiment.over
     for stream in (line, first):
@@ -179,9 +179,9 @@ def test_two_tabs_of_one_visitor_are_two_visitors() -> None:
     queue = queue_of()
     tabs = [run_of("tab 1"), run_of("tab 2")]
     first = begun(queue, tabs[0])
-    second = in_line(queue, tabs[1])
+    second = in_queue(queue, tabs[1])
     again = run_of("tab 2")
-    third = in_line(queue, again)
+    third = in_queue(queue, again)
     assert json.loads(list(second)[-1])["over"]
     assert not tabs[0].stopping.is_set()
     for stream in (third, first):
@@ -229,7 +229,7 @@ def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes no deltas holds the line for as long as the patience, and no longer."""
+    """Whoever takes no deltas holds the queue for as long as the patience, and no longer."""
     monkeypatch.setattr(jobs, "PATIENCE", 0.3)
     queue, run = queue_of(), run_of("slow")
     slow = begun(queue, run)

@@ -91,13 +91,13 @@ class Body:
 
     def replay(self, receive: Receive) -> Receive:
         """A `Receive` that gives the body to the next reader, and then the messages after it."""
-        told = False
+        given = False
 
         async def again() -> Message:
-            nonlocal told
-            if told:
+            nonlocal given
+            if given:
                 return await receive()
-            told = True
+            given = True
             return {"type": "http.request", "body": self.raw, "more_body": False}
 
         return again

@@ -161,8 +161,8 @@ class Answer:
         self._muted = True
         if self._started:
             return
-        said = sentence or SENTENCES.get(status, OTHERWISE)
-        raw = orjson.dumps({"detail": said, "error": said})
+        shown = sentence or SENTENCES.get(status, OTHERWISE)
+        raw = orjson.dumps({"detail": shown, "error": shown})
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
         await self._begin({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
