@@ -8,7 +8,8 @@ from typing import Any
 
 from .environment import check_variables, on_zerogpu
 from .logs import set_up_logging
-from .worker.client import ProcessWorker, Worker, end_with_children
+from .worker.client import ProcessWorker, Worker
+from .worker.process import end_with_children
 
 
 def start_page() -> tuple[Worker, Any]:
@@ -45,12 +46,12 @@ def serve_page() -> None:
 
 
 def _start_worker() -> Worker:
-    """Whoever holds the models, started first of all: it takes as long as the page does."""
+    """The worker for the models. Its start takes as long as the page's, so it begins first."""
     if on_zerogpu():
         # `spaces` has to be imported before anything touches CUDA, and this imports it.
-        from .worker.zerogpu import place_pairs
+        from .worker.zerogpu import load_pairs
 
-        return place_pairs()
+        return load_pairs()
     worker = ProcessWorker()
     worker.start()
     return worker

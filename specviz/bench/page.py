@@ -15,7 +15,7 @@ from ..environment import BUILTIN
 from ..report.metrics import compute_metrics
 from ..settings import Settings
 from ..trace import LANES, Event, Trace
-from ..worker.client import ProcessWorker, Worker
+from ..worker.client import ProcessWorker, Worker, results_of
 from ..worker.tasks import RaceTask
 from .browser import chromium, served_page
 
@@ -79,7 +79,7 @@ def _watched_run(page: Any) -> tuple[dict[str, Any], float]:
     page.evaluate(_WATCH)
     page.get_by_role("button", name="Run", exact=True).click()
     seconds: float = page.evaluate("window.watchedRun") / 1000
-    trace: dict[str, Any] = page.evaluate("JSON.parse(JSON.stringify(window.specviz.trace.trace))")
+    trace: dict[str, Any] = page.evaluate("JSON.parse(JSON.stringify(window.specviz.trace))")
     return trace, seconds
 
 
@@ -87,13 +87,10 @@ def _run_alone(worker: Worker, task: RaceTask) -> tuple[Trace, float]:
     events: list[Event] = []
     begun: list[float] = []
 
-    def take(event: Any) -> bool:
+    for event in results_of(worker, task):
         if not isinstance(event, str):
             events.append(event)
             begun.append(time.perf_counter())
-        return True
-
-    worker.run(task, take)
     return Trace.from_events(events), begun[-1] - begun[0]
 
 

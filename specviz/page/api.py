@@ -1,83 +1,47 @@
-"""The page for programs: `generate`, `race` and `doctor`, through the same line as visitors."""
+"""The page for programs: `generate`, `race` and `doctor`, in the same queue as visitors."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import asdict
-from typing import Any
+from inspect import Parameter
+from typing import Any, get_type_hints
 from uuid import uuid4
 
 import gradio as gr
 
-from ..errors import PairError, PromptError, SpecvizError
+from ..errors import PairError, SpecvizError
 from ..report.metrics import compute_metrics
 from ..settings import Settings
-from ..trace import LANES, SCHEMA, Trace
+from ..trace import LANES, Event, Round, Trace, event_dict
 from .choices import chosen_pair, others_allowed
+from .controls import CHOICES, DEFAULTS, LIMITS, MOST_NAME, checked_prompt, checked_settings
 from .doctor import Doctor
 from .jobs import Run
-from .queue import Engine, deltas
+from .queue import RunQueue, updates
 from .security.errors import sentence
+from .wire import Update
 
-RUNS = 2  # of programs that may be in the line at a time: visitors must not wait behind many
+RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
 EXAMINATIONS = 4  # that may wait for the doctor at a time
-MOST_CHARACTERS = 8000  # of a prompt, as many as the page lets anyone write
-MOST_NAME = 300  # characters of a pair's name
-FIELDS = ("header", "rounds", "end", "status")
 
-Checked = Callable[[dict[str, Any]], Settings]
+Values = Iterator[dict[str, Any]]
 
 
-def add_api(engine: Engine, examiner: Doctor, own: str, checked: Checked) -> None:
-    """Add the endpoints to the current page. own: the pair that it was started with; checked:
-    makes settings that the page allows."""
+def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
+    """Add the endpoints to the current page. own: the pair that the page was started with."""
 
-    def started(prompt: str, pair: str, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        try:
-            settings = checked({**values, "stop": values["stop"] or ()})
-            name = asked_pair(pair, own)
-            # A name that nobody else has: a program may ask for several runs.
-            run = Run(f"api-{uuid4().hex}", name, checked_prompt(prompt), settings)
-        except SpecvizError as error:
-            raise sentence(str(error)) from None
-        yield from told(deltas(engine, run))
-
-    def race(
-        prompt: str,
-        pair: str = own,
-        gamma: int = 5,
-        temperature: float = 0.7,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        max_new_tokens: int = 128,
-        seed: int = 1,
-        drafter: str = "model",
-        gamma_policy: str = "fixed",
-        chat: str = "auto",
-        stop: list[str] | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    def race(*values: Any) -> Values:
         """Race both lanes on a prompt and stream what happens, about ten times a second: each value
         holds any of "status" (a sentence), "header", "rounds" (new ones) and "end"."""
-        yield from started(prompt, pair, settings_of(locals()))
+        yield from streamed(_updates(runs, own, values))
 
-    def generate(
-        prompt: str,
-        pair: str = own,
-        gamma: int = 5,
-        temperature: float = 0.7,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        max_new_tokens: int = 128,
-        seed: int = 1,
-        drafter: str = "model",
-        gamma_policy: str = "fixed",
-        chat: str = "auto",
-        stop: list[str] | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    def generate(*values: Any) -> Values:
         """Race both lanes on a prompt: the result holds "text" (the continuation), "metrics" and
         "trace" (the run as a recording has it). Until then there are values with a "status"."""
-        yield from gathered(started(prompt, pair, settings_of(locals())))
+        yield from collected(_updates(runs, own, values))
 
     def doctor(pair: str = own) -> dict[str, Any]:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
@@ -88,14 +52,35 @@ def add_api(engine: Engine, examiner: Doctor, own: str, checked: Checked) -> Non
             raise sentence(str(error)) from None
 
     for endpoint in (generate, race):
-        gr.api(endpoint, concurrency_limit=RUNS, concurrency_id="api")
+        gr.api(typed(endpoint, own), concurrency_limit=RUNS, concurrency_id="api")
     gr.api(doctor, concurrency_limit=EXAMINATIONS)
 
 
-def settings_of(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings among an endpoint's arguments."""
-    names = Settings.__dataclass_fields__
-    return {name: value for name, value in values.items() if name in names}
+def signature_of(own: str) -> inspect.Signature:
+    """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
+    defaults. Programs may pass them by place, so their order never changes."""
+    types = get_type_hints(Settings)
+    names = [*LIMITS, *CHOICES]
+    rows: list[tuple[str, Any, Any]] = [
+        ("prompt", str, Parameter.empty),
+        ("pair", str, own),
+        *((name, types[name], DEFAULTS[name]) for name in names),
+        ("stop", list[str] | None, None),
+    ]
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature(
+        [Parameter(name, kind, default=default, annotation=hint) for name, hint, default in rows],
+        return_annotation=Iterator[dict[str, Any]],
+    )
+
+
+def typed(endpoint: Callable[..., Values], own: str) -> Callable[..., Values]:
+    """An endpoint with the signature and type hints that Gradio reads and shows to programs."""
+    signature = signature_of(own)
+    endpoint.__signature__ = signature  # type: ignore[attr-defined]
+    hints = {name: one.annotation for name, one in signature.parameters.items()}
+    endpoint.__annotations__ = {**hints, "return": signature.return_annotation}
+    return endpoint
 
 
 def asked_pair(name: object, own: str) -> str:
@@ -110,63 +95,58 @@ def asked_pair(name: object, own: str) -> str:
     return name.strip()
 
 
-def checked_prompt(prompt: object) -> str:
-    """The prompt, if it is a text that the page would take. Raises `PromptError`."""
-    if not isinstance(prompt, str):
-        raise PromptError("The prompt is no text: send a string.")
-    if len(prompt) > MOST_CHARACTERS:
-        raise PromptError(f"The prompt has {len(prompt)} characters: use up to {MOST_CHARACTERS}.")
-    return prompt
+def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Update, None, None]:
+    """The updates of the run that a program asks for. Raises `gr.Error` with a sentence."""
+    bound = signature_of(own).bind(*values)
+    bound.apply_defaults()
+    asked = bound.arguments
+    prompt, pair, stop = (asked.pop(name) for name in ("prompt", "pair", "stop"))
+    try:
+        settings = checked_settings({**asked, "stop": stop or ()})
+        # Each run has a session of its own, because a program may ask for several at a time.
+        run = Run(f"api-{uuid4().hex}", asked_pair(pair, own), checked_prompt(prompt), settings)
+    except SpecvizError as error:
+        raise sentence(str(error)) from None
+    with closing(updates(runs, run)) as stream:
+        for update in stream:
+            yield update
+            if update.error:
+                raise sentence(update.error)
 
 
-def told(texts: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Deltas of the page as a program reads them, with rounds as a recording has them.
+def streamed(stream: Generator[Update, None, None]) -> Values:
+    """Each update as a program reads it, with events as a recording has them.
 
-    A delta of nothing stays a value, {}: whoever has left is only noticed by sending. Raises
-    `gr.Error` with the run's sentence.
+    An update without news is a value too, {}: only by sending does the server notice that the
+    program has left.
     """
-    try:
-        for text in texts:
-            delta = json.loads(text)
-            if "rounds" in delta:
-                delta["rounds"] = [_whole(one) for one in delta["rounds"]]
-            said = {name: delta[name] for name in FIELDS if name in delta}
-            if said or not delta["over"]:
-                yield said
-            if delta.get("error"):
-                raise sentence(delta["error"])
-    finally:
-        texts.close()  # type: ignore[attr-defined]
+    with closing(stream):
+        for update in stream:
+            value = {
+                "header": update.header and event_dict(update.header),
+                "rounds": [event_dict(one) for one in update.rounds],
+                "end": update.end and event_dict(update.end),
+                "status": update.status,
+            }
+            value = {name: part for name, part in value.items() if part}
+            if value or not update.over:
+                yield value
 
 
-def gathered(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What was said while a run was under way, and last of all the run as one value."""
-    data: dict[str, Any] = {"schema": SCHEMA, "header": None, "rounds": [], "end": None}
-    said = ""
-    try:
-        for event in events:
-            data["rounds"] += event.get("rounds", [])
-            data |= {name: event[name] for name in ("header", "end") if name in event}
-            said = event.get("status", said)
-            rounds = len(data["rounds"])
-            yield {"status": f"{rounds} rounds so far." if rounds else said}
-    finally:
-        events.close()  # type: ignore[attr-defined]
-    trace = Trace.from_dict(data)
+def collected(stream: Generator[Update, None, None]) -> Values:
+    """How far a run is, and last of all the run as one value."""
+    events: list[Event] = []
+    status: str | None = ""
+    with closing(stream):
+        for update in stream:
+            events += [note for note in update.notes if not isinstance(note, str)]
+            status = update.status or status
+            rounds = sum(isinstance(event, Round) for event in events)
+            yield {"status": f"{rounds} rounds so far." if rounds else status}
+    trace = Trace.from_events(events)
     yield {
         "text": trace.text("speculative"),
         "texts": {lane: trace.text(lane) for lane in LANES},
         "metrics": asdict(compute_metrics(trace)),
         "trace": trace.to_dict(),
     }
-
-
-def _whole(wire: dict[str, Any]) -> dict[str, Any]:
-    """A round with all that it emitted, and tokens without empty fields."""
-    drafted = [_known(token) for token in wire["drafted"]]
-    kept = drafted[: wire.pop("kept")]
-    return {**wire, "drafted": drafted, "emitted": kept + [_known(t) for t in wire["emitted"]]}
-
-
-def _known(token: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in token.items() if value is not None and value != []}

@@ -15,7 +15,7 @@ NO_DRAFT = "none"
 
 
 def others_allowed() -> bool:
-    """Whether visitors may name any model of the hub and any folder: the operator decides."""
+    """Whether the operator lets visitors name any model of the hub and any folder."""
     return ANY_MODEL.read()
 
 
@@ -26,7 +26,7 @@ def offered_pairs() -> Sequence[NamedPair]:
 
 
 def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
-    """What the page lists, as (label, value): what fits this machine first."""
+    """The pairs that the page lists, as (label, value); those that fit this machine come first."""
     offered = offered_pairs()
     choices = [] if any(one.name == pair for one in offered) else [(pair, pair)]
     if machine is None:
@@ -44,8 +44,8 @@ def chosen_pair(
     """The name of the pair that a visitor chose, as tasks take it.
 
     weights: one of `tasks.WEIGHTS`. own: the pair that the page was started with. Raises
-    `PairError` for one that is not offered: whoever calls the page's endpoint by hand meets the
-    same limits.
+    `PairError` for a pair that is not offered, because a request need not come from the page's
+    own controls.
     """
     name = str(choice)
     if str(weights) not in WEIGHTS:

@@ -1,99 +1,127 @@
-"""The settings panel: one Gradio control per setting, each with its explanation."""
+"""The settings that the page offers, and the settings panel with one Gradio control for each."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import gradio as gr
 
+from ..errors import PromptError, SettingsError
+from ..settings import Settings
 from .choices import OTHER, pair_choices
 
-MAX_LENGTH = 512
-DEFAULTS: dict[str, Any] = {
-    "drafter": "model",
-    "gamma_policy": "fixed",
-    "gamma": 5,
-    "temperature": 0.7,
-    "top_k": 0,
-    "top_p": 1.0,
-    "max_new_tokens": 128,
-    "seed": 1,
-    "chat": "auto",
-}
-CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
-    "drafter": (
-        ("Draft model", "model"),
-        ("n-grams", "ngram"),
-        ("Early exit", "early-exit"),
-        ("None", "none"),
+MOST_CHARACTERS = 8000  # of a prompt
+MOST_NAME = 300  # characters of a model's or a pair's name
+
+START = Settings(temperature=0.7, seed=1)
+"""The settings with which the page begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the page offers one field of `Settings`: with limits, or with choices by label.
+
+    step: None for a field to type a number in, else the step of a slider.
+    """
+
+    label: str
+    info: str
+    limits: tuple[float, float] | None = None
+    step: float | None = None
+    choices: dict[str, str] | None = None
+
+
+OFFERED = {
+    "drafter": Setting(
+        "Drafter",
+        "Where guesses come from; only the first needs a draft.",
+        choices={
+            "Draft model": "model",
+            "n-grams": "ngram",
+            "Early exit": "early-exit",
+            "None": "none",
+        },
     ),
-    "gamma_policy": (("Fixed", "fixed"), ("Heuristic", "heuristic"), ("Optimal", "optimal")),
-    "chat": (("If tuned for it", "auto"), ("On", "on"), ("Off", "off")),
+    "gamma_policy": Setting(
+        "γ policy",
+        "Fixed, or adapted up to γ after each round.",
+        choices={"Fixed": "fixed", "Heuristic": "heuristic", "Optimal": "optimal"},
+    ),
+    "gamma": Setting(
+        "γ, guesses per round", "More can save target passes, or waste draft steps.", (1, 16), 1
+    ),
+    "temperature": Setting("Temperature", "0 is greedy: both lanes must then agree.", (0, 2), 0.05),
+    "top_k": Setting("Top-k", "Only the k likeliest tokens; 0 is off.", (0, 200), 1),
+    "top_p": Setting("Top-p", "Only the likeliest, up to this mass; 1 is off.", (0.05, 1), 0.01),
+    "max_new_tokens": Setting("Length", "Tokens that each lane writes, at most.", (1, 512), 1),
+    # The largest seed is the largest integer that JavaScript can count to.
+    "seed": Setting("Seed", "The same seed repeats the run.", (0, 2**53 - 1)),
+    "chat": Setting(
+        "Chat template",
+        "Whether the prompt goes through the target's chat template.",
+        choices={"If tuned for it": "auto", "On": "on", "Off": "off"},
+    ),
 }
-"""What the page's controls offer by name, as (label, value)."""
-LIMITS: dict[str, tuple[float, float]] = {
-    "gamma": (1, 16),
-    "temperature": (0, 2),
-    "top_k": (0, 200),
-    "top_p": (0.05, 1),
-    "max_new_tokens": (1, MAX_LENGTH),
-    "seed": (0, 2**53 - 1),  # the largest that a browser counts to
-}
-"""The least and the most that the page's controls offer."""
+"""All settings that visitors can change, by their field in `Settings`, in the panel's order."""
+
+DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
+LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
+CHOICES = {name: list(one.choices.values()) for name, one in OFFERED.items() if one.choices}
+MAX_LENGTH = int(LIMITS["max_new_tokens"][1])  # tokens
+
+
+def checked_settings(values: dict[str, Any]) -> Settings:
+    """The settings with these values. Raises `SettingsError`, also for a run that is longer than
+    the page allows: a request need not come from the page's own controls."""
+    settings = Settings(**values)
+    if settings.max_new_tokens > MAX_LENGTH:
+        raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
+    return settings
+
+
+def checked_prompt(prompt: object) -> str:
+    """The prompt, if it is a text that the page would take. Raises `PromptError`."""
+    if not isinstance(prompt, str):
+        raise PromptError("The prompt is no text: send a string.")
+    if len(prompt) > MOST_CHARACTERS:
+        raise PromptError(f"The prompt has {len(prompt)} characters: use up to {MOST_CHARACTERS}.")
+    return prompt
 
 
 def summary_of(settings: dict[str, Any]) -> str:
-    """The settings that matter most, as the page's JavaScript words them too."""
-    heat = f"T {settings['temperature']:g}" if settings["temperature"] else "greedy"
-    return f"γ {settings['gamma']} · {heat} · {settings['max_new_tokens']} tokens"
+    """The settings that matter most. The page's JavaScript writes the same text."""
+    temperature = f"T {settings['temperature']:g}" if settings["temperature"] else "greedy"
+    return f"γ {settings['gamma']} · {temperature} · {settings['max_new_tokens']} tokens"
 
 
-class Controls(NamedTuple):
-    """The panel's components, in the order in which the run's handler takes them."""
+Control: TypeAlias = "gr.Radio | gr.Slider | gr.Number"
 
-    pair: gr.Dropdown
-    target: gr.Textbox
-    draft: gr.Textbox
-    weights: gr.Radio
-    drafter: gr.Radio
-    policy: gr.Radio
-    gamma: gr.Slider
-    temperature: gr.Slider
-    top_k: gr.Slider
-    top_p: gr.Slider
-    length: gr.Slider
-    seed: gr.Number
-    chat: gr.Radio
 
-    def naming(self) -> list[Any]:
-        """What a pair is chosen with."""
-        return list(self[:4])
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The panel's components. naming: those that choose a pair, in the order of the arguments of
+    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order."""
 
-    def tunable(self) -> list[Any]:
-        """A control for each of `DEFAULTS`: what a preset may set."""
-        return list(self[4:])
+    naming: tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio]
+    settings: dict[str, Control]
 
-    def values_of(self, settings: dict[str, Any]) -> list[Any]:
-        """The values of `tunable()` under these settings and otherwise the page's defaults."""
-        return [{**DEFAULTS, **settings}[name] for name in DEFAULTS]
+    @property
+    def tunable(self) -> list[Control]:
+        """The controls that a preset or an address may set."""
+        return list(self.settings.values())
+
+
+def values_of(settings: dict[str, Any]) -> list[Any]:
+    """The values of `Controls.tunable`: these settings, and the defaults for all others."""
+    return [{**DEFAULTS, **settings}[name] for name in DEFAULTS]
 
 
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
     naming, report = _naming(pair)
-    drafter = _radio("drafter", "Drafter", "Where guesses come from; only the first needs a draft.")
-    policy = _radio("gamma_policy", "γ policy", "Fixed, or adapted up to γ after each round.")
-    gamma = gr.Slider(
-        *LIMITS["gamma"],
-        DEFAULTS["gamma"],
-        step=1,
-        label="γ, guesses per round",
-        info="More can save target passes, or waste draft steps.",
-    )
-    chat = "Whether the prompt goes through the target's chat template."
-    rest = [drafter, policy, gamma, *_sampling(), _radio("chat", "Chat template", chat)]
-    controls = Controls._make([*naming, *rest])
-    return controls, report
+    settings = {name: _control(name, setting) for name, setting in OFFERED.items()}
+    return Controls(naming, settings), report
 
 
 def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio], gr.HTML]:
@@ -104,8 +132,8 @@ def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Ra
         info="A target and a draft with one tokenizer. Run loads it.",
     )
     with gr.Column(visible=False, elem_id="other-pair") as other:
-        target = gr.Textbox(label="Target", placeholder="owner/model, or a folder", max_length=300)
-        draft = gr.Textbox(label="Draft", placeholder="the same, or empty for none", max_length=300)
+        target = _model("Target", "owner/model, or a folder")
+        draft = _model("Draft", "the same, or empty for none")
     chosen.change(
         None,
         chosen,
@@ -125,43 +153,15 @@ def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Ra
     return (chosen, target, draft, weights), report
 
 
-def _radio(name: str, label: str, info: str) -> gr.Radio:
-    return gr.Radio(list(CHOICES[name]), value=DEFAULTS[name], label=label, info=info)
+def _model(label: str, placeholder: str) -> gr.Textbox:
+    return gr.Textbox(label=label, placeholder=placeholder, max_length=MOST_NAME)
 
 
-def _sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider, gr.Number]:
-    temperature = gr.Slider(
-        *LIMITS["temperature"],
-        DEFAULTS["temperature"],
-        step=0.05,
-        label="Temperature",
-        info="0 is greedy: both lanes must then agree.",
-    )
-    top_k = gr.Slider(
-        *LIMITS["top_k"],
-        DEFAULTS["top_k"],
-        step=1,
-        label="Top-k",
-        info="Only the k likeliest tokens; 0 is off.",
-    )
-    top_p = gr.Slider(
-        *LIMITS["top_p"],
-        DEFAULTS["top_p"],
-        step=0.01,
-        label="Top-p",
-        info="Only the likeliest, up to this mass; 1 is off.",
-    )
-    length = gr.Slider(
-        *LIMITS["max_new_tokens"],
-        DEFAULTS["max_new_tokens"],
-        step=1,
-        label="Length",
-        info="Tokens that each lane writes, at most.",
-    )
-    seed = gr.Number(
-        DEFAULTS["seed"],
-        precision=0,
-        label="Seed",
-        info="The same seed repeats the run.",
-    )
-    return temperature, top_k, top_p, length, seed
+def _control(name: str, setting: Setting) -> Control:
+    value: Any = DEFAULTS[name]
+    texts: dict[str, Any] = {"label": setting.label, "info": setting.info}
+    if setting.choices:
+        return gr.Radio(list(setting.choices.items()), value=value, **texts)
+    if setting.limits and setting.step:
+        return gr.Slider(*setting.limits, value, step=setting.step, **texts)
+    return gr.Number(value, precision=0, **texts)

@@ -1,53 +1,47 @@
-"""The doctor on the page: asked as soon as a pair is chosen, without a place in the line."""
+"""The doctor on the page: it examines a pair once it is chosen, beside the queue of runs."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 from ..errors import SpecvizError
-from ..worker.client import Worker
+from ..worker.client import Worker, results_of
 from ..worker.tasks import ExamineTask
 
 MARKS = {"good": "✓", "warning": "!", "stop": "✕"}
 READING = "Reading configs and tokenizers; no weights are fetched."
-RESTING = 120.0  # seconds without a question after which its process ends
+IDLE = 120.0  # seconds without a question after which its process ends
 
 
 class Doctor:
-    """Examines pairs in a process of its own, one at a time, while the lanes race in theirs."""
+    """Examines pairs one at a time, in a worker of its own: a race need not wait for it."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._turn = threading.Lock()
-        self._rest: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._idle: threading.Timer | None = None
 
     def examine(self, pair: str) -> dict[str, Any]:
         """The report about a pair. Raises `SpecvizError`."""
-        reports: list[dict[str, Any]] = []
-
-        def take(item: Any) -> bool:
-            reports.append(item)
-            return True
-
-        with self._turn:
-            if self._rest is not None:
-                self._rest.cancel()
-            self._worker.run(ExamineTask(pair), take)
-            self._rest = threading.Timer(RESTING, self._close)
-            self._rest.daemon = True
-            self._rest.start()
-        return reports[-1]
+        with self._lock:
+            if self._idle is not None:
+                self._idle.cancel()
+            *_, report = results_of(self._worker, ExamineTask(pair))
+            self._idle = threading.Timer(IDLE, self._close)
+            self._idle.daemon = True
+            self._idle.start()
+        return cast(dict[str, Any], report)
 
     def _close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._worker.close()
 
 
 def report_views(doctor: Doctor, pair: str) -> Iterator[str]:
-    """What the page shows while the doctor reads, and then: HTML that holds text only."""
+    """HTML for the page: first that the doctor reads, then its report."""
     yield f'<p class="sv-reading">{READING}</p>'
     try:
         yield report_html(doctor.examine(pair))
@@ -56,12 +50,12 @@ def report_views(doctor: Doctor, pair: str) -> Iterator[str]:
 
 
 def refusal_html(sentence: str) -> str:
-    """Why nothing was examined."""
+    """Why nothing was examined, as HTML."""
     return f'<p class="stop">{escape(sentence)}</p>'
 
 
 def report_html(report: dict[str, Any]) -> str:
-    """A report of the doctor as a list, the worst findings first."""
+    """A report of the doctor as an HTML list, the worst findings first."""
     levels = list(reversed(MARKS))
     findings = sorted(report["findings"], key=lambda one: levels.index(one["level"]))
     rows = "".join(

@@ -1,4 +1,4 @@
-"""What the menu "Take away" asks of the server: the shown run as a page or as tables."""
+"""Downloads from the menu "Take away": the shown run as a page or as tables."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ FORMS: dict[str, tuple[str, Callable[[Trace], str]]] = {
     "tokens": ("-tokens.csv", tokens_csv),
     "rounds": ("-rounds.csv", rounds_csv),
 }
-"""Name -> how the file's name ends, and what writes it."""
+"""By name: the end of the file's name, and the function that writes the text."""
 
 
 def taker() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function for the player: a trace, as text, becomes a file's text or a sentence."""
+    """The server function that turns a trace, as text, into the text of a file or a sentence."""
     one_at_a_time = threading.Lock()
 
-    # A function and not a method, for Gradio marks it; one argument, for Gradio passes one.
+    # A function and not a method, because Gradio marks it; Gradio passes exactly one argument.
     def take_away(asked: dict[str, Any]) -> dict[str, Any]:
         try:
             suffix, write = _form(asked)
-            with one_at_a_time:  # reading a long run takes time from the engine
+            with one_at_a_time:  # reading a long run takes a processor from the models
                 return {"suffix": suffix, "text": write(_trace(asked))}
         except TraceError as error:
             return {"error": str(error)}
@@ -44,7 +44,7 @@ def _form(asked: Any) -> tuple[str, Callable[[Trace], str]]:
 
 
 def _trace(asked: dict[str, Any]) -> Trace:
-    """The trace that the browser shows. It comes from a stranger, so it is read as one's file."""
+    """The trace that the browser shows. It is checked as strictly as a file from a visitor."""
     text = asked.get("trace")
     if not isinstance(text, str):
         raise TraceError("the run did not arrive; try again.")

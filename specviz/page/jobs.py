@@ -1,4 +1,4 @@
-"""What visitors want from the models: a job knows its task, what came of it, and who listens."""
+"""Jobs: what visitors want from the models. A job knows its task, its visitor and its results."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from uuid import uuid4
 from ..settings import Settings
 from ..trace import LANES, End, EndReason, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
-from .wire import Note, encode_delta
+from .wire import Note, Update, encode_delta
 
-PATIENCE = 15.0  # seconds; a run whose deltas nobody has taken for so long has lost its visitor
-GRACE = 2.0  # seconds a visitor waits, after Stop, for a pass under way
+PATIENCE = 15.0  # seconds without a request for updates after which a run's visitor has left
+GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
 
 class Job:
-    """Something that a visitor wants from the models, which do one thing at a time.
+    """Something that a visitor wants from the models, which do one job at a time.
 
-    begun: when its pair was in memory, by the monotonic clock. remark: why it was cut short, if
-    not by its visitor.
+    begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
+    noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
+    fall_back: whether a recording may take its place, since nothing is wrong with the request.
     """
 
     def __init__(self, session: str, task: Task) -> None:
-        self.id = uuid4().hex  # not to be guessed: whoever knows it may ask for what it made
+        self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.session = session
         self.task = task
         self.stopping = threading.Event()
-        self.stopped_at: float | None = None  # when the engine saw that, by the monotonic clock
+        self.stopped_at: float | None = None
         self.begun: float | None = None
         self.over = False
         self.error: str | None = None
         self.remark: str | None = None
-        self.fall_back = False  # to a recording: nothing is wrong with what was asked for
-        # Whose GPU time it is, ZeroGPU reads from the request that is being answered.
+        self.fall_back = False
+        # ZeroGPU finds the visitor's account in the request that created the job.
         self._context: Context | None = copy_context()
 
-    def take(self, item: Any) -> bool:
-        """Receive one result, in the engine's thread; never waits. False to have no more."""
+    def add(self, item: Any) -> None:
+        """Receive one result, in the queue's thread. Never waits."""
         if self.begun is None and (item == READING or not isinstance(item, str)):
             self.begun = time.monotonic()
-        return not self.stopping.is_set()
 
     def abandoned(self) -> bool:
-        """Whether its visitor seems to have left without a word."""
+        """Whether its visitor seems to have left without stopping it."""
         return False
 
-    def cut(self, remark: str) -> None:
-        """Have it end with what it has."""
+    def end_early(self, remark: str) -> None:
+        """Stop it; it keeps the results that it has."""
         self.remark = remark
         self.stopping.set()
 
-    def inside(self, work: Callable[[], None]) -> None:
-        """Do its work in the context in which the visitor asked for it, which is then let go."""
+    def run_in_context(self, work: Callable[[], None]) -> None:
+        """Do its work in the context of the visitor's request, and then forget that context."""
         context, self._context = self._context, None
         if context is None:
             work()
@@ -64,10 +64,10 @@ class Job:
             context.run(work)
 
     def finish(self) -> None:
-        """Called once the task has ended, in the engine's thread."""
+        """Called after the task has ended, in the queue's thread."""
 
     def close(self) -> None:
-        """The end, whatever happened before."""
+        """End the job, whatever happened before."""
         try:
             self.finish()
         finally:
@@ -76,31 +76,34 @@ class Job:
 
 
 class Run(Job):
-    """One visitor's run: the engine's thread adds notes, the visitor's handler takes them."""
+    """One visitor's run: the queue's thread adds notes, the visitor's handler takes them.
+
+    racing: whether an event of the race has come. delivered: whether the visitor has been given
+    the last update. deltas: all that were sent to the browser. size: characters of them.
+    """
 
     def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
         super().__init__(session, RaceTask(pair, prompt, settings))
         self.prompt, self.settings = prompt, settings
         self.racing = False
-        self.told = False
+        self.delivered = False
         self.deltas: list[str] = []
-        self.size = 0  # characters of them
+        self.size = 0
         self._ended = False
-        self._asked: float | None = None  # when the last delta was
+        self._asked: float | None = None  # when an update was asked for last
         self._emitted: dict[Lane, int] = dict.fromkeys(LANES, 0)
-        # The length limit of the page bounds it: a round per token, two lanes.
+        # The page limits the length of a run, so at most a note per token and lane waits here.
         self._notes: deque[Note] = deque()
 
-    def take(self, item: Any) -> bool:
-        wanted = super().take(item)
+    def add(self, item: Any) -> None:
+        super().add(item)
         if self._ended:
-            return False
+            return
         self._notes.append(item)
         self.racing = self.racing or not isinstance(item, str)
         self._ended = isinstance(item, End)
         if isinstance(item, Round):
             self._emitted[item.lane] += len(item.emitted)
-        return wanted
 
     def abandoned(self) -> bool:
         return self._asked is not None and time.monotonic() - self._asked > PATIENCE
@@ -111,47 +114,49 @@ class Run(Job):
             self._notes.append(End({lane: self._reason(lane) for lane in LANES}))
 
     def _reason(self, lane: Lane) -> EndReason:
-        whole = self._emitted[lane] >= self.settings.max_new_tokens
-        return "length" if whole else "stopped"
+        complete = self._emitted[lane] >= self.settings.max_new_tokens
+        return "length" if complete else "stopped"
 
-    def next_delta(self) -> str | None:
-        """All notes since the last call as one delta; None if there is nothing new."""
+    def next_update(self) -> Update | None:
+        """What is new since the last call; None if nothing is."""
         now = time.monotonic()
         self._asked = now
-        # `over` is read first: notes added before it was set are then surely in the queue.
+        # `over` is read first: notes that were added before it was set are then in the deque.
         over = self.over
         if not over and self.stopping.is_set():
             over = self._is_over_for_visitor(now)
         notes = [self._notes.popleft() for _ in range(len(self._notes))]
         if not (notes or over):
             return None
-        self.told = over
-        return self.say(*notes, over=over)
+        self.delivered = over
+        return self.update(*notes, over=over)
 
     def _is_over_for_visitor(self, now: float) -> bool:
-        """Whether whoever stopped it need not wait for its end: at once if it has not begun to
-        race, and soon in any case."""
+        """Whether the visitor who stopped it need not wait for its end: at once if it does not
+        race yet, and otherwise after `GRACE`."""
         self.stopped_at = self.stopped_at or now
         if self.racing and now - self.stopped_at < GRACE:
             return False
         self.finish()
         return True
 
-    def say(self, *notes: Note, over: bool = False) -> str:
-        """A delta of these notes, with the next number."""
-        delta = encode_delta(
-            self.id,
-            len(self.deltas),
+    def update(self, *notes: Note, over: bool = False) -> Update:
+        """An update with these notes; the last one says how the run ended."""
+        return Update(
             notes,
+            over,
             error=self.error if over else None,
-            remark=self.remark if over else None,
-            over=over,
             fall_back=self.fall_back and not self.racing,
+            remark=self.remark if over else None,
         )
+
+    def delta(self, update: Update) -> str:
+        """An update as the next delta, which is kept in `deltas`."""
+        delta = encode_delta(self.id, len(self.deltas), update)
         self.deltas.append(delta)
         self.size += len(delta)
         return delta
 
     def forget_deltas(self) -> None:
-        """Free their memory: they can then not be asked for again."""
+        """Free their memory: the browser can then not ask for them again."""
         self.deltas, self.size = [], 0

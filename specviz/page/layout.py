@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
 from ..environment import BUILTIN
-from ..errors import SettingsError, SpecvizError
+from ..errors import SpecvizError
 from ..report.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
-from .api import add_api, checked_prompt
+from .api import add_api
 from .choices import OTHER, chosen_pair, pair_choices
-from .controls import DEFAULTS, MAX_LENGTH, Controls, make_controls, summary_of
+from .controls import (
+    DEFAULTS,
+    MOST_CHARACTERS,
+    Controls,
+    checked_prompt,
+    checked_settings,
+    make_controls,
+    summary_of,
+    values_of,
+)
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
@@ -24,11 +33,25 @@ from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
-from .queue import Engine, deltas
+from .queue import RunQueue, deltas
 from .recordings import opener
 from .security.errors import Page, answering
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
+PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+"""For events of the page that programs cannot call."""
+IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
+"""For events that only run JavaScript."""
+
+
+class Bar(NamedTuple):
+    """The components above the panel and the player. presets: one button for each preset."""
+
+    prompt: gr.Textbox
+    run: gr.Button
+    stop: gr.Button
+    presets: list[gr.Button]
+    greedy: gr.Button
 
 
 def build_page(
@@ -44,53 +67,29 @@ def build_page(
     """
     keep_no_statistics()
     serve_static_files(recordings)
-    engine = Engine(worker)
-    engine.start(pair)
+    runs = RunQueue(worker)
+    runs.start(pair)
+    examiner = Doctor(doctor or ProcessWorker())
     presets = load_presets(PRESETS)
-    tools = (PAGE / "tools.html").read_text("utf-8")
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
     with page:
         with gr.Row(elem_id="topbar"):
-            _static("brand", (PAGE / "brand.html").read_text("utf-8"))
-            prompt, run, stop = _prompt(presets)
-            buttons, greedy = _quick_buttons(presets)
-            _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
+            bar = _bar(presets)
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
-            player = make_player(_functions(engine, pair), presets, recordings)
-        _wire(engine, pair, prompt, run, stop, controls, player)
-        examiner = Doctor(doctor or ProcessWorker())
-        _wire_doctor(page, engine, examiner, pair, controls, report)
-        add_api(engine, examiner, pair, checked_settings)
-        _wire_greedy(greedy, controls)
-        _wire_address(page, prompt, controls)
-        for button, preset in zip(buttons, presets, strict=True):
-            _wire_preset(button, preset, prompt, controls)
+            player = make_player(_functions(runs, pair), presets, recordings)
+        _connect_run(runs, pair, bar, controls, player)
+        _connect_pairs(page, runs, pair, controls)
+        _connect_doctor(examiner, pair, controls, report)
+        add_api(runs, examiner, pair)
+        _connect_buttons(bar, presets, controls)
+        _connect_address(page, bar, controls)
     return page
 
 
-def _static(name: str, html: str) -> None:
-    gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
-
-
-def _functions(engine: Engine, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """What the player may ask of the server."""
-    sampling = sampling_functions(engine, pair, checked_settings)
-    return [answering(one) for one in (_missed_of(engine), opener(), taker(), *sampling)]
-
-
-def _missed_of(engine: Engine) -> Callable[[dict[str, Any]], list[str] | None]:
-    # A function and not a method, for Gradio marks it; one argument, for Gradio passes one.
-    def missed(asked: dict[str, Any]) -> list[str] | None:
-        run = str(asked["run"])
-        known = not run or engine.job(run) is not None
-        return engine.missed(run, int(asked["seq"])) if known else None
-
-    return missed
-
-
-def _prompt(presets: Sequence[Preset]) -> tuple[gr.Textbox, gr.Button, gr.Button]:
+def _bar(presets: Sequence[Preset]) -> Bar:
+    _static("brand", (PAGE / "brand.html").read_text("utf-8"))
     with gr.Row(elem_id="prompt-row"):
         prompt = gr.Textbox(
             presets[0].prompt,
@@ -99,30 +98,41 @@ def _prompt(presets: Sequence[Preset]) -> tuple[gr.Textbox, gr.Button, gr.Button
             container=False,
             lines=1,
             max_lines=3,
-            max_length=8000,
+            max_length=MOST_CHARACTERS,
             placeholder="Write the beginning; both lanes go on from it",
             elem_id="prompt",
         )
         run = gr.Button("Run", variant="primary", elem_id="run")
         stop = gr.Button("Stop", variant="secondary", elem_id="stop")
-    return prompt, run, stop
-
-
-def _quick_buttons(presets: Sequence[Preset]) -> tuple[list[gr.Button], gr.Button]:
     with gr.Row(elem_id="presets"):
         buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
-        return buttons, gr.Button("greedy", size="sm", elem_id="greedy")
+        greedy = gr.Button("greedy", size="sm", elem_id="greedy")
+    tools = (PAGE / "tools.html").read_text("utf-8")
+    _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
+    return Bar(prompt, run, stop, buttons, greedy)
 
 
-def _wire(
-    engine: Engine,
-    own: str,
-    prompt: gr.Textbox,
-    run: gr.Button,
-    stop: gr.Button,
-    controls: Controls,
-    player: gr.HTML,
-) -> None:
+def _static(name: str, html: str) -> None:
+    gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
+
+
+def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
+    """The server functions of the player."""
+    sampling = sampling_functions(runs, pair)
+    return [answering(one) for one in (_missed_of(runs), opener(), taker(), *sampling)]
+
+
+def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
+    # A function and not a method, because Gradio marks it; Gradio passes exactly one argument.
+    def missed(asked: dict[str, Any]) -> list[str] | None:
+        run = str(asked["run"])
+        known = not run or runs.job(run) is not None
+        return runs.deltas_from(run, int(asked["seq"])) if known else None
+
+    return missed
+
+
+def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player: gr.HTML) -> None:
     def start(
         request: gr.Request,
         prompt: str,
@@ -133,37 +143,53 @@ def _wire(
         *values: Any,
     ) -> Iterator[str]:
         """Race both lanes on a prompt; yields deltas for the player."""
-        asked = dict(zip(DEFAULTS, values, strict=True))
         session = str(request.session_hash)
+        asked = dict(zip(DEFAULTS, values, strict=True))
         naming = (pair, target, draft, weights)
-        yield from _started(engine, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
+        yield from _started(runs, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
-        engine.stop(str(request.session_hash))
+        runs.stop(str(request.session_hash))
 
     gr.on(
-        [run.click, prompt.submit],
+        [bar.run.click, bar.prompt.submit],
         start,
-        [prompt, *controls],
+        [bar.prompt, *controls.naming, *controls.tunable],
         player,
-        show_progress="hidden",
         concurrency_limit=VISITORS,
         concurrency_id="race",
         trigger_mode="multiple",
-        api_visibility="private",
+        **PRIVATE,
     )
-    # With no limit it never waits for a place in the queue.
-    stop.click(halt, concurrency_limit=None, show_progress="hidden", api_visibility="private")
+    # Without a limit it never waits for other events.
+    bar.stop.click(halt, concurrency_limit=None, **PRIVATE)
 
 
-def _wire_doctor(
-    page: gr.Blocks, engine: Engine, doctor: Doctor, own: str, controls: Controls, report: gr.HTML
-) -> None:
-    """The pairs that fit this machine come first; whichever is chosen is examined at once."""
+def _started(
+    runs: RunQueue, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
+) -> Iterator[str]:
+    try:
+        settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
+    except SpecvizError as error:
+        refused = Run(session, "", prompt, Settings())
+        refused.error = str(error)
+        yield refused.delta(refused.update(over=True))
+        return
+    yield from deltas(runs, Run(session, name, prompt, settings))
+
+
+def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
+    """When the page loads, list the pairs again: by then the memory of this machine is known."""
 
     def list_pairs() -> Any:
-        return gr.update(choices=pair_choices(own, engine.machine))
+        return gr.update(choices=pair_choices(own, runs.machine))
+
+    page.load(list_pairs, None, controls.naming[0], **PRIVATE)
+
+
+def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTML) -> None:
+    """Examine a pair as soon as a visitor chooses it."""
 
     def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
         if pair == own or (pair == OTHER and not target):
@@ -176,85 +202,36 @@ def _wire_doctor(
             return
         yield from report_views(doctor, name)
 
-    page.load(list_pairs, None, controls.pair, show_progress="hidden", api_visibility="private")
+    pair, target, draft, weights = controls.naming
     gr.on(
-        [
-            controls.pair.input,
-            controls.target.submit,
-            controls.draft.submit,
-            controls.weights.input,
-        ],
+        [pair.input, target.submit, draft.submit, weights.input],
         examine,
-        controls.naming(),
+        list(controls.naming),
         report,
-        show_progress="hidden",
         concurrency_id="doctor",
         concurrency_limit=VISITORS,
         trigger_mode="always_last",
-        api_visibility="private",
+        **PRIVATE,
     )
 
 
-def _started(
-    engine: Engine, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
-) -> Iterator[str]:
-    try:
-        settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
-    except SpecvizError as error:
-        refused = Run(session, "", prompt, Settings())
-        refused.error = str(error)
-        yield refused.say(over=True)
-        return
-    yield from deltas(engine, Run(session, name, prompt, settings))
+def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) -> None:
+    """Fill prompt and settings in the browser, without a request."""
+    for button, preset in zip(bar.presets, presets, strict=True):
+        filled = json.dumps([preset.prompt, *values_of(preset.settings)])
+        outputs = [bar.prompt, *controls.tunable]
+        button.click(None, None, outputs, js=f"() => {filled}", **IN_BROWSER)
+    temperature = controls.settings["temperature"]
+    toggled = f"(temperature) => temperature > 0 ? 0 : {DEFAULTS['temperature']}"
+    bar.greedy.click(None, temperature, temperature, js=toggled, **IN_BROWSER)
 
 
-def checked_settings(values: dict[str, Any]) -> Settings:
-    """The settings that a visitor asks for. Raises `SettingsError`, also where only the page
-    sets a limit: whoever calls its endpoint by hand meets it too."""
-    settings = Settings(**values)
-    if settings.max_new_tokens > MAX_LENGTH:
-        raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
-    return settings
-
-
-def _wire_preset(button: gr.Button, preset: Preset, prompt: gr.Textbox, controls: Controls) -> None:
-    """Fill prompt and settings in the browser: a preset needs no round trip."""
-    filled = json.dumps([preset.prompt, *controls.values_of(preset.settings)])
-    button.click(
-        None,
-        None,
-        [prompt, *controls.tunable()],
-        js=f"() => {filled}",
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
-
-
-def _wire_greedy(button: gr.Button, controls: Controls) -> None:
-    usual = DEFAULTS["temperature"]
-    button.click(
-        None,
-        controls.temperature,
-        controls.temperature,
-        js=f"(temperature) => temperature > 0 ? 0 : {usual}",
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
-
-
-def _wire_address(page: gr.Blocks, prompt: gr.Textbox, controls: Controls) -> None:
+def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     """Fill the page from its address, and the address from what is then chosen."""
-    chosen = [prompt, *controls.tunable()]
-    quiet: dict[str, Any] = {
-        "queue": False,
-        "show_progress": "hidden",
-        "api_visibility": "private",
-    }
+    chosen = [bar.prompt, *controls.tunable]
     # The page may be ready before its player: the values wait for it.
-    page.load(None, chosen, chosen, js=_FILLED, **quiet)
-    gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **quiet)
+    page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
 
 
 _FILLED = """async (...values) => {

@@ -26,12 +26,30 @@ SHEETS = (
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
-THREADS = 64  # more than the visitors whose runs may wait or race, so that all else has some left
-SESSIONS = 200  # visitors whose components Gradio remembers: 85 kB each, and no run among them
+COLOURS = {
+    "body_background_fill": "page",
+    "body_text_color": "ink",
+    "body_text_color_subdued": "soft",
+    "block_label_text_color": "ink",
+    "block_info_text_color": "soft",
+    "border_color_primary": "line",
+    "input_background_fill": "page",
+    "input_border_color": "line",
+    "slider_color": "accepted",
+    "button_primary_background_fill": "ink",
+    "button_primary_background_fill_hover": "soft",
+    "button_primary_text_color": "page",
+    "button_secondary_background_fill": "page",
+    "button_secondary_text_color": "ink",
+}
+"""Parts of Gradio's theme, and the colour of the palette that each has, in light and dark."""
+
+THREADS = 64  # more than `layout.VISITORS`, so that some are left for all other requests
+SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; runs are not among them
 
 
 def launch_options() -> dict[str, Any]:
-    """What `launch()` needs to show the page as designed."""
+    """The options of `launch()` for this page."""
     return {
         "theme": _theme(),
         "head": _head(),
@@ -46,20 +64,20 @@ def launch_options() -> dict[str, Any]:
 
 
 def keep_no_statistics() -> None:
-    """Have Gradio forget past events: it otherwise goes through thousands after each one. To be
+    """Make Gradio forget past events: otherwise it reads thousands of them after each event. To be
     called before the page is built."""
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
 
 
 def static_url(path: Path) -> str:
-    """Where the browser finds a file that `serve_static_files` made public."""
+    """The address of a file that `serve_static_files` made public."""
     return f"gradio_api/file={path}"
 
 
 def serve_static_files(recordings: Path) -> None:
-    """Let the server hand out recordings, Plotly and the page's own files; nothing is fetched
-    elsewhere."""
+    """Let the server send recordings, Plotly and the page's own files, so that the browser loads
+    nothing from other hosts."""
     gr.set_static_paths([PAGE, PLOTLY, *([recordings] if recordings.is_dir() else [])])
 
 
@@ -71,46 +89,17 @@ def _theme() -> gr.themes.Base:
         font=[SANS, "system-ui", "sans-serif"],
         font_mono=["ui-monospace", "Consolas", "monospace"],
     )
-    light, dark = PALETTE["light"], PALETTE["dark"]
-    return theme.set(
-        body_background_fill=light["page"],
-        body_background_fill_dark=dark["page"],
-        body_text_color=light["ink"],
-        body_text_color_dark=dark["ink"],
-        body_text_color_subdued=light["soft"],
-        body_text_color_subdued_dark=dark["soft"],
-        block_background_fill="transparent",
-        block_background_fill_dark="transparent",
-        block_border_width="0px",
-        block_border_width_dark="0px",
-        block_label_text_color=light["ink"],
-        block_label_text_color_dark=dark["ink"],
-        block_info_text_color=light["soft"],
-        block_info_text_color_dark=dark["soft"],
-        border_color_primary=light["line"],
-        border_color_primary_dark=dark["line"],
-        input_background_fill=light["page"],
-        input_background_fill_dark=dark["page"],
-        input_border_color=light["line"],
-        input_border_color_dark=dark["line"],
-        slider_color=light["accepted"],
-        slider_color_dark=dark["accepted"],
-        button_primary_background_fill=light["ink"],
-        button_primary_background_fill_dark=dark["ink"],
-        button_primary_background_fill_hover=light["soft"],
-        button_primary_background_fill_hover_dark="#ffffff",
-        button_primary_text_color=light["page"],
-        button_primary_text_color_dark=dark["page"],
-        button_secondary_background_fill=light["page"],
-        button_secondary_background_fill_dark=dark["page"],
-        button_secondary_text_color=light["ink"],
-        button_secondary_text_color_dark=dark["ink"],
-    )
+    colours: dict[str, str] = {}
+    for mode, suffix in (("light", ""), ("dark", "_dark")):
+        colours |= {name + suffix: PALETTE[mode][colour] for name, colour in COLOURS.items()}
+        colours |= {"block_background_fill" + suffix: "transparent"}
+        colours |= {"block_border_width" + suffix: "0px"}
+    return theme.set(**{**colours, "button_primary_background_fill_hover_dark": "#ffffff"})
 
 
 def _head() -> str:
-    """Styles in the page itself, so that it never flashes unstyled, and its scripts at once, so
-    that they are here before Gradio asks for them."""
+    """The page's styles, so that it is never shown without them, and links to its scripts, so that
+    they are loaded before Gradio needs them."""
     sheets = [css_variables()]
     sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
     style = "\n".join(sheets)

@@ -1,4 +1,4 @@
-"""The player: one HTML component that draws a trace from the deltas that it is handed."""
+"""The player: one HTML component that draws a trace from the deltas that it is given."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ..report.html import PAGE, PLOTLY
 from ..theory import MOST_GAMMA
 from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
-from .api import MOST_CHARACTERS
-from .controls import CHOICES, DEFAULTS, LIMITS
+from .controls import CHOICES, DEFAULTS, LIMITS, MOST_CHARACTERS
 from .experiment import MOST_DRAWS
 from .look import static_url
 from .presets import Preset
@@ -35,8 +34,8 @@ def make_player(
     presets: Sequence[Preset],
     recordings: Path,
 ) -> gr.HTML:
-    """The component; its value is the newest delta, and `functions` are what it may ask of the
-    server: `missed` deltas, and a recording `opened`."""
+    """The component. Its value is the newest delta; `functions` are the server functions that it
+    may call."""
     config: dict[str, Any] = {
         "modules": static_url(PAGE) + "/",
         "plotly": static_url(PLOTLY),
@@ -54,7 +53,7 @@ def make_player(
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": DEFAULTS,
         "limits": LIMITS,
-        "choices": {name: [value for _, value in rows] for name, rows in CHOICES.items()},
+        "choices": CHOICES,
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,

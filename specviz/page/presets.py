@@ -1,4 +1,4 @@
-"""Prompts of different character, chosen for the pair that they stand beside."""
+"""Presets: example prompts that were chosen for a pair, with their settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRESETS = ASSETS / "pair" / "presets.json"
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A prompt with a one-word name, why it is here, and settings that differ from the page's."""
+    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's."""
 
     name: str
     prompt: str
@@ -37,7 +37,7 @@ FALLBACK = (
         {"gamma": 16, "temperature": 1.5},
     ),
 )
-"""For a pair without prompts of its own."""
+"""For a pair without presets."""
 
 
 def load_presets(path: Path) -> tuple[Preset, ...]:

@@ -14,13 +14,13 @@ from ..trace.recording import MOST_PACKED, read_recording
 from .look import static_url
 
 SUFFIX = ".json.gz"
-LONGEST = 4 * (MOST_PACKED // 3 + 2)  # base64 characters: just more than a recording may hold
+LONGEST = 4 * (MOST_PACKED // 3 + 2)  # base64 characters, a few more than a recording may have
 
 Opened = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
-    """Where the browser finds each recording in a folder, by name; those of `first` lead."""
+    """The address of each recording in a folder, by name; those in `first` come first."""
     found = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
     names = [name for name in first if name in found]
     names += [name for name in found if name not in names]
@@ -28,14 +28,14 @@ def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
 
 
 def opener() -> Opened:
-    """A function for the player: bytes that a visitor opens become a trace or a sentence."""
+    """The server function that turns the file a visitor opens into a trace or a sentence."""
     one_at_a_time = threading.Lock()
 
-    # A function and not a method, for Gradio marks it; one argument, for Gradio passes one.
+    # A function and not a method, because Gradio marks it; Gradio passes exactly one argument.
     def opened(asked: dict[str, Any]) -> dict[str, Any]:
         try:
             raw = _unwrapped(asked)
-            with one_at_a_time:  # reading a large file takes time from the engine
+            with one_at_a_time:  # reading a large file takes a processor from the models
                 return {"trace": read_recording(raw).to_dict()}
         except TraceError as error:
             return {"error": str(error)}

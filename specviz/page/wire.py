@@ -1,16 +1,15 @@
-"""What travels to the browser: small numbered JSON deltas of one run.
+"""What is new about a run, and how that travels to the browser: small numbered JSON deltas.
 
-A delta is `{"run", "seq", "over"}` and any of `header`, `rounds`, `end`, `status`, `error`; with an
-error, `fall_back` if a recording should take the run's place; `remark` says why a run that has
-no error ended early.
-Numbers count up from 0 without a gap, so the player can drop what it has and ask for what it
-missed. A round's accepted tokens are sent once, in `drafted`; `kept` says how many of them
-`emitted` begins with.
+A delta is `{"run", "seq", "over"}` and any of `header`, `rounds`, `end`, `status`, `error`,
+`fall_back` and `remark`, which `Update` explains. Numbers count up from 0 without a gap, so the
+player can drop a delta that it has and ask for one that it missed. A round's accepted tokens are
+sent once, in `drafted`; `kept` says with how many of them `emitted` begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
@@ -21,35 +20,56 @@ Note: TypeAlias = "Event | str"
 """An event of the race, or a sentence for the visitor."""
 
 
-def encode_delta(
-    run: str,
-    seq: int,
-    notes: Sequence[Note],
-    *,
-    error: str | None = None,
-    remark: str | None = None,
-    over: bool = False,
-    fall_back: bool = False,
-) -> str:
-    """One delta as a string that is safe inside HTML."""
-    delta: dict[str, Any] = {"run": run, "seq": seq, "over": over}
-    rounds = [_round(note) for note in notes if isinstance(note, Round)]
-    if rounds:
-        delta["rounds"] = rounds
-    for note in notes:
-        if isinstance(note, Header):
-            delta["header"] = note
-        elif isinstance(note, End):
-            delta["end"] = note
-        elif isinstance(note, str):
-            delta["status"] = note
-    if error:
-        delta["error"] = error
-        if fall_back:
-            delta["fall_back"] = True
-    elif remark:
-        delta["remark"] = remark
-    # orjson reads dataclasses in C: encoding must not hold up the thread that decodes.
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What is new about a run since its last update.
+
+    notes: events and sentences, in order. over: whether this is the last update. error: why the
+    run failed. fall_back: whether a recording should play in place of the failed run. remark: why
+    a run without an error ended early.
+    """
+
+    notes: Sequence[Note] = ()
+    over: bool = False
+    error: str | None = None
+    fall_back: bool = False
+    remark: str | None = None
+
+    @property
+    def header(self) -> Header | None:
+        """The header, if it is among the notes."""
+        return next((note for note in self.notes if isinstance(note, Header)), None)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds among the notes."""
+        return [note for note in self.notes if isinstance(note, Round)]
+
+    @property
+    def end(self) -> End | None:
+        """The end, if it is among the notes."""
+        return next((note for note in self.notes if isinstance(note, End)), None)
+
+    @property
+    def status(self) -> str | None:
+        """The last sentence among the notes."""
+        return next((note for note in reversed(self.notes) if isinstance(note, str)), None)
+
+
+def encode_delta(run: str, seq: int, update: Update) -> str:
+    """One delta as a string that is safe inside HTML. seq: its number."""
+    delta: dict[str, Any] = {"run": run, "seq": seq, "over": update.over}
+    parts = {
+        "header": update.header,
+        "rounds": [_round(one) for one in update.rounds],
+        "end": update.end,
+        "status": update.status,
+        "error": update.error,
+        "fall_back": bool(update.error and update.fall_back),
+        "remark": None if update.error else update.remark,
+    }
+    delta |= {name: value for name, value in parts.items() if value}
+    # orjson reads dataclasses in C: encoding must not hold up the thread that reads the results.
     return orjson.dumps(delta).decode().replace("<", "\\u003c")
 
 

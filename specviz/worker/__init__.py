@@ -1,1 +1,1 @@
-"""The process that holds the models: what can be asked of it, from outside and from within."""
+"""Running the models: tasks, and workers that run them in this or in another process."""

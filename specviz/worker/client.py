@@ -1,112 +1,82 @@
-"""Where the models live: in this process, or in one that does nothing but decode.
+"""Workers: what runs tasks, in this process or in a process that only decodes.
 
 A process of its own has its own interpreter lock, so a page with many visitors cannot slow the
-lanes down, and a crash of the models leaves the page standing. One that no longer answers is
+lanes down, and a crash of the models does not stop the page. A process that no longer answers is
 replaced.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import pickle  # nosec B403
 import queue
-import signal
-import subprocess
-import sys
-import threading
 import time
-import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, Protocol, TypeAlias
+from collections.abc import Generator, Iterator
+from typing import Any, Protocol
 
 from ..errors import PairError, SpecvizError
 from ..trace import End
-from .failures import FAILED, LOST, SILENT, sentence_of, wants_memory
+from .failures import LOST, SILENT, ran_out_of_memory, sentence_of
 from .limits import Limits
-from .tasks import Load, Models, Race, Take, Task, memory_in_numbers
-
-# Whoever asks a worker finds its sentences here too.
-__all__ = [
-    "FAILED",
-    "LOST",
-    "Asking",
-    "LocalWorker",
-    "ProcessWorker",
-    "Wish",
-    "Worker",
-    "end_with_children",
-]
+from .process import ModelsProcess
+from .tasks import Load, Models, Race, Stop, Task, memory_in_numbers
 
 log = logging.getLogger(__name__)
 
-# This very package, whatever else the working directory or the environment holds.
-_SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.worker.main import serve; serve()"
-)
-_ROOT = Path(__file__).resolve().parent.parent.parent
-_POLL = 0.1  # seconds without a result after which whoever asked is asked again
-
-Wish: TypeAlias = Literal["go on", "end", "drop"]
-"""What whoever asked wants of a task by now; "drop" does not wait for it to end by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """A `Take` that can be asked what it wants while there is nothing to hand to it."""
-
-    take: Take
-    wish: Callable[[], Wish]
-
-    def __call__(self, item: Any) -> bool:
-        return self.take(item)
+HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields None
 
 
 class Worker(Protocol):
-    """Does one task at a time."""
+    """Runs one task at a time."""
 
-    def run(self, task: Task, take: Take) -> None:
-        """Do it; `take` is called with each result, in this thread.
+    def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
+        """Run the task, beginning with the first `next()`, and yield its results.
 
-        Once it has said False it hears nothing more but an `End`. If it is an `Asking`, its wish
-        is heeded between results too, where that is possible.
-        Raises `SpecvizError`, with a sentence for whoever asked.
+        Texts among the results are sentences for the visitor. None is a heartbeat: there is no
+        new result, but the caller gets a chance to look at the time, to set `stop`, or to give
+        up. How often heartbeats come, and whether they do, depends on the worker.
+
+        Once `stop` is set, the task ends soon, and only an `End` may still be yielded. Closing
+        the generator does not wait for the task to end by itself where that can be avoided; the
+        worker can then be used again at once. Raises `SpecvizError`, with a sentence for the
+        visitor.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the models."""
+        """Release the models."""
         ...
 
 
+def results_of(worker: Worker, task: Task) -> Iterator[Any]:
+    """The results of a task that nobody stops, without heartbeats."""
+    return (item for item in worker.run(task) if item is not None)
+
+
 class LocalWorker:
-    """Works in the caller's thread."""
+    """Runs tasks in the caller's thread. It has no heartbeats."""
 
     def __init__(self, load: Load, race: Race) -> None:
         self._models = Models(load, race)
 
-    def run(self, task: Task, take: Take) -> None:
+    def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
         try:
-            task.run(self._models, take)
-        except SpecvizError as error:
-            if not wants_memory(error) or isinstance(error, PairError):
-                raise
-            raise SpecvizError(_with_numbers(str(error), task.pair)) from error
+            yield from task.run(self._models, stop or Stop())
         except Exception as error:
-            log.exception("a task failed")
-            said = sentence_of(error)
-            if wants_memory(error):
-                said = _with_numbers(said, task.pair)
-            raise SpecvizError(said) from error
+            if not isinstance(error, SpecvizError):
+                log.exception("a task failed")
+            elif isinstance(error, PairError) or not ran_out_of_memory(error):
+                raise
+            raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
 
     def close(self) -> None:
         pass
 
 
-def _with_numbers(sentence: str, pair: str) -> str:
+def _sentence_with_numbers(error: Exception, pair: str) -> str:
+    """What a visitor is told about an error: if memory ran out, also how much the pair takes."""
+    sentence = sentence_of(error)
+    if not ran_out_of_memory(error):
+        return sentence
     try:
         return f"{sentence} {memory_in_numbers(pair)}".rstrip()
     except Exception:
@@ -115,147 +85,64 @@ def _with_numbers(sentence: str, pair: str) -> str:
 
 
 class ProcessWorker:
-    """Works in a process that is started with the first task, and anew after it was lost."""
+    """Runs tasks in the models' process, which starts with the first task, and again after it
+    was lost."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits.from_environment()
-        self._process: _Process | None = None
+        self._process: ModelsProcess | None = None
 
     def start(self) -> None:
-        """Begin to start the process, so that the first task finds it there."""
-        self._living()
+        """Begin to start the process, so that the first task need not wait for it."""
+        self._idle_process()
 
-    def run(self, task: Task, take: Take) -> None:
-        wish = take.wish if isinstance(take, Asking) else _always
+    def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
+        process = self._idle_process()
         try:
-            self._run(task, take, wish)
+            yield from self._results(process, task, stop or Stop())
         except (EOFError, OSError) as error:
             log.error("the models' process was lost: %r", error)
-            self.close()
             raise SpecvizError(LOST) from error
-        except SpecvizError:
-            raise
-        except BaseException:
-            self.close()  # what it still has to say belongs to nobody
-            raise
+        finally:
+            # Nobody reads its further replies, and the next task must not read them.
+            if process.busy:
+                log.warning("the models' process is replaced before its task has ended")
+                process.end()
 
-    def _run(self, task: Task, take: Take, wish: Callable[[], Wish]) -> None:
-        process = self._living()
+    def _results(
+        self, process: ModelsProcess, task: Task, stop: Stop
+    ) -> Generator[Any, None, None]:
         process.begin(task)
-        heard, stopped = time.monotonic(), False
+        last_reply, stopped = time.monotonic(), False
         while True:
-            wanted = wish()
-            if wanted == "drop":
-                log.warning("a task did not end when it was told to: its process is replaced")
-                self.close()
-                return
-            if wanted == "end" and not stopped:
+            if stop.is_set() and not stopped:
                 process.stop()
                 stopped = True
             try:
-                kind, value = process.replies.get(timeout=_POLL)
+                kind, value = process.replies.get(timeout=HEARTBEAT)
             except queue.Empty:
-                if time.monotonic() - heard > self._limits.silent_seconds:
-                    log.error("the models' process is silent: it is replaced")
-                    self.close()
+                if time.monotonic() - last_reply > self._limits.silent_seconds:
                     raise SpecvizError(SILENT) from None
+                yield None
                 continue
-            heard = time.monotonic()
+            last_reply = time.monotonic()
+            process.busy = kind in ("item", "leaving", "lost")
             if kind == "done":
                 return
-            if kind in ("lost", "leaving"):
-                self.close()
-            if kind in ("error", "leaving", "lost"):
+            if kind != "item":
                 raise value
-            # How a run ended is for everyone, whoever had enough of it.
-            if (not stopped or isinstance(value, End)) and not take(value) and not stopped:
-                process.stop()
-                stopped = True
+            # The process may have sent more before it read the stop.
+            yield value if not stopped or isinstance(value, End) else None
 
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.end()
 
-    def _living(self) -> _Process:
-        if self._process is None or not self._process.lives():
-            self._process = _Process()
+    def _idle_process(self) -> ModelsProcess:
+        """The process, or a new one if it has ended or works for a run that was abandoned."""
+        if self._process is not None and (self._process.busy or not self._process.is_alive()):
+            self.close()
+        if self._process is None:
+            self._process = ModelsProcess()
         return self._process
-
-
-def _always() -> Wish:
-    return "go on"
-
-
-class _Process:
-    """One life of the models' process. What it says is read by a thread, for nobody can wait
-    for a pipe and for something else at once.
-
-    replies: pairs of a kind and a value; the last one is "lost" and why.
-    """
-
-    living: ClassVar[weakref.WeakSet[_Process]] = weakref.WeakSet()
-
-    def __init__(self) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(_ROOT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._task = 0
-        self.living.add(self)
-        arguments = (self._popen.stdout, self.replies)
-        threading.Thread(target=_read, args=arguments, name="replies", daemon=True).start()
-
-    def lives(self) -> bool:
-        return self._popen.poll() is None
-
-    def begin(self, task: Task) -> None:
-        self._task += 1
-        self._say(task)
-
-    def stop(self) -> None:
-        """Ask for the end of the task that was begun last."""
-        self._say(None)
-
-    def _say(self, message: Task | None) -> None:
-        assert self._popen.stdin is not None
-        write_message(self._popen.stdin, (self._task, message))
-
-    def end(self) -> None:
-        self._popen.kill()
-        self._popen.wait()
-        with contextlib.suppress(OSError):  # something unsaid may be left in it
-            assert self._popen.stdin is not None
-            self._popen.stdin.close()
-
-
-def _read(pipe: BinaryIO, replies: queue.SimpleQueue[tuple[str, Any]]) -> None:
-    with pipe:
-        try:
-            while True:
-                replies.put(pickle.load(pipe))  # nosec B301
-        except OSError as error:
-            replies.put(("lost", error))
-        except Exception as error:  # whatever half a message reads like
-            replies.put(("lost", EOFError(repr(error))))
-
-
-def write_message(pipe: Any, message: Any) -> None:
-    # In one piece: a value that cannot be sent must not leave half of itself in the pipe.
-    pipe.write(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
-    pipe.flush()
-
-
-def end_with_children() -> None:
-    """From now on SIGTERM ends this process at once and the models' processes with it, even one
-    that is deep in a pass. To be called in the main thread."""
-
-    def end(number: int, _: Any) -> None:
-        for process in list(_Process.living):
-            process.end()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    signal.signal(signal.SIGTERM, end)

@@ -1,11 +1,14 @@
-"""What went wrong in the models' process, as a sentence, and whether the process can go on.
+"""Why a task failed, as a sentence for the visitor, and whether its process can go on.
 
-Errors are told by their names and words: whoever reads them need not import torch.
+Errors are recognised by their names and texts, so that this module does not import torch. No other
+module decides whether an error means that memory ran out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+from ..errors import SpecvizError
 
 FAILED = (
     "Something went wrong that is not your fault. The log has the details; press Run to try again."
@@ -26,27 +29,29 @@ SILENT = (
     "Run, with a smaller pair if it happens twice."
 )
 
-# What torch and the libraries below it write; "can't allocate" is its allocator on a processor.
+# From torch and the libraries below it; "can't allocate" is from its allocator on a processor.
 _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC")
 _DEVICE = ("CUDA error", "HIP error", "CUBLAS_STATUS", "CUDNN_STATUS", "device-side assert")
 
 
-def wants_memory(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is a want of memory."""
-    return any(map(_wants_memory, _causes(error)))
-
-
 def sentence_of(error: BaseException) -> str:
-    """What a visitor is told about an error that nobody foresaw."""
-    if wants_memory(error):
+    """What a visitor is told about an error."""
+    if isinstance(error, SpecvizError):
+        return str(error)
+    if ran_out_of_memory(error):
         return NO_MEMORY
     return BROKEN if is_fatal(error) else FAILED
 
 
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one of its causes, means that memory ran out."""
+    return any(map(_is_memory_error, _causes(error)))
+
+
 def is_fatal(error: BaseException) -> bool:
-    """Whether no later call of the process can use the device: so it is after an error in a
-    kernel. Being out of memory is not fatal."""
-    return any(_breaks_device(cause) for cause in _causes(error))
+    """Whether the process can never use the device again, as after an error in a kernel. After
+    memory ran out it can."""
+    return any(map(_is_device_error, _causes(error)))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -57,14 +62,14 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _wants_memory(error: BaseException) -> bool:
+def _is_memory_error(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
 
 
-def _breaks_device(error: BaseException) -> bool:
-    if not isinstance(error, RuntimeError) or _wants_memory(error):
+def _is_device_error(error: BaseException) -> bool:
+    if not isinstance(error, RuntimeError) or _is_memory_error(error):
         return False
-    named = type(error).__name__ == "AcceleratorError"
-    return named or any(words in str(error) for words in _DEVICE)
+    accelerator = type(error).__name__ == "AcceleratorError"
+    return accelerator or any(words in str(error) for words in _DEVICE)

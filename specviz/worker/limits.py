@@ -1,4 +1,4 @@
-"""What one visitor may ask of a page that others use too; the operator may set it otherwise."""
+"""How much one visitor may use of a page that others share; the operator can change it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ..environment import MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECON
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and places, each of which a variable of the environment sets.
+    """An environment variable sets each of the limits.
 
-    seconds: of a run, from the moment its pair is in memory. waiting: runs and experiments in
-    the line behind the one under way. stop_seconds: after a stop that the models' process does
-    not answer, until the process is replaced. silent_seconds: without any result, until it is.
+    seconds: the longest run, counted from the moment its pair is in memory. waiting: the most runs
+    and experiments in the queue, besides the current one. stop_seconds: how long the models'
+    process may ignore a stop before it is replaced. silent_seconds: how long it may give no
+    result before it is replaced.
     """
 
     seconds: float = MOST_SECONDS.default
@@ -25,7 +26,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
-        """What the variables say, and otherwise the defaults. Raises `SettingsError`."""
+        """The limits, with defaults where no variable is set. Raises `SettingsError`."""
         return cls(
             seconds=MOST_SECONDS.read(environment),
             waiting=MOST_WAITING.read(environment),

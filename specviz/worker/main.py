@@ -1,4 +1,4 @@
-"""The models' process: what it does from its first line to its last."""
+"""The models' process, from its start to its end."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ import queue
 import signal
 import sys
 import threading
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from ..errors import SpecvizError
 from ..logs import set_up_logging
-from .client import LocalWorker, write_message
-from .failures import is_fatal
-from .tasks import Task, load_named
+from .client import LocalWorker
+from .failures import is_fatal, sentence_of
+from .process import write_message
+from .tasks import Stop, Task, load_named
 
 log = logging.getLogger(__name__)
 
+Tasks: TypeAlias = "queue.SimpleQueue[tuple[Task, Stop]]"
+
 
 def serve() -> None:
-    """The life of the process: tasks from stdin, replies to stdout, until stdin ends."""
+    """Run the tasks that come on stdin and write replies to stdout, until stdin ends."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not land among the replies
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the page's, which ends this too
+    os.dup2(2, 1)  # what libraries print must not mix with the replies
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, which ends this process
     set_up_logging()
-    orders = _Orders()
-    threading.Thread(target=orders.listen, daemon=True).start()
+    tasks: Tasks = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
 
-    # Only now: the page is told nothing until they are here, but may already ask.
+    # Imported only now, because that takes seconds: tasks may be sent meanwhile.
     from ..decoding.race import race
     from ..engines.base import spare_threads
 
@@ -41,52 +44,51 @@ def serve() -> None:
         write_message(replies, (kind, value))
 
     while True:
-        number, task = orders.tasks.get()
-
-        def take(item: Any, number: int = number) -> bool:
-            reply("item", item)
-            return orders.stopped < number
-
+        task, stop = tasks.get()
         try:
-            worker.run(task, take)
-        except SpecvizError as error:
+            for item in worker.run(task, stop):
+                reply("item", item)
+        except Exception as error:
             if is_fatal(error):
-                reply("leaving", error)
+                reply("leaving", _for_visitor(error))
                 os._exit(1)
-            reply("error", error)
+            reply("error", _for_visitor(error))
         else:
             reply("done")
             continue
         _free_memory()
 
 
-class _Orders:
-    """What the process was told. stopped: the number of the last task that need not go on; they
-    are numbered, for a stop may come late, or before its task has begun."""
+def _for_visitor(error: Exception) -> SpecvizError:
+    """The error itself if it is a sentence; a result that cannot be pickled gives others."""
+    if isinstance(error, SpecvizError):
+        return error
+    log.error("a result could not be sent", exc_info=error)
+    return SpecvizError(sentence_of(error))
 
-    def __init__(self) -> None:
-        self.tasks: queue.SimpleQueue[tuple[int, Task]] = queue.SimpleQueue()
-        self.stopped = 0
 
-    def listen(self) -> NoReturn:
-        """Hear orders until there is nobody left to give any; then the process ends."""
-        try:
-            commands = os.fdopen(os.dup(0), "rb")
-            while True:
-                number, task = pickle.load(commands)  # nosec B301
-                if task is None:
-                    self.stopped = number
-                else:
-                    self.tasks.put((number, task))
-        except (EOFError, OSError):
-            os._exit(0)  # whoever asked is gone
-        except BaseException:
-            log.exception("a task could not be understood")
-            os._exit(1)
+def _listen(tasks: Tasks) -> NoReturn:
+    """Read tasks, and None for "stop the last one", until the page's process has ended; then end
+    this process too. A stop can come before its task begins, or after it has ended."""
+    stop = Stop()
+    try:
+        commands = os.fdopen(os.dup(0), "rb")
+        while True:
+            task = pickle.load(commands)  # nosec B301
+            if task is None:
+                stop.set()
+            else:
+                stop = Stop()
+                tasks.put((task, stop))
+    except (EOFError, OSError):
+        os._exit(0)
+    except BaseException:
+        log.exception("a task could not be read")
+        os._exit(1)
 
 
 def _free_memory() -> None:
-    """After a failure: its traceback held on to what was being computed."""
+    """Free what the traceback of a failed task kept in memory."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

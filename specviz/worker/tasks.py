@@ -1,10 +1,13 @@
-"""What can be asked of the process that holds the models. Tasks travel to it, results come back."""
+"""Tasks: what the process that holds the models can do. A task is pickled and sent there."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -17,8 +20,8 @@ from ..trace import LANES, End, Event, Lane
 if TYPE_CHECKING:
     from ..models.progress import Progress, Watcher
 
-Take: TypeAlias = Callable[[Any], bool]
-"""Receives one result; False asks the task to end soon."""
+Stop: TypeAlias = threading.Event
+"""The caller of a task sets it so that the task ends soon."""
 
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]
@@ -28,7 +31,7 @@ READING = "Warming both lanes up and reading the prompt."
 
 
 class Models:
-    """The pair in memory. There is one at a time: two might not fit."""
+    """The pair in memory. There is only one at a time: two might not fit."""
 
     def __init__(self, load: Load, race: Race) -> None:
         self.race = race
@@ -36,15 +39,43 @@ class Models:
         self._name: str | None = None
         self._pair: Any = None
 
-    def pair(self, name: str, take: Take) -> Any:
-        """The pair of this name. Before it is loaded, `take` hears so and the old one is freed."""
+    def pair(self, name: str) -> Generator[str, None, Any]:
+        """Return the pair of this name. If it must be loaded first, which frees the old one,
+        yield sentences that say how far that is."""
         if name != self._name:
-            take(LOADING)
+            yield LOADING
             self._name, self._pair = None, None
             gc.collect()
-            self._pair = self._load(name, lambda progress: _say(progress, take))
+            self._pair = yield from _loaded(self._load, name)
             self._name = name
         return self._pair
+
+
+def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
+    """Load a pair in a thread, so that its progress can be yielded here meanwhile."""
+    steps: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
+    pair: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            pair.set_result(load(name, steps.put))
+        except BaseException as error:
+            pair.set_exception(error)
+        steps.put(None)
+
+    thread = threading.Thread(target=work, name="load", daemon=True)
+    thread.start()
+    try:
+        while (step := steps.get()) is not None:
+            yield _sentence(step)
+    finally:
+        thread.join()  # a load cannot be interrupted, and the next one must not begin beside it
+    return pair.result()
+
+
+def _sentence(progress: Progress) -> str:
+    done = "" if progress.fraction is None else f": {progress.fraction:.0%}"
+    return f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}."
 
 
 WEIGHTS: dict[str, dict[str, str]] = {
@@ -53,30 +84,30 @@ WEIGHTS: dict[str, dict[str, str]] = {
     "8bit": {"quantize": "8bit", "draft_quantize": "8bit"},
     "4bit": {"quantize": "4bit", "draft_quantize": "4bit"},
 }
-"""In how many bits both models may be loaded, as `load_pair` takes it."""
+"""The precisions in which both models can be loaded, as options of `load_pair`."""
 
 
 def with_weights(pair: str, weights: str) -> str:
-    """The name of a pair whose weights are loaded so, for the tasks of this module."""
+    """The name under which the tasks of this module load a pair in one of `WEIGHTS`."""
     return pair if weights == "usual" else f"{pair}@{weights}"
 
 
-def _parted(name: str) -> tuple[str, dict[str, str]]:
+def _pair_and_options(name: str) -> tuple[str, dict[str, str]]:
     pair, _, weights = name.rpartition("@")
     return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
 
 
 def load_named(name: str, watcher: Watcher) -> Any:
-    """A pair as `load_pair` loads it, its progress told to `watcher`."""
-    from ..models.load import load_pair  # it brings torch
+    """Load a pair with `load_pair`, which reports its progress to `watcher`."""
+    from ..models.load import load_pair  # imports torch
 
-    pair, options = _parted(name)
+    pair, options = _pair_and_options(name)
     return load_pair(pair, on_progress=watcher, **options)
 
 
 def memory_in_numbers(name: str) -> str:
-    """What a pair takes by the doctor's count, as a sentence; empty if that is not known."""
-    pair, options = _parted(name)
+    """A sentence with the memory that a pair takes, by the doctor's count; empty if unknown."""
+    pair, options = _pair_and_options(name)
     if named_pair(pair) is None and "+" not in pair:
         return ""
     from ..models.doctor import examine
@@ -86,67 +117,64 @@ def memory_in_numbers(name: str) -> str:
     return sizes and f"Weights and caches of {TYPICAL_CONTEXT:,} tokens take {sizes}."
 
 
-def _say(progress: Progress, take: Take) -> None:
-    done = "" if progress.fraction is None else f": {progress.fraction:.0%}"
-    take(f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}.")
-
-
 class Task(Protocol):
-    """Something to do with the pair of a name, in whatever process holds it."""
+    """Something to do with a pair. pair: its name."""
 
     @property
     def pair(self) -> str: ...
 
-    def run(self, models: Models, take: Take) -> None:
-        """Hand each result to `take` until all are out or it says False.
+    def run(self, models: Models, stop: Stop) -> Iterator[Any]:
+        """Do it and yield the results; texts among them are sentences for the visitor.
 
-        Results that are texts are sentences for the visitor. Raises `SpecvizError`.
+        After each result the task looks at `stop`. Once that is set, it yields no more than an
+        `End`. Raises `SpecvizError`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Have a pair ready. No results."""
+    """Load a pair. It has no results but sentences."""
 
     pair: str
 
-    def run(self, models: Models, take: Take) -> None:
-        models.pair(self.pair, take)
+    def run(self, models: Models, stop: Stop) -> Iterator[str]:
+        yield from models.pair(self.pair)
 
 
 @dataclass(frozen=True, slots=True)
 class RaceTask:
-    """Race both lanes; the results are the race's events."""
+    """Race both lanes. The results are the events of the race."""
 
     pair: str
     prompt: str
     settings: Settings
 
-    def run(self, models: Models, take: Take) -> None:
-        pair = models.pair(self.pair, take)
-        if not take(READING):
+    def run(self, models: Models, stop: Stop) -> Iterator[Event | str]:
+        pair = yield from models.pair(self.pair)
+        yield READING
+        if stop.is_set():
             return
         with closing(models.race(pair, self.prompt, self.settings)) as events:  # type: ignore[type-var]
             for event in events:
-                if not take(event):
-                    _take_end(events, take)
+                yield event
+                if stop.is_set():
+                    yield from _end_of(events)
                     return
 
 
-def _take_end(events: Iterator[Event], take: Take) -> None:
-    """Tell a race to stop and hand out its end, which knows what each lane had come to."""
-    send = getattr(events, "send", None)
-    if send is None:
+def _end_of(events: Iterator[Event]) -> Iterator[End]:
+    """Tell a race to stop and yield its `End`, which says how each lane ended."""
+    try:
+        end = events.send(True)  # type: ignore[attr-defined]
+    except StopIteration:
         return
-    with suppress(StopIteration):
-        end = send(True)
-        if isinstance(end, End):
-            take(end)
+    if isinstance(end, End):
+        yield end
 
 
 class Read(NamedTuple):
-    """How many tokens of the prompt every draw begins with, and whether that is not all."""
+    """How many tokens of the prompt each draw reads, and whether the prompt has more."""
 
     tokens: int
     shortened: bool
@@ -159,7 +187,7 @@ class Drawn(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Both samples against each other, and the texts of their continuations by ids."""
+    """The comparison of both samples, and the texts of their continuations by token ids."""
 
     comparison: Comparison
     texts: dict[tuple[int, ...], str]
@@ -170,7 +198,8 @@ class SampleTask:
     """Draw short continuations of a prompt, one in each lane by turns, and compare the lanes.
 
     The results are a `Read`, a `Drawn` after each turn and a `Compared`.
-    reach: tokens of the prompt's end that are read. length: tokens of a continuation.
+    reach: the most tokens of the prompt, from its end, that are read. length: tokens of a
+    continuation.
     """
 
     pair: str
@@ -180,12 +209,12 @@ class SampleTask:
     length: int
     reach: int
 
-    def run(self, models: Models, take: Take) -> None:
-        from ..decoding.continuations import draw_continuations  # it brings torch
+    def run(self, models: Models, stop: Stop) -> Iterator[Any]:
+        from ..decoding.continuations import draw_continuations  # imports torch
 
-        pair = models.pair(self.pair, take)
+        pair = yield from models.pair(self.pair)
         ids = pair.encode(self.prompt)
-        take(Read(min(len(ids), self.reach), len(ids) > self.reach))
+        yield Read(min(len(ids), self.reach), len(ids) > self.reach)
         drawing: dict[Lane, Iterator[Continuation]] = {
             lane: draw_continuations(
                 pair, ids[-self.reach :], self.settings, self.draws, self.length, lane
@@ -196,28 +225,29 @@ class SampleTask:
         for count in range(1, self.draws + 1):
             for lane, draws in drawing.items():
                 drawn[lane].append(next(draws))
-            if not take(Drawn(count)):
+            yield Drawn(count)
+            if stop.is_set():
                 return
         ours, theirs = ([one.ids for one in drawn[lane]] for lane in LANES)
         texts = {one.ids: one.text for draws in drawn.values() for one in draws}
-        take(Compared(two_sample_chi_square(ours, theirs), texts))
+        yield Compared(two_sample_chi_square(ours, theirs), texts)
 
 
 @dataclass(frozen=True, slots=True)
 class ExamineTask:
-    """Ask the doctor about a pair before any weights are fetched; the result is its report."""
+    """Ask the doctor about a pair before any weights are downloaded. The result is its report."""
 
     pair: str
 
-    def run(self, models: Models, take: Take) -> None:
+    def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
         from ..models.doctor import examine
 
-        pair, options = _parted(self.pair)
-        take(examine(pair, **options).to_dict())  # type: ignore[arg-type]
+        pair, options = _pair_and_options(self.pair)
+        yield examine(pair, **options).to_dict()  # type: ignore[arg-type]
 
 
 class Machine(NamedTuple):
-    """What models may run on. free: bytes that it can take. cpu: whether that is a processor."""
+    """Where models run. free: bytes of memory for them. cpu: whether that is a processor."""
 
     free: int
     cpu: bool
@@ -225,12 +255,12 @@ class Machine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MachineTask:
-    """Look at the device; the result is a `Machine`."""
+    """Look at the device. The result is a `Machine`."""
 
     pair: str = ""
 
-    def run(self, models: Models, take: Take) -> None:
+    def run(self, models: Models, stop: Stop) -> Iterator[Machine]:
         from ..models.memory import device_memory
 
         devices = device_memory()
-        take(Machine(sum(one.free for one in devices), devices[0].device.type == "cpu"))
+        yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")

@@ -1,7 +1,8 @@
-"""The models on ZeroGPU: placed once at the start, then lent a GPU for one call per task.
+"""Running the models on ZeroGPU: loaded once at the start, then a GPU is lent for each task.
 
-A call of a function that `spaces.GPU` decorates runs in a forked process, which alone sees the
-GPU: what it yields is pickled, and what it changes stays there. Both lanes run inside one call.
+A function that `spaces.GPU` decorates runs in a forked process, and only that process sees the
+GPU. What the function yields is pickled; what it changes stays in the forked process. Both lanes of
+a race run in one call.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import logging
 import math
 import os
+import queue
 import re
+import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,9 +24,9 @@ from ..errors import NoGpuError, PairError, SpecvizError
 from ..models.catalogue import named_pair
 from ..models.sizes import parameter_bytes
 from ..settings import Settings
-from .batches import Failed, batches
-from .client import Asking, LocalWorker
-from .tasks import Models, Race, RaceTask, SampleTask, Take, Task
+from .client import LocalWorker
+from .failures import is_fatal, sentence_of
+from .tasks import Models, Race, RaceTask, SampleTask, Stop, Task
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +35,19 @@ ELSEWHERE = (
     "one of the list."
 )
 
-# Seconds of a call, on the safe side: a visitor pays for those used, but a call that takes longer
-# than it asked for is killed. Small passes cost what it takes to launch their kernels.
-START = 6.0  # a process and its CUDA context
-WARMUP = 4.0  # of both lanes, in which libraries load their kernels
-MOVED = 4e9  # bytes of weights a second onto the GPU
-BLOCK = 1.2e-3  # of a model, in an eager pass
-PASS = 3e-3  # around the blocks: the head, the verdict, the way back to the host
-READ = 1e12  # bytes of weights a second in a pass
-PROMPT = 2000.0  # tokens of the prompt a second
-MOST = 120  # about what a visitor without an account has for a day
+# For the estimate of a call's seconds. All are on the safe side: a visitor pays only for the
+# seconds that a call uses, but a call that takes longer than it asked for is killed. A small pass
+# takes as long as it takes to launch its kernels.
+START = 6.0  # seconds for a process and its CUDA context
+WARMUP = 4.0  # seconds for both lanes, while libraries load their kernels
+MOVED = 4e9  # bytes of weights moved onto the GPU per second
+BLOCK = 1.2e-3  # seconds per block of a model in an eager pass
+PASS = 3e-3  # seconds per pass for the rest: the head, the verdict, the copy to the host
+READ = 1e12  # bytes of weights read per second in a pass
+PROMPT = 2000.0  # tokens of the prompt read per second
+MOST = 120  # seconds; about what a visitor without an account has for a day
+
+BEAT = 0.05  # seconds between two lists of results
 
 BUSY = "No GPU was free for this run: try again in a minute."
 UNKNOWN = "The GPU service did not answer as it should: try again in a minute."
@@ -55,50 +62,50 @@ SENTENCES = {
     ),
     "ZeroGPU worker error": "The GPU was taken away before the run had ended: try again.",
 }
-"""What to tell a visitor, by the title of the error that `spaces` raises."""
+"""What a visitor is told, by the title of the error that `spaces` raises."""
 
 
 @dataclass(frozen=True)
-class Prices:
-    """What a pair costs. target, draft: seconds of a one-token pass. start: seconds before a task
-    begins."""
+class CostEstimate:
+    """How long a pair takes. target, draft: seconds of a one-token pass. start: seconds before a
+    task begins."""
 
     target: float
     draft: float
     start: float
 
     @classmethod
-    def of(cls, pair: Any) -> Prices:
-        """The prices of a pair, from the sizes of its models."""
+    def of(cls, pair: Any) -> CostEstimate:
+        """The estimate for a pair, from the sizes of its models."""
         moved = parameter_bytes(pair.target) + parameter_bytes(pair.draft)
         start = START + moved / MOVED
         return cls(_pass_seconds(pair.target), _pass_seconds(pair.draft), start)
 
 
-def call_seconds(task: RaceTask | SampleTask, prices: Prices, prompt: int) -> float:
-    """For how long a GPU is asked for, as if every guess were refused; at most `MOST`.
+def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -> float:
+    """For how many seconds to ask for a GPU, if every guess is refused; at most `MOST`.
 
     prompt: tokens that each model reads before it writes.
 
         start + warm-up + turns * (length * (gamma * guess + 2 * target) + reading)
 
-    turns is 1 for a race, and the draws of each lane for an experiment; the target's passes count
-    twice, for both lanes make one per token.
+    turns is 1 for a race, and the draws of each lane for an experiment. The target's pass counts
+    twice per token, because both lanes make one.
     """
     settings = task.settings
     turns, length = 1, settings.max_new_tokens
     if isinstance(task, SampleTask):
         turns, length, prompt = task.draws, task.length, min(prompt, task.reach)
-    guesses = settings.gamma * _guess_seconds(settings, prices)
-    reading = 3 * (prompt / PROMPT + prices.target)  # the target in both lanes, and the draft
-    turn = length * (guesses + 2 * prices.target) + reading
-    return min(prices.start + WARMUP + turns * turn, MOST)
+    guesses = settings.gamma * _guess_seconds(settings, cost)
+    reading = 3 * (prompt / PROMPT + cost.target)  # the target in both lanes, and the draft
+    turn = length * (guesses + 2 * cost.target) + reading
+    return min(cost.start + WARMUP + turns * turn, MOST)
 
 
-def _guess_seconds(settings: Settings, prices: Prices) -> float:
+def _guess_seconds(settings: Settings, cost: CostEstimate) -> float:
     if settings.drafter == "model":
-        return prices.draft
-    return prices.target if settings.drafter == "early-exit" else 0.0
+        return cost.draft
+    return cost.target if settings.drafter == "early-exit" else 0.0
 
 
 def _pass_seconds(model: Any) -> float:
@@ -106,62 +113,123 @@ def _pass_seconds(model: Any) -> float:
     return PASS + blocks * BLOCK + parameter_bytes(model) / READ
 
 
-class Placed(Models):
-    """The pairs of a fixed list, loaded before the first call: later ones reach no GPU."""
+@dataclass(frozen=True)
+class Failure:
+    """The last result of a task that failed: if another process raises an error, ZeroGPU passes on
+    only the name of its class.
+
+    sentence: for the visitor. fatal: whether the process can never use the device again.
+    """
+
+    sentence: str
+    fatal: bool = False
+
+
+def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[list[Any]]:
+    """The results of a task, as one list every `BEAT` seconds; a list may be empty.
+
+    ZeroGPU can cancel a call only when it yields. So that a long pass of the models delays no
+    list, the task runs in a thread. It is stopped after so many seconds, and when this generator
+    is closed, which waits for the thread to end.
+    """
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stop, deadline = Stop(), time.monotonic() + seconds
+
+    def work() -> None:
+        try:
+            for item in task.run(models, stop):
+                results.put(item)
+                if time.monotonic() > deadline:
+                    stop.set()
+        except Exception as error:
+            if not isinstance(error, SpecvizError):
+                log.exception("a task failed")
+            results.put(Failure(sentence_of(error), is_fatal(error)))
+
+    thread = threading.Thread(target=work, name="lanes", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive() or not results.empty():
+            thread.join(BEAT)
+            yield [results.get() for _ in range(results.qsize())]
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _lost_device(item: Any) -> bool:
+    return isinstance(item, Failure) and item.fatal
+
+
+class LoadedModels(Models):
+    """The pairs of a fixed list, loaded before the first call: a later load reaches no GPU."""
 
     def __init__(self, pairs: dict[str, Any], race: Race) -> None:
-        super().__init__(lambda name, _: self.pair(name, lambda item: True), race)
+        super().__init__(lambda name, _: self.loaded(name), race)
         self.pairs = pairs
-        self.prices = {name: Prices.of(pair) for name, pair in pairs.items()}
+        self.costs = {name: CostEstimate.of(pair) for name, pair in pairs.items()}
 
-    def pair(self, name: str, take: Take) -> Any:
+    def loaded(self, name: str) -> Any:
+        """The pair of this name. Raises `PairError` if it is not in the list."""
         if name not in self.pairs:
             raise PairError(ELSEWHERE)
         return self.pairs[name]
+
+    def pair(self, name: str) -> Generator[str, None, Any]:
+        yield from ()  # nothing is loaded, so there are no sentences
+        return self.loaded(name)
+
+    def prompt_tokens(self, task: RaceTask | SampleTask) -> int:
+        """Tokens of a task's prompt. Raises `SpecvizError` if prompt or pair cannot be used."""
+        chat = task.settings.chat if isinstance(task, RaceTask) else "auto"
+        return len(self.loaded(task.pair).encode(task.prompt, chat=chat))
 
 
 class ZeroGpuWorker(LocalWorker):
     """Runs races and experiments in decorated calls, and all other tasks in this process.
 
+    A heartbeat comes with every empty list. A stop cancels the call, without an `End`.
     decorate: `spaces.GPU`.
     """
 
-    def __init__(self, models: Placed, decorate: Callable[..., Any]) -> None:
-        self._models: Placed = models
+    def __init__(self, models: LoadedModels, decorate: Callable[..., Any]) -> None:
+        self._models: LoadedModels = models
         here = os.getpid()
 
-        def asked(task: RaceTask | SampleTask) -> int:
-            prices = models.prices[task.pair]
-            return math.ceil(call_seconds(task, prices, _prompt_tokens(task, models)))
+        def duration(task: RaceTask | SampleTask) -> int:
+            return math.ceil(
+                call_seconds(task, models.costs[task.pair], models.prompt_tokens(task))
+            )
 
-        def lent(task: RaceTask | SampleTask) -> Iterator[list[Any]]:
-            # The start is over by now. Whoever ends in time is not killed.
-            for items in batches(task, models, asked(task) - models.prices[task.pair].start):
+        def call(task: RaceTask | SampleTask) -> Iterator[list[Any]]:
+            # The start is over by now. A task that ends in time is not killed.
+            seconds = duration(task) - models.costs[task.pair].start
+            for items in lists_of_results(task, models, seconds):
                 yield items
-                if items and getattr(items[-1], "fatal", False) and os.getpid() != here:
-                    os._exit(1)  # the process would be used again, and the device cannot be
+                # ZeroGPU would use this process again, although the device is lost to it.
+                if any(map(_lost_device, items)) and os.getpid() != here:
+                    os._exit(1)
 
-        self._lent = decorate(lent, duration=asked)
+        self._call = decorate(call, duration=duration)
 
-    def run(self, task: Task, take: Take) -> None:
+    def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
         if not isinstance(task, (RaceTask, SampleTask)):
-            super().run(task, take)
+            yield from super().run(task, stop)
             return
-        _prompt_tokens(task, self._models)  # what cannot run takes nobody's GPU time
+        self._models.prompt_tokens(task)  # a task that cannot run must not cost GPU time
         with closing(self._lists(task)) as lists:
             for items in lists:
-                # Even where there are none: this is the moment at which a call can be cancelled.
-                if isinstance(take, Asking) and take.wish() != "go on":
-                    return
-                if not all(map(take, items)):
-                    return
+                for item in items or [None]:
+                    yield item
+                    if stop is not None and stop.is_set():
+                        return
 
     def _lists(self, task: Task) -> Generator[list[Any], None, None]:
         try:
-            with closing(self._lent(task)) as lists:
+            with closing(self._call(task)) as lists:
                 for items in lists:
-                    yield [item for item in items if not isinstance(item, Failed)]
-                    if items and isinstance(items[-1], Failed):
+                    yield [item for item in items if not isinstance(item, Failure)]
+                    if items and isinstance(items[-1], Failure):
                         raise SpecvizError(items[-1].sentence)
         except SpecvizError:
             raise
@@ -170,54 +238,47 @@ class ZeroGpuWorker(LocalWorker):
             raise NoGpuError(sentence_for(error)) from error
 
 
-def _prompt_tokens(task: RaceTask | SampleTask, models: Models) -> int:
-    """Raises `SpecvizError` if the prompt, or the pair, cannot be used."""
-    pair = models.pair(task.pair, lambda item: True)
-    chat = task.settings.chat if isinstance(task, RaceTask) else "auto"
-    return len(pair.encode(task.prompt, chat=chat))
-
-
 def sentence_for(error: Exception) -> str:
-    """What to tell a visitor whose call failed outside of the task itself."""
-    title, said = getattr(error, "title", ""), str(error)
+    """What a visitor is told if a call failed outside of the task itself."""
+    title, text = getattr(error, "title", ""), str(error)
     if title in SENTENCES:
         return SENTENCES[title]
-    if "No GPU was available" in said:
+    if "No GPU was available" in text:
         return BUSY
     if title == "ZeroGPU quota exceeded":
-        when = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", said)
+        when = re.search(r"[Tt]ry again in ((?:\d+ days?, )?[\d:]+)", text)
         later = f"in {when[1]}" if when else "later, or sign in to Hugging Face for more"
         return f"The GPU time that you may use for now is used up: try again {later}."
-    if "token" in said:
+    if "token" in text:
         return "This page has been open for too long to be lent a GPU: reload it."
     return UNKNOWN
 
 
-def place_pairs() -> ZeroGpuWorker:
+def load_pairs() -> ZeroGpuWorker:
     """Load the built-in pair and those in SPECVIZ_PAIRS onto the GPU that calls will be lent.
 
-    To be called in the main thread, before anything touches CUDA and before the page is launched:
-    there `spaces` stands in for CUDA. Visitors choose among these pairs and no others. Raises
-    `PairError` for a name that the table does not hold.
+    Call it in the main thread, before anything uses CUDA and before the page is launched: until
+    then `spaces` emulates CUDA. Visitors can choose only these pairs. Raises `PairError` for a name
+    that is not in the table.
     """
     import spaces
 
-    from ..decoding.race import race  # it brings torch, which spaces must come before
+    from ..decoding.race import race  # imports torch, which spaces must come before
 
-    pairs = {name: _placed_pair(name) for name in dict.fromkeys((BUILTIN, *PAIRS.read()))}
+    pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys((BUILTIN, *PAIRS.read()))}
     os.environ[PAIRS.name] = ",".join(pairs)
     os.environ.pop(ANY_MODEL.name, None)
-    return ZeroGpuWorker(Placed(pairs, race), spaces.GPU)
+    return ZeroGpuWorker(LoadedModels(pairs, race), spaces.GPU)
 
 
-def _placed_pair(name: str) -> Any:
+def _load_onto_gpu(name: str) -> Any:
     from ..models.load import load_pair
 
     row = named_pair(name)
     if row is None:
         raise PairError(f"{PAIRS.name} names {name!r}, which is no pair of the table.")
-    # By way of the processor: spaces stands in for CUDA in this thread alone, and transformers
-    # would load onto a GPU in others.
+    # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
+    # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
     for model in (pair.target, pair.draft):
         model.to("cuda")

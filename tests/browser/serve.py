@@ -19,7 +19,8 @@ from toy_models import byte_level, llama, relative  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
 from specviz.page import build_page, launch_options, layout  # noqa: E402
-from specviz.page.queue import Engine, Run, deltas  # noqa: E402
+from specviz.page.jobs import Run  # noqa: E402
+from specviz.page.queue import RunQueue, deltas  # noqa: E402
 from specviz.trace import Event  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
@@ -34,9 +35,9 @@ LOSSY = "lose some of it"
 UNHURRIED = "take your time"
 
 
-def lossy(engine: Engine, run: Run) -> Iterator[str]:
+def lossy(queue: RunQueue, run: Run) -> Iterator[str]:
     """The deltas of a run; where the prompt says so, many get lost on the way."""
-    for text in deltas(engine, run):
+    for text in deltas(queue, run):
         delta = json.loads(text)
         if LOSSY not in run.prompt or delta["over"] or delta["seq"] % 3 == 1:
             yield text

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from specviz import Settings
-from specviz.worker.tasks import LOADING, Models, RaceTask, Take
+from specviz.worker.client import results_of
+from specviz.worker.tasks import LOADING, Models, RaceTask, Stop
 
 
 @dataclass(frozen=True)
@@ -19,61 +21,55 @@ class Odd:
     what: str
     pair: str = "builtin"
 
-    def run(self, models: Models, take: Take) -> None:
-        getattr(self, self.what)(take)
+    def run(self, models: Models, stop: Stop) -> Iterator[Any]:
+        yield from getattr(self, self.what)(stop)
 
-    def tell_process(self, take: Take) -> None:
-        take(os.getpid())
+    def tell_process(self, stop: Stop) -> Iterator[int]:
+        yield os.getpid()
 
-    def die(self, take: Take) -> None:
-        take("last words")
+    def die(self, stop: Stop) -> Iterator[str]:
+        yield "last words"
         os._exit(3)
 
-    def fail(self, take: Take) -> None:
+    def fail(self, stop: Stop) -> Iterator[Any]:
         raise ZeroDivisionError
 
-    def break_the_device(self, take: Take) -> None:
+    def break_the_device(self, stop: Stop) -> Iterator[Any]:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    def chatter(self, take: Take) -> None:
+    def chatter(self, stop: Stop) -> Iterator[str]:
         print("a library that prints", flush=True)
         os.write(1, b"and one that writes")
-        take("heard")
+        yield "heard"
 
-    def count_for_ever(self, take: Take) -> None:
+    def count_for_ever(self, stop: Stop) -> Iterator[int]:
         count = 0
-        while take(count):
+        while not stop.is_set():
+            yield count
             count += 1
 
-    def hand_out_what_cannot_travel(self, take: Take) -> None:
-        take(lambda: None)
+    def hand_out_what_cannot_travel(self, stop: Stop) -> Iterator[Any]:
+        yield lambda: None
 
-    def hang(self, take: Take) -> None:
-        take("from here on nothing comes")
+    def hang(self, stop: Stop) -> Iterator[str]:
+        yield "from here on nothing comes"
         time.sleep(3600)
 
-    def load_for_ever(self, take: Take) -> None:
-        take(LOADING)
+    def load_for_ever(self, stop: Stop) -> Iterator[str]:
+        yield LOADING
         time.sleep(3600)
 
-    def load_until_told(self, take: Take) -> None:
+    def load_until_told(self, stop: Stop) -> Iterator[Any]:
         """Until there is a file of the pair's name."""
-        take(LOADING)
+        yield LOADING
         while not os.path.exists(self.pair):
             time.sleep(0.05)
-        take(os.getpid())
+        yield os.getpid()
 
 
 def results(worker: Any, what: str) -> list[Any]:
-    """All that a task handed out."""
-    taken: list[Any] = []
-
-    def take(item: Any) -> bool:
-        taken.append(item)
-        return True
-
-    worker.run(Odd(what), take)
-    return taken
+    """All results of a task."""
+    return list(results_of(worker, Odd(what)))
 
 
 HANGS = "The next pass hangs."
@@ -89,29 +85,25 @@ class FaultyRace:
     pair: str = "tiny"
     prompt: str = "w1 w2"
 
-    def run(self, models: Models, take: Take) -> None:
+    def run(self, models: Models, stop: Stop) -> Iterator[Any]:
         from toy_models import mini, pair_of
 
         from specviz import race
         from specviz.trace import Round
 
-        target, rounds = mini(5, spread=2.0), [0]
-
-        def counted(item: Any) -> bool:
-            rounds[0] += isinstance(item, Round)
-            return take(item)
+        target, rounds = mini(5, spread=2.0), 0
 
         def hurt(module: Any, arguments: Any, output: Any) -> Any:
-            if rounds[0] < self.after:
-                return output
-            if self.fault == "hang":
-                take(HANGS)
-            return self._hurt(output)
+            return output if rounds < self.after else self._hurt(output)
 
         target.register_forward_hook(hurt)
         pair = pair_of(target, mini(5, seed=1, spread=2.0))
         own = Models(lambda *_: pair, race)
-        RaceTask(self.pair, self.prompt, self.settings).run(own, counted)
+        for item in RaceTask(self.pair, self.prompt, self.settings).run(own, stop):
+            yield item
+            rounds += isinstance(item, Round)
+            if self.fault == "hang" and rounds >= self.after:
+                yield HANGS
 
     def _hurt(self, output: Any) -> Any:
         import torch

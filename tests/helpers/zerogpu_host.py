@@ -54,11 +54,11 @@ def on_whole_pages(room: torch.Tensor) -> torch.Tensor:
 
 
 def serve_tasks(reports: TextIO) -> None:
-    """Place the pair, launch a page as `spaces` wants it, and do one task per line of stdin."""
-    from specviz.worker.zerogpu import place_pairs
+    """Load the pair, launch a page as `spaces` wants it, and do one task per line of stdin."""
+    from specviz.worker.zerogpu import load_pairs
 
     started = time.monotonic()
-    worker = place_pairs()
+    worker = load_pairs()
     worker._models.race = misled(worker._models.race)
 
     import gradio as gr
@@ -93,10 +93,9 @@ def misled(race: Any) -> Any:
 
 
 def done(worker: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """What came of a task. most: results after which no more are wanted."""
+    """What came of a task, which is stopped after `most` results or `beats` yields."""
     from specviz import Settings, SpecvizError
-    from specviz.worker.client import Asking
-    from specviz.worker.tasks import ExamineTask, LoadTask, MachineTask, RaceTask, SampleTask
+    from specviz.worker.tasks import ExamineTask, LoadTask, MachineTask, RaceTask, SampleTask, Stop
 
     kinds = {
         "race": lambda: RaceTask(
@@ -110,34 +109,23 @@ def done(worker: Any, asked: dict[str, Any]) -> dict[str, Any]:
         "examine": lambda: ExamineTask("builtin"),
     }
     came: list[Any] = []
-
     beats: list[float] = []
-
-    def take(item: Any) -> bool:
-        came.append(item)
-        return len(came) < asked.get("most", 10**9)
-
-    def wish() -> str:
-        beats.append(time.monotonic())
-        return "end" if len(beats) > asked.get("beats", 10**9) else "go on"
-
+    stop = Stop()
     told: dict[str, Any] = {"error": None}
     try:
-        worker.run(kinds[asked["kind"]](), Asking(take, wish))
+        for item in worker.run(kinds[asked["kind"]](), stop):
+            beats.append(time.monotonic())
+            came += [] if item is None else [item]
+            if len(came) == asked.get("most") or len(beats) > asked.get("beats", 10**9):
+                stop.set()
     except SpecvizError as error:
         told = {"error": str(error), "kind": type(error).__name__}
     told["beats"] = [after - before for before, after in itertools.pairwise(beats)]
     told["came"] = [type(item).__name__ for item in came]
-    if asked["kind"] == "race":
-        told["ids"] = [
-            token.id
-            for item in came
-            if type(item).__name__ == "Round" and item.lane == "speculative"
-            for token in item.emitted
-        ]
-        told["header"] = [
-            [item.target["form"], item.dtype] for item in came if type(item).__name__ == "Header"
-        ]
+    rounds = [one for one in came if type(one).__name__ == "Round" and one.lane == "speculative"]
+    headers = [one for one in came if type(one).__name__ == "Header"]
+    told["ids"] = [token.id for one in rounds for token in one.emitted]
+    told["header"] = [[one.target["form"], one.dtype] for one in headers]
     told["said"] = repr(came[-1:])
     return told
 

@@ -22,8 +22,9 @@ from page_server import Site, served, toy_pair
 from specviz import Settings, Trace, compute_metrics
 from specviz.decoding.race import race
 from specviz.environment import ASSETS
-from specviz.page.api import MOST_CHARACTERS
-from specviz.page.controls import MAX_LENGTH
+from specviz.page.api import streamed
+from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
+from specviz.page.wire import Update
 from specviz.trace.recording import read_recording
 
 BUILTIN = (ASSETS / "pair" / "target").is_dir()
@@ -73,6 +74,41 @@ def test_only_three_endpoints_are_named(site: Site) -> None:
     for name, endpoint in info["named_endpoints"].items():
         assert endpoint["description"].strip(), name
         assert endpoint["returns"], f"{name} has no declared result"
+
+
+PARAMETERS = [
+    ("prompt", "string", None),
+    ("pair", "string", "builtin"),
+    ("gamma", "integer", 5),
+    ("temperature", "number", 0.7),
+    ("top_k", "integer", 0),
+    ("top_p", "number", 1.0),
+    ("max_new_tokens", "integer", 128),
+    ("seed", "integer", 1),
+    ("drafter", "string", "model"),
+    ("gamma_policy", "string", "fixed"),
+    ("chat", "string", "auto"),
+    ("stop", None, None),
+]
+
+
+@pytest.mark.parametrize("endpoint", ["generate", "race"])
+def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: str) -> None:
+    """Programs pass them by place too."""
+    rows = site.get("/gradio_api/info").json["named_endpoints"]["/" + endpoint]["parameters"]
+    found = [
+        (row["parameter_name"], row["type"].get("type"), row.get("parameter_default"))
+        for row in rows
+    ]
+    assert found == PARAMETERS
+    assert [row["parameter_has_default"] for row in rows] == [False] + [True] * 11
+    assert {one["type"] for one in rows[-1]["type"]["oneOf"]} == {"array", "null"}
+
+
+def test_an_update_without_news_is_a_value() -> None:
+    """Else the server would not notice that a program which waits for its turn has left."""
+    updates = (one for one in (Update(["Wait."]), Update(), Update(over=True)))
+    assert list(streamed(updates)) == [{"status": "Wait."}, {}]
 
 
 def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:

@@ -23,7 +23,7 @@ from toy_recordings import SAMPLED, recorded, saved
 
 from specviz.environment import Variable, whole_number
 from specviz.page.security.bodies import NOT_OURS
-from specviz.worker.client import FAILED
+from specviz.worker.failures import FAILED
 
 MALFORMED = Variable(
     "SPECVIZ_MALFORMED",

@@ -14,12 +14,16 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
 from specviz.errors import PairError, PromptError
-from specviz.page.layout import checked_settings
+from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
+from specviz.page.jobs import Run
 from specviz.page.presets import FALLBACK, load_presets
-from specviz.page.queue import Engine, Run, deltas
-from specviz.page.wire import encode_delta
+from specviz.page.queue import RunQueue, deltas
+from specviz.page.wire import Update, encode_delta
+from specviz.settings import CHOICES as ALL_CHOICES
+from specviz.settings import RANGES
 from specviz.trace import Event, Round, Token, event_dict
-from specviz.worker.client import FAILED, LocalWorker
+from specviz.worker.client import LocalWorker
+from specviz.worker.failures import FAILED
 
 SHORT = Settings(gamma=3, temperature=1.0, max_new_tokens=24, seed=1)
 
@@ -30,10 +34,10 @@ def pair() -> Pair:
     return pair_of(target, relative(target, noise=0.1))
 
 
-def engine_of(pair: Any, race: Any = race) -> Engine:
-    engine = Engine(LocalWorker(lambda *_: pair, race))
-    engine.start("toy")
-    return engine
+def queue_of(pair: Any, race: Any = race) -> RunQueue:
+    queue = RunQueue(LocalWorker(lambda *_: pair, race))
+    queue.start("toy")
+    return queue
 
 
 def run_of(settings: Settings = SHORT, *, session: str = "one", prompt: str = "w1 w2") -> Run:
@@ -63,7 +67,7 @@ def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> N
             seen.append(event)
             yield event
 
-    texts = list(deltas(engine_of(pair, watched), run_of()))
+    texts = list(deltas(queue_of(pair, watched), run_of()))
     numbers = [json.loads(text)["seq"] for text in texts]
     assert numbers == list(range(len(texts)))
     assert [json.loads(text)["over"] for text in texts][-2:] == [False, True]
@@ -72,9 +76,9 @@ def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> N
 
 def test_the_first_delta_comes_before_anything_is_loaded() -> None:
     loading = threading.Event()
-    engine = Engine(LocalWorker(lambda *_: loading.wait(60), lambda *_: iter(())))
-    engine.start("toy")
-    stream = deltas(engine, run_of())
+    queue = RunQueue(LocalWorker(lambda *_: loading.wait(60), lambda *_: iter(())))
+    queue.start("toy")
+    stream = deltas(queue, run_of())
     assert json.loads(next(stream))["status"]
     assert any("Loading" in json.loads(text).get("status", "") for text in stream)
     loading.set()
@@ -90,12 +94,12 @@ def test_runs_take_turns_and_the_waiting_are_told(pair: Pair) -> None:
         yield from race(*arguments)
         racing[0] -= 1
 
-    engine = engine_of(pair, counted)
+    queue = queue_of(pair, counted)
     settings = Settings(temperature=1.0, max_new_tokens=200)
     heard: dict[str, list[str]] = {}
 
     def visit(name: str) -> None:
-        heard[name] = list(deltas(engine, run_of(settings, session=name, prompt=f"w{name} w2")))
+        heard[name] = list(deltas(queue, run_of(settings, session=name, prompt=f"w{name} w2")))
 
     threads = [threading.Thread(target=visit, args=(str(i),)) for i in range(3)]
     for thread in threads:
@@ -108,20 +112,20 @@ def test_runs_take_turns_and_the_waiting_are_told(pair: Pair) -> None:
 
 
 def test_stop_ends_within_a_round(pair: Pair) -> None:
-    engine = engine_of(pair, slow_race)
+    queue = queue_of(pair, slow_race)
     run = run_of(Settings(temperature=1.0, max_new_tokens=500))
     texts = []
-    for text in deltas(engine, run):
+    for text in deltas(queue, run):
         texts.append(text)
         if "rounds" in text and not run.stopping.is_set():
-            engine.stop("somebody else")
+            queue.stop("somebody else")
             assert not run.stopping.is_set()
-            engine.stop("one")
+            queue.stop("one")
     trace = rebuilt(texts)
     assert trace.end is not None
     assert set(trace.end.reasons.values()) == {"stopped"}
     assert 0 < len(trace.rounds) < 500
-    assert json.loads(list(deltas(engine, run_of()))[-1])["over"]
+    assert json.loads(list(deltas(queue, run_of()))[-1])["over"]
 
 
 def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
@@ -136,7 +140,7 @@ def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
             closed.set()
 
     run = run_of(Settings(temperature=1.0, max_new_tokens=500))
-    stream = deltas(engine_of(pair, watched), run)
+    stream = deltas(queue_of(pair, watched), run)
     next(text for text in stream if "rounds" in text)
     stream.close()  # type: ignore[attr-defined]
     before = len(seen)
@@ -145,14 +149,14 @@ def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
 
 
 def test_a_run_stopped_while_it_waits_never_races(pair: Pair) -> None:
-    engine = engine_of(pair, slow_race)
-    first = deltas(engine, run_of(Settings(max_new_tokens=500)))
+    queue = queue_of(pair, slow_race)
+    first = deltas(queue, run_of(Settings(max_new_tokens=500)))
     next(text for text in first if "rounds" in text)
     waiting = run_of(session="two")
-    second = deltas(engine, waiting)
+    second = deltas(queue, waiting)
     next(second)
     assert "ahead" in json.loads(next(second))["status"]
-    engine.stop("two")
+    queue.stop("two")
     assert json.loads(list(second)[-1])["over"]
     first.close()  # type: ignore[attr-defined]
     assert not waiting.racing
@@ -180,12 +184,12 @@ def test_a_failure_is_one_sentence_and_the_next_run_works(
                 raise failures.pop()
             yield event
 
-    engine = engine_of(pair, flaky)
-    texts = list(deltas(engine, run_of()))
+    queue = queue_of(pair, flaky)
+    texts = list(deltas(queue, run_of()))
     assert json.loads(texts[-1])["error"] == sentence
     assert "Traceback" not in "".join(texts)
     assert len(rebuilt(texts).rounds) == 2  # what was finished stays
-    assert rebuilt(list(deltas(engine, run_of()))).end is not None
+    assert rebuilt(list(deltas(queue, run_of()))).end is not None
 
 
 def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
@@ -197,26 +201,26 @@ def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
             raise answer
         return answer
 
-    engine = Engine(LocalWorker(load, race))
-    engine.start("toy")
-    assert json.loads(list(deltas(engine, run_of()))[-1])["error"] == "It is not here."
-    assert "error" not in json.loads(list(deltas(engine, run_of()))[-1])
+    queue = RunQueue(LocalWorker(load, race))
+    queue.start("toy")
+    assert json.loads(list(deltas(queue, run_of()))[-1])["error"] == "It is not here."
+    assert "error" not in json.loads(list(deltas(queue, run_of()))[-1])
 
 
 def test_missed_deltas_can_be_asked_for_by_run_only(pair: Pair) -> None:
-    engine = engine_of(pair)
+    queue = queue_of(pair)
     run = run_of()
-    texts = list(deltas(engine, run))
-    assert engine.missed(run.id, 1) == texts[1:]
-    assert engine.missed(run.id, 10_000) == engine.missed("another", 0) == []
+    texts = list(deltas(queue, run))
+    assert queue.deltas_from(run.id, 1) == texts[1:]
+    assert queue.deltas_from(run.id, 10_000) == queue.deltas_from("another", 0) == []
 
 
 def test_old_runs_are_forgotten(pair: Pair) -> None:
-    engine = engine_of(pair, lambda *_: iter(()))
+    queue = queue_of(pair, lambda *_: iter(()))
     runs = [run_of(session=str(i)) for i in range(20)]
     for run in runs:
-        list(deltas(engine, run))
-    remembered = [run for run in runs if engine.missed(run.id, 0)]
+        list(deltas(queue, run))
+    remembered = [run for run in runs if queue.deltas_from(run.id, 0)]
     assert runs[-1] in remembered
     assert runs[0] not in remembered
 
@@ -225,7 +229,7 @@ def test_accepted_tokens_travel_once_and_markup_is_harmless() -> None:
     kept = Token(1, "<script>", "accepted", p=0.5, q=0.5, u=0.1, beta=0.9)
     own = Token(2, "b", "bonus", p=0.4)
     event = Round("speculative", 0, [kept], [kept, own], 0.1, 0.2, 0.0, 0.3)
-    text = encode_delta("run", 0, [event])
+    text = encode_delta("run", 0, Update([event]))
     assert "<" not in text
     assert text.count("script>") == 1
     wire = json.loads(text)["rounds"][0]
@@ -246,6 +250,15 @@ def test_accepted_tokens_travel_once_and_markup_is_harmless() -> None:
 def test_settings_that_cannot_be_are_refused(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         checked_settings(values)
+
+
+def test_the_page_offers_what_settings_allow() -> None:
+    for name, (least, most) in LIMITS.items():
+        assert RANGES[name][0] <= least <= DEFAULTS[name] <= most <= RANGES[name][1]
+    assert {name: set(values) for name, values in CHOICES.items()} == {
+        name: set(values) for name, values in ALL_CHOICES.items()
+    }
+    assert DEFAULTS.keys() == LIMITS.keys() | CHOICES.keys()
 
 
 def test_presets_are_read_or_made_up(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from specviz.errors import SettingsError
 from specviz.page import jobs
 from specviz.page import queue as runs
 from specviz.page.jobs import Run
-from specviz.page.queue import Engine, deltas
+from specviz.page.queue import RunQueue, deltas
 from specviz.trace import Event
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
@@ -33,31 +33,31 @@ def slow_race(*arguments: Any) -> Iterator[Event]:
         time.sleep(0.01)
 
 
-def engine_of(racing: Any = slow_race, limits: Limits | None = None) -> Engine:
+def queue_of(racing: Any = slow_race, limits: Limits | None = None) -> RunQueue:
     pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
-    engine = Engine(LocalWorker(lambda *_: pair, racing), limits or Limits())
-    engine._start_thread(None)
-    return engine
+    queue = RunQueue(LocalWorker(lambda *_: pair, racing), limits or Limits())
+    queue._start_thread(None)
+    return queue
 
 
-def told(engine: Engine, run: Run) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in deltas(engine, run)]
+def told(queue: RunQueue, run: Run) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in deltas(queue, run)]
 
 
 def run_of(session: str, settings: Settings = LONG) -> Run:
     return Run(session, "tiny", f"w1 w2 w{len(session)}", settings)
 
 
-def begun(engine: Engine, run: Run) -> Iterator[str]:
+def begun(queue: RunQueue, run: Run) -> Iterator[str]:
     """The rest of a run's deltas once it races."""
-    stream = deltas(engine, run)
+    stream = deltas(queue, run)
     next(text for text in stream if "rounds" in text)
     return stream
 
 
-def in_line(engine: Engine, run: Run) -> Iterator[str]:
+def in_queue(queue: RunQueue, run: Run) -> Iterator[str]:
     """The rest of a run's deltas once it waits."""
-    stream = deltas(engine, run)
+    stream = deltas(queue, run)
     next(text for text in stream if "ahead" in text)
     return stream
 
@@ -69,69 +69,69 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
     return bool(condition())
 
 
-def test_the_line_keeps_its_order_and_tells_places_and_times() -> None:
-    engine = engine_of()
-    told(engine, run_of("earlier", Settings(max_new_tokens=30)))  # so that durations are known
-    first = begun(engine, run_of("a"))
+def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
+    queue = queue_of()
+    told(queue, run_of("earlier", Settings(max_new_tokens=30)))  # so that durations are known
+    first = begun(queue, run_of("a"))
     waiting = [run_of(name) for name in ("b", "c", "d")]
-    lines = [in_line(engine, run) for run in waiting]
-    said = [engine.waiting(run) for run in waiting]
+    waiting_streams = [in_queue(queue, run) for run in waiting]
+    said = [queue.status_of(run) for run in waiting]
     pattern = r"(\d) other runs? (?:is|are) ahead of yours, about (\d+) s\."
     places = [re.fullmatch(pattern, sentence) for sentence in said]
     assert [match and match[1] for match in places] == ["1", "2", "3"]
     seconds = [int(match[2]) for match in places if match]
     assert seconds == sorted(seconds)
-    lines[1].close()  # type: ignore[attr-defined]
-    assert engine.waiting(waiting[2]).startswith("2 other runs")
+    waiting_streams[1].close()  # type: ignore[attr-defined]
+    assert queue.status_of(waiting[2]).startswith("2 other runs")
     first.close()  # type: ignore[attr-defined]
-    assert until(lambda: engine._doing is waiting[0])
+    assert until(lambda: queue._current is waiting[0])
     assert not waiting[2].racing
-    lines[0].close()  # type: ignore[attr-defined]
-    assert until(lambda: engine._doing is waiting[2])
+    waiting_streams[0].close()  # type: ignore[attr-defined]
+    assert until(lambda: queue._current is waiting[2])
     assert not waiting[1].racing
-    lines[2].close()  # type: ignore[attr-defined]
+    waiting_streams[2].close()  # type: ignore[attr-defined]
 
 
 def test_without_earlier_runs_no_time_is_made_up() -> None:
-    engine = engine_of()
-    first, second = begun(engine, run_of("a")), run_of("b")
-    waiting = in_line(engine, second)
-    assert engine.waiting(second) == "1 other run is ahead of yours."
+    queue = queue_of()
+    first, second = begun(queue, run_of("a")), run_of("b")
+    waiting = in_queue(queue, second)
+    assert queue.status_of(second) == "1 other run is ahead of yours."
     for stream in (waiting, first):
         stream.close()  # type: ignore[attr-defined]
 
 
-def test_a_full_line_says_so_and_places_come_free() -> None:
-    engine = engine_of(limits=Limits(waiting=2))
-    first = begun(engine, run_of("a"))
-    second, third = in_line(engine, run_of("b")), in_line(engine, run_of("c"))
-    refused = told(engine, run_of("d"))[-1]
+def test_a_full_queue_says_so_and_places_come_free() -> None:
+    queue = queue_of(limits=Limits(waiting=2))
+    first = begun(queue, run_of("a"))
+    second, third = in_queue(queue, run_of("b")), in_queue(queue, run_of("c"))
+    refused = told(queue, run_of("d"))[-1]
     assert refused["over"]
     assert refused["error"].startswith("2 runs are waiting already")
     assert refused["error"].endswith(".")
     second.close()  # type: ignore[attr-defined]
-    fourth = in_line(engine, run_of("d"))
+    fourth = in_queue(queue, run_of("d"))
     for stream in (third, fourth, first):
         stream.close()  # type: ignore[attr-defined]
-    assert until(lambda: engine._doing is None)
-    assert "error" not in told(engine, run_of("e", SHORT))[-1]
+    assert until(lambda: queue._current is None)
+    assert "error" not in told(queue, run_of("e", SHORT))[-1]
 
 
-def test_a_line_without_places_still_serves_one_at_a_time() -> None:
-    engine = engine_of(limits=Limits(waiting=0))
-    first = begun(engine, run_of("a"))
-    assert "error" in told(engine, run_of("b"))[-1]
+def test_a_queue_without_places_still_serves_one_at_a_time() -> None:
+    queue = queue_of(limits=Limits(waiting=0))
+    first = begun(queue, run_of("a"))
+    assert "error" in told(queue, run_of("b"))[-1]
     first.close()  # type: ignore[attr-defined]
-    assert until(lambda: engine._doing is None)
-    assert "error" not in told(engine, run_of("b", SHORT))[-1]
+    assert until(lambda: queue._current is None)
+    assert "error" not in told(queue, run_of("b", SHORT))[-1]
 
 
 def test_a_run_that_takes_too_long_ends_with_what_it_has() -> None:
-    engine, heard = engine_of(), []
-    for text in deltas(engine, run_of("a")):
+    queue, heard = queue_of(), []
+    for text in deltas(queue, run_of("a")):
         heard.append(json.loads(text))
         if "rounds" in text:  # however long it took until there were some
-            engine.limits = Limits(seconds=0.3)
+            queue.limits = Limits(seconds=0.3)
     assert heard[-1]["remark"] == "A run may take 0.3 s here, so this one ended with what it had."
     assert "error" not in heard[-1]
     assert any("rounds" in delta for delta in heard)
@@ -150,9 +150,9 @@ def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -
         late[0] = 3600.0  # seconds
         return pair
 
-    engine = Engine(LocalWorker(load, race), Limits())
-    engine._start_thread(None)
-    assert "remark" not in told(engine, run_of("a", SHORT))[-1]
+    queue = RunQueue(LocalWorker(load, race), Limits())
+    queue._start_thread(None)
+    assert "remark" not in told(queue, run_of("a", SHORT))[-1]
 
 
 def test_an_experiment_nobody_asks_after_gives_its_place_free(
@@ -161,14 +161,14 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
     from specviz.page import experiment as sameness
 
     monkeypatch.setattr(sameness, "PATIENCE", 0.2)
-    engine = engine_of()
-    first = begun(engine, run_of("a"))
+    queue = queue_of()
+    first = begun(queue, run_of("a"))
     asked = sameness.Asked("b", "tiny", "w1", SHORT, 5)
     experiment = sameness.Experiment(asked)
-    engine.submit(experiment)
+    queue.submit(experiment)
     third = run_of("c")
-    line = in_line(engine, third)
-    assert until(lambda: engine.waiting(third).startswith("1 other"))
+    line = in_queue(queue, third)
+    assert until(lambda: queue.status_of(third).startswith("1 other"))
     assert experiment.over
     for stream in (line, first):
         stream.close()  # type: ignore[attr-defined]
@@ -176,12 +176,12 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
 
 def test_two_tabs_of_one_visitor_are_two_visitors() -> None:
     """Each has a session of its own; a second Run in the same tab replaces the first."""
-    engine = engine_of()
+    queue = queue_of()
     tabs = [run_of("tab 1"), run_of("tab 2")]
-    first = begun(engine, tabs[0])
-    second = in_line(engine, tabs[1])
+    first = begun(queue, tabs[0])
+    second = in_queue(queue, tabs[1])
     again = run_of("tab 2")
-    third = in_line(engine, again)
+    third = in_queue(queue, again)
     assert json.loads(list(second)[-1])["over"]
     assert not tabs[0].stopping.is_set()
     for stream in (third, first):
@@ -189,51 +189,51 @@ def test_two_tabs_of_one_visitor_are_two_visitors() -> None:
 
 
 def test_what_one_visitor_made_is_for_that_visitor() -> None:
-    engine = engine_of(race)
+    queue = queue_of(race)
     one, two = run_of("one", SHORT), run_of("twoo", SHORT)
-    texts = list(deltas(engine, one)), list(deltas(engine, two))
+    texts = list(deltas(queue, one)), list(deltas(queue, two))
     assert len(one.id) == len(two.id) == 32
     for run, own in zip((one, two), texts, strict=True):
         assert {json.loads(text)["run"] for text in own} == {run.id}
-        assert engine.missed(run.id, 0) == own
+        assert queue.deltas_from(run.id, 0) == own
     prompts = [
         json.loads(text)["header"]["prompt"] for own in texts for text in own if "header" in text
     ]
     assert prompts == ["w1 w2 w3", "w1 w2 w4"]
     for guess in ("", "0" * 32, one.id[:-1], one.id.upper() + "x"):
-        assert engine.missed(guess, 0) == []
+        assert queue.deltas_from(guess, 0) == []
 
 
 def test_nobody_who_does_not_run_waits() -> None:
     """What the player asks of the server is answered while a run is under way."""
-    engine, run = engine_of(), run_of("a")
-    first = begun(engine, run)
-    engine.missed("", 0)
-    engine.stop("somebody else")
-    engine.tend()
+    queue, run = queue_of(), run_of("a")
+    first = begun(queue, run)
+    queue.deltas_from("", 0)
+    queue.stop("somebody else")
+    queue.clean_up()
     assert not run.over
     first.close()  # type: ignore[attr-defined]
 
 
 def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "MOST_KEPT", 20_000)
-    engine = engine_of(race)
-    past = [run_of(f"{i}", Settings(max_new_tokens=20)) for i in range(2 * runs.KEPT_RUNS)]
+    queue = queue_of(race)
+    past = [run_of(f"{i}", Settings(max_new_tokens=20)) for i in range(2 * runs.KEPT_JOBS)]
     for run in past:
-        told(engine, run)
-    assert len(engine._kept) <= runs.KEPT_RUNS + 1
-    kept = sum(run.size for run in engine._kept.values() if isinstance(run, Run))
+        told(queue, run)
+    assert len(queue._jobs) <= runs.KEPT_JOBS + 1
+    kept = sum(run.size for run in queue._jobs.values() if isinstance(run, Run))
     assert 0 < kept <= 20_000 + past[-1].size
-    assert engine.missed(past[-1].id, 0)
-    assert engine.job(past[-3].id) is past[-3]  # its prompt is still known
+    assert queue.deltas_from(past[-1].id, 0)
+    assert queue.job(past[-3].id) is past[-3]  # its prompt is still known
 
 
 def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes no deltas holds the line for as long as the patience, and no longer."""
+    """Whoever takes no deltas holds the queue for as long as the patience, and no longer."""
     monkeypatch.setattr(jobs, "PATIENCE", 0.3)
-    engine, run = engine_of(), run_of("slow")
-    slow = begun(engine, run)
-    assert "error" not in told(engine, run_of("quick", SHORT))[-1]
+    queue, run = queue_of(), run_of("slow")
+    slow = begun(queue, run)
+    assert "error" not in told(queue, run_of("quick", SHORT))[-1]
     assert run.stopping.is_set()  # it did not come to its end
     rest = [json.loads(text) for text in slow]
     assert rest[-1]["over"]
@@ -241,12 +241,12 @@ def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch)
 
 def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "TICK", 0.01)
-    engine = engine_of(race, Limits(waiting=30))
+    queue = queue_of(race, Limits(waiting=30))
     heard: dict[int, list[dict[str, Any]]] = {}
 
     def visit(number: int) -> None:
         settings = Settings(gamma=3, temperature=1.0, max_new_tokens=5 + number)
-        heard[number] = told(engine, run_of("x" * number, settings))
+        heard[number] = told(queue, run_of("x" * number, settings))
 
     threads = [threading.Thread(target=visit, args=(number,)) for number in range(20)]
     for thread in threads:

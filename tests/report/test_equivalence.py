@@ -15,9 +15,10 @@ from specviz import Pair, Settings
 from specviz.decoding import sampling
 from specviz.decoding.continuations import draw_continuations
 from specviz.errors import SettingsError
+from specviz.page.controls import checked_settings
 from specviz.page.experiment import sampling_functions
-from specviz.page.layout import checked_settings
-from specviz.page.queue import Engine, Run
+from specviz.page.jobs import Run
+from specviz.page.queue import RunQueue
 from specviz.report.equivalence import FEWEST, two_sample_chi_square
 from specviz.trace import LANES
 from specviz.worker.client import LocalWorker
@@ -100,10 +101,10 @@ def test_one_outcome_gives_no_p_value() -> None:
     assert two_sample_chi_square([(i,) for i in range(9)], [(9,)]).p_value is None
 
 
-def engine_of(pair: Pair) -> Engine:
-    engine = Engine(LocalWorker(lambda *_: pair, lambda *_: iter(())))
-    engine.start("toy")
-    return engine
+def queue_of(pair: Pair) -> RunQueue:
+    queue = RunQueue(LocalWorker(lambda *_: pair, lambda *_: iter(())))
+    queue.start("toy")
+    return queue
 
 
 def finished(ask: Any, state: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
     monkeypatch.setattr(
         "specviz.page.experiment.PATIENCE", float("inf")
     )  # this test may be stalled
-    begin, ask, _ = sampling_functions(engine_of(pair), "toy", checked_settings)
+    begin, ask, _ = sampling_functions(queue_of(pair), "toy")
     settings = {"gamma": 3, "temperature": 1.0, "seed": 3}
     asked = {"prompt": "w1 w2", "settings": settings, "draws": 40}
     result = finished(ask, begin(asked))["result"]
@@ -131,27 +132,28 @@ def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
 
 
 def test_an_experiment_ends_when_it_is_told_to_or_its_visitor_runs(pair: Pair) -> None:
-    engine = engine_of(pair)
-    begin, ask, end = sampling_functions(engine, "toy", checked_settings)
+    queue = queue_of(pair)
+    begin, ask, end = sampling_functions(queue, "toy")
     asked = {"prompt": "w1 w2", "settings": {"temperature": 1.0}}
     state = begin(asked)
     end({"id": state["id"]})
     assert finished(ask, state)["stopped"]
 
     run = Run("one", "toy", "w1", SETTINGS)
-    engine.submit(run)
+    queue.submit(run)
     while not run.over:
         time.sleep(0.02)
     state = begin({"run": run.id, **asked})
-    engine.submit(Run("one", "toy", "w1", SETTINGS))
+    queue.submit(Run("one", "toy", "w1", SETTINGS))
     assert finished(ask, state)["stopped"]
 
 
 def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
-    engine = Engine(LocalWorker(lambda *_: pair, lambda *_: iter(())))  # not started: its runs wait
-    begin, *_ = sampling_functions(engine, "toy", checked_settings)
+    # Not started: its runs wait.
+    queue = RunQueue(LocalWorker(lambda *_: pair, lambda *_: iter(())))
+    begin, *_ = sampling_functions(queue, "toy")
     run = Run("one", "toy", "w1", SETTINGS)
-    engine.submit(run)
+    queue.submit(run)
     state = begin({"run": run.id})
     assert "still under way" in state["error"]
     assert not run.stopping.is_set()
@@ -167,7 +169,7 @@ def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
     ],
 )
 def test_invalid_requests_are_rejected_with_a_sentence(pair: Pair, asked: dict[str, Any]) -> None:
-    begin, ask, _ = sampling_functions(engine_of(pair), "toy", checked_settings)
+    begin, ask, _ = sampling_functions(queue_of(pair), "toy")
     assert begin(asked)["error"].endswith(".")
     assert ask({"id": "unknown"})["error"].endswith(".")
     with pytest.raises(SettingsError):

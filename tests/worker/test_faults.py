@@ -24,12 +24,12 @@ from specviz import Settings, SpecvizError, Trace, race
 from specviz.decoding.loop import _Run
 from specviz.errors import ModelError
 from specviz.page.jobs import PATIENCE, Run
-from specviz.page.queue import Engine, deltas
+from specviz.page.queue import RunQueue, deltas
 from specviz.trace import End, Event, Round
-from specviz.worker.client import Asking, LocalWorker, ProcessWorker
+from specviz.worker.client import LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.worker.limits import Limits
-from specviz.worker.tasks import LOADING, Models, RaceTask, load_named
+from specviz.worker.tasks import LOADING, Models, RaceTask, Stop, load_named
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=200, seed=3)
 QUICK = Limits(stop_seconds=0.5)
@@ -47,16 +47,16 @@ def worker() -> Iterator[ProcessWorker]:
         os.environ["PYTHONPATH"] = path
 
 
-def engine_over(worker: Any, limits: Limits = QUICK) -> Engine:
-    engine = Engine(worker, limits)
-    engine._start_thread(None)
-    return engine
+def queue_over(worker: Any, limits: Limits = QUICK) -> RunQueue:
+    queue = RunQueue(worker, limits)
+    queue._start_thread(None)
+    return queue
 
 
-def local_engine(racing: Any = race, limits: Limits = QUICK) -> Engine:
+def local_queue(racing: Any = race, limits: Limits = QUICK) -> RunQueue:
     target = mini(5, spread=2.0)
     pair = pair_of(target, mini(5, seed=1, spread=2.0))
-    return engine_over(LocalWorker(lambda *_: pair, racing), limits)
+    return queue_over(LocalWorker(lambda *_: pair, racing), limits)
 
 
 def run_of(session: str = "one", settings: Settings = LONG, task: Any = None) -> Run:
@@ -65,8 +65,8 @@ def run_of(session: str = "one", settings: Settings = LONG, task: Any = None) ->
     return run
 
 
-def told(engine: Engine, run: Run) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in deltas(engine, run)]
+def told(queue: RunQueue, run: Run) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in deltas(queue, run)]
 
 
 def reasons_in(heard: list[dict[str, Any]]) -> set[str]:
@@ -79,9 +79,9 @@ def rounds_in(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for delta in heard for one in delta.get("rounds", [])]
 
 
-def pulled(engine: Engine, run: Run, until: Callable[[dict[str, Any]], Any]) -> Iterator[str]:
+def pulled(queue: RunQueue, run: Run, until: Callable[[dict[str, Any]], Any]) -> Iterator[str]:
     """The rest of a run's deltas, after one of which `until` is true."""
-    stream = deltas(engine, run)
+    stream = deltas(queue, run)
     next(text for text in stream if until(json.loads(text)))
     return stream
 
@@ -107,12 +107,12 @@ def test_a_fault_in_a_pass_is_a_sentence_and_what_was_there_stays(
     worker: ProcessWorker, fault: str, sentence: str
 ) -> None:
     (process,) = results(worker, "tell_process")
-    engine = engine_over(worker)
-    heard = told(engine, run_of(task=FaultyRace(fault, 12, LONG)))
+    queue = queue_over(worker)
+    heard = told(queue, run_of(task=FaultyRace(fault, 12, LONG)))
     assert sentence in heard[-1]["error"]
     assert "Traceback" not in json.dumps(heard)
     assert len(rounds_in(heard)) >= 12
-    again = told(engine, run_of(task=FaultyRace("none", 0, replace(LONG, max_new_tokens=12))))
+    again = told(queue, run_of(task=FaultyRace("none", 0, replace(LONG, max_new_tokens=12))))
     assert reasons_in(again) == {"length"}
     (after,) = results(worker, "tell_process")
     assert (after == process) == (fault not in ("device", "killed"))
@@ -130,7 +130,7 @@ def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(_Run, "round", counted)
     monkeypatch.setattr(sys.modules["specviz.decoding.race"], "WARM_ROUNDS", 0)
-    heard = told(local_engine(), run_of())
+    heard = told(local_queue(), run_of())
     assert heard[-1]["error"] == NO_MEMORY
     shown = [(one["lane"], one["index"]) for one in rounds_in(heard)]
     assert len(computed) == 40
@@ -165,28 +165,31 @@ def test_what_cannot_travel_breaks_nothing(worker: ProcessWorker) -> None:
 
 def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -> None:
     (process,) = results(worker, "tell_process")
-    engine = engine_over(worker)
+    queue = queue_over(worker)
     run = run_of(task=FaultyRace("hang", 8, LONG))
-    stream = pulled(engine, run, lambda delta: delta.get("status") == HANGS)
-    engine.stop("one")
-    engine.stop("one")  # pressed twice
+    stream = pulled(queue, run, lambda delta: delta.get("status") == HANGS)
+    queue.stop("one")
+    queue.stop("one")  # pressed twice
     began = time.monotonic()
     rest = [json.loads(text) for text in stream]
     assert time.monotonic() - began < 60  # without the stop, the silence would end it: 300 s
     assert reasons_in(rest) == {"stopped"}
     assert "error" not in rest[-1]
+    while not run.over and time.monotonic() - began < 60:
+        time.sleep(0.05)
+    assert run.over
     assert results(worker, "tell_process") != [process]
 
 
 def test_nobody_waits_for_the_load_of_a_visitor_who_left(worker: ProcessWorker) -> None:
     results(worker, "tell_process")
-    engine = engine_over(worker)
+    queue = queue_over(worker)
     stream = pulled(
-        engine, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: LOADING in str(d)
+        queue, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: LOADING in str(d)
     )
     stream.close()  # type: ignore[attr-defined]
-    assert engine._doing is not None  # it did not wait for the end of the load
-    other = told(engine, run_of("two", task=FaultyRace("none", 0, Settings(max_new_tokens=4))))
+    assert queue._current is not None  # it did not wait for the end of the load
+    other = told(queue, run_of("two", task=FaultyRace("none", 0, Settings(max_new_tokens=4))))
     assert reasons_in(other) == {"length"}
 
 
@@ -194,15 +197,15 @@ def test_a_load_goes_on_for_the_next_who_wants_the_pair(
     worker: ProcessWorker, tmp_path: Path
 ) -> None:
     (process,) = results(worker, "tell_process")
-    engine = engine_over(worker)
+    queue = queue_over(worker)
     here = tmp_path / "the pair"
     first = run_of("one", task=Odd("load_until_told", str(here)))
-    stream = pulled(engine, first, lambda delta: LOADING in str(delta))
-    engine.stop("one")
+    stream = pulled(queue, first, lambda delta: LOADING in str(delta))
+    queue.stop("one")
     assert json.loads(list(stream)[-1])["over"]  # who pressed Stop does not wait for it
     assert not first.over
     next_one = run_of("two", task=Odd("chatter", str(here)))
-    stream = pulled(engine, next_one, lambda delta: "ahead" in str(delta))
+    stream = pulled(queue, next_one, lambda delta: "ahead" in str(delta))
     here.touch()
     assert "error" not in json.loads(list(stream)[-1])
     assert first.over
@@ -227,18 +230,13 @@ def test_a_stop_that_comes_before_its_task_begins_is_heard(worker: ProcessWorker
     assert worker._process is not None
     process = worker._process._popen.pid
     os.kill(process, signal.SIGSTOP)  # it cannot begin before it is told to stop
-    items: list[Any] = []
-    asked = [0]
-
-    def wish() -> Any:
-        asked[0] += 1
-        if asked[0] == 2:  # the first answer was passed on
-            os.kill(process, signal.SIGCONT)
-        return "end"
-
-    take = Asking(lambda item: items.append(item) or True, wish)  # type: ignore[arg-type, return-value]
-    worker.run(Odd("count_for_ever"), take)
-    assert items == []
+    stop = Stop()
+    stop.set()
+    run = worker.run(Odd("count_for_ever"), stop)
+    assert next(run) is None  # by now the stop was sent
+    os.kill(process, signal.SIGCONT)
+    assert set(run) <= {None}
+    assert worker._process._popen.pid == process
 
 
 class Deadly:
@@ -247,72 +245,73 @@ class Deadly:
     def __init__(self) -> None:
         self.tasks = 0
 
-    def run(self, task: Any, take: Any) -> None:
+    def run(self, task: Any, stop: Any) -> Iterator[Any]:
         self.tasks += 1
         if self.tasks == 1:
             raise SystemExit
+        yield from ()
 
     def close(self) -> None:
         pass
 
 
 def test_a_task_that_ends_its_thread_ends_no_more_than_itself() -> None:
-    engine = engine_over(Deadly())
-    assert told(engine, run_of())[-1]["error"] == FAILED
-    assert "error" not in told(engine, run_of())[-1]
+    queue = queue_over(Deadly())
+    assert told(queue, run_of())[-1]["error"] == FAILED
+    assert "error" not in told(queue, run_of())[-1]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_dead_engine_thread_is_replaced() -> None:
-    engine = local_engine(slow_race)
+def test_a_dead_queue_thread_is_replaced() -> None:
+    queue = local_queue(slow_race)
     run = run_of()
-    stream = pulled(engine, run, lambda delta: delta.get("rounds"))
-    waiting = threading.Thread(target=lambda: told(engine, run_of("two")))
+    stream = pulled(queue, run, lambda delta: delta.get("rounds"))
+    waiting = threading.Thread(target=lambda: told(queue, run_of("two")))
     waiting.start()
-    assert engine._thread is not None
-    victim = engine._thread
+    assert queue._thread is not None
+    victim = queue._thread
 
     def died(job: Any) -> None:
         raise SystemExit
 
-    engine._do = died  # type: ignore[method-assign]
+    queue._do = died  # type: ignore[method-assign]
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(victim.ident or 0), ctypes.py_object(SystemExit)
     )
     rest = [json.loads(text) for text in stream]
     assert rest[-1]["error"] == FAILED  # the run's own thread went: its rounds were told
-    del engine._do
+    del queue._do
     waiting.join(60)
     assert not waiting.is_alive()
     assert not victim.is_alive()
-    after = told(engine, run_of(settings=replace(LONG, max_new_tokens=4)))
+    after = told(queue, run_of(settings=replace(LONG, max_new_tokens=4)))
     assert reasons_in(after) == {"length"}
 
 
 @pytest.mark.parametrize("deltas_heard", [0, 1, 2, 3])
 def test_a_visitor_may_leave_at_any_moment(deltas_heard: int) -> None:
-    engine = local_engine(slow_race)
+    queue = local_queue(slow_race)
     run = run_of()
-    stream = deltas(engine, run)
+    stream = deltas(queue, run)
     for _ in range(deltas_heard):
         next(stream)
     stream.close()  # type: ignore[attr-defined]
     deadline = time.monotonic() + 60
-    while (engine._doing or engine._line) and time.monotonic() < deadline:
+    while (queue._current or queue._waiting) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert engine._doing is None
-    assert not engine._line
+    assert queue._current is None
+    assert not queue._waiting
     assert run.over or deltas_heard < 2
-    assert reasons_in(told(engine, run_of(settings=Settings(max_new_tokens=4)))) == {"length"}
+    assert reasons_in(told(queue, run_of(settings=Settings(max_new_tokens=4)))) == {"length"}
 
 
 def test_a_handler_that_is_never_closed_frees_the_machine() -> None:
-    engine = local_engine(slow_race)
+    queue = local_queue(slow_race)
     run = run_of()
-    held = pulled(engine, run, lambda delta: delta.get("rounds"))
+    held = pulled(queue, run, lambda delta: delta.get("rounds"))
     assert run._asked is not None
     run._asked -= 2 * PATIENCE  # seconds; nobody has asked since
-    assert reasons_in(told(engine, run_of("two", Settings(max_new_tokens=4)))) == {"length"}
+    assert reasons_in(told(queue, run_of("two", Settings(max_new_tokens=4)))) == {"length"}
     assert run.stopping.is_set()
     del held
 
@@ -340,13 +339,22 @@ def test_a_lane_that_is_stopped_after_its_last_round_has_finished() -> None:
 
 
 def test_a_race_that_is_told_to_stop_still_hands_out_its_end() -> None:
-    pair, items = pair_of(mini(5), mini(5, seed=1)), []
-
-    def take(item: Any) -> bool:
+    pair, items, stop = pair_of(mini(5), mini(5, seed=1)), [], Stop()
+    for item in RaceTask("tiny", "w1 w2", LONG).run(Models(lambda *_: pair, race), stop):
         items.append(item)
-        return sum(isinstance(one, Round) for one in items) < 5
+        if sum(isinstance(one, Round) for one in items) == 5:
+            stop.set()
+    assert [type(one) for one in items[-2:]] == [Round, End]
+    assert set(items[-1].reasons.values()) == {"stopped"}
 
-    RaceTask("tiny", "w1 w2", LONG).run(Models(lambda *_: pair, race), take)
+
+def test_the_end_of_a_stopped_race_comes_out_of_the_process(worker: ProcessWorker) -> None:
+    items: list[Any] = []
+    stop = Stop()
+    for item in worker.run(FaultyRace("slow", 0, LONG), stop):
+        items += [] if item is None else [item]
+        if isinstance(item, Round):
+            stop.set()
     assert [type(one) for one in items[-2:]] == [Round, End]
     assert set(items[-1].reasons.values()) == {"stopped"}
 
@@ -354,12 +362,12 @@ def test_a_race_that_is_told_to_stop_still_hands_out_its_end() -> None:
 def test_the_page_keeps_the_reason_of_a_finished_lane() -> None:
     target = mini(5, spread=2.0)
     pair = pair_of(target, mini(5, spread=2.0))
-    engine = engine_over(LocalWorker(lambda *_: pair, _sequential))
+    queue = queue_over(LocalWorker(lambda *_: pair, _sequential))
     run = run_of(settings=replace(LONG, gamma=8, max_new_tokens=100))
     ends = []
-    for delta in map(json.loads, deltas(engine, run)):
+    for delta in map(json.loads, deltas(queue, run)):
         if any(one["lane"] == "baseline" for one in delta.get("rounds", [])):
-            engine.stop("one")
+            queue.stop("one")
         ends += [delta["end"]] if "end" in delta else []
     assert ends[0]["reasons"] == {"speculative": "length", "baseline": "stopped"}
 
@@ -422,8 +430,8 @@ def test_a_want_of_memory_is_told_with_numbers() -> None:
     class Starved:
         pair = "builtin"
 
-        def run(self, models: Any, take: Any) -> None:
+        def run(self, models: Any, stop: Any) -> Any:
             raise ModelError("the device ran out of memory: use less.") from MemoryError()
 
     with pytest.raises(SpecvizError, match=r"use less\. Weights and caches .* MB as float32,"):
-        LocalWorker(load_named, race).run(Starved(), lambda _: True)
+        list(LocalWorker(load_named, race).run(Starved()))

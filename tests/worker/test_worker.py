@@ -15,9 +15,18 @@ from places import HELPERS, ROOT
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.environment import ASSETS
-from specviz.worker.client import FAILED, LOST, LocalWorker, ProcessWorker
-from specviz.worker.failures import BROKEN
-from specviz.worker.tasks import LOADING, Compared, Models, RaceTask, SampleTask, load_named
+from specviz.models.progress import Progress
+from specviz.worker.client import LocalWorker, ProcessWorker, results_of
+from specviz.worker.failures import BROKEN, FAILED, LOST
+from specviz.worker.tasks import (
+    LOADING,
+    Compared,
+    Models,
+    RaceTask,
+    SampleTask,
+    Stop,
+    load_named,
+)
 
 needs_pair = pytest.mark.skipif(
     not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"
@@ -36,10 +45,8 @@ def worker() -> Iterator[ProcessWorker]:
         os.environ["PYTHONPATH"] = path
 
 
-def taken(worker: Any, task: Any) -> list[Any]:
-    items: list[Any] = []
-    worker.run(task, lambda item: items.append(item) or True)
-    return items
+def all_results(worker: Any, task: Any) -> list[Any]:
+    return list(results_of(worker, task))
 
 
 def alive(process: int) -> bool:
@@ -53,7 +60,7 @@ def alive(process: int) -> bool:
 @needs_pair
 def test_a_run_there_is_the_run_here(worker: ProcessWorker) -> None:
     settings = Settings(temperature=0.7, max_new_tokens=20, seed=4)
-    events = [item for item in taken(worker, RaceTask("builtin", "Once", settings)) if item]
+    events = all_results(worker, RaceTask("builtin", "Once", settings))
     there = Trace.from_events([event for event in events if not isinstance(event, str)])
     here = Trace.from_events(race(load_pair(), "Once", settings))
     assert LOADING in events
@@ -66,19 +73,18 @@ def test_a_run_there_is_the_run_here(worker: ProcessWorker) -> None:
 @needs_pair
 def test_an_experiment_there_is_compared_there(worker: ProcessWorker) -> None:
     task = SampleTask("builtin", "Once upon", Settings(temperature=1.0), 4, length=2, reach=8)
-    last = taken(worker, task)[-1]
+    last = all_results(worker, task)[-1]
     assert isinstance(last, Compared)
     assert sum(cell.ours for cell in last.comparison.cells) == 4
 
 
 def test_what_is_not_wanted_any_more_ends_soon(worker: ProcessWorker) -> None:
     items: list[Any] = []
-
-    def take(item: Any) -> bool:
-        items.append(item)
-        return len(items) < 5
-
-    worker.run(Odd("count_for_ever"), take)
+    stop = Stop()
+    for item in worker.run(Odd("count_for_ever"), stop):
+        items += [] if item is None else [item]
+        if len(items) == 5:
+            stop.set()
     assert items == [0, 1, 2, 3, 4]
     assert results(worker, "chatter") == ["heard"]
 
@@ -93,7 +99,7 @@ def test_a_failure_is_a_sentence_and_the_process_lives_on(worker: ProcessWorker)
         results(worker, "fail")
     assert str(failure.value) == FAILED
     with pytest.raises(SpecvizError, match=r"\.$"):
-        taken(worker, RaceTask("nowhere/at-all+nothing", "Once", Settings()))
+        all_results(worker, RaceTask("nowhere/at-all+nothing", "Once", Settings()))
     assert results(worker, "tell_process") == [process]
 
 
@@ -108,11 +114,28 @@ def test_a_lost_process_is_replaced(worker: ProcessWorker, what: str, sentence: 
 
 
 def test_a_reader_that_fails_leaves_nothing_for_the_next(worker: ProcessWorker) -> None:
-    def take(item: Any) -> bool:
-        raise KeyError(item)
-
     with pytest.raises(KeyError):
-        worker.run(Odd("count_for_ever"), take)
+        for item in worker.run(Odd("count_for_ever")):
+            raise KeyError(item)
+    assert results(worker, "chatter") == ["heard"]
+
+
+def test_a_run_that_nobody_reads_on_leaves_nothing_for_the_next(worker: ProcessWorker) -> None:
+    """Not even if its generator is still held, and is read on later."""
+    held = worker.run(Odd("count_for_ever"))
+    assert next(item for item in held if item is not None) == 0
+    (process,) = results(worker, "tell_process")
+    with pytest.raises(SpecvizError):
+        list(held)
+    assert results(worker, "tell_process") == [process]
+
+
+def test_the_caller_hears_something_while_no_result_comes(worker: ProcessWorker) -> None:
+    run = worker.run(Odd("hang"))
+    assert [next(run) for _ in range(6)].count(None) >= 5
+    assert worker._process is not None and worker._process.is_alive()
+    run.close()
+    assert not worker._process.is_alive()  # nobody waits for what hangs there
     assert results(worker, "chatter") == ["heard"]
 
 
@@ -143,15 +166,39 @@ def test_one_pair_is_in_memory_at_a_time() -> None:
             assert not held, "the old pair must be gone before the new one comes"
             self.name = name
             held.add(name)
+            watcher(Progress(f"loading {name}", 0.5))
 
         def __del__(self) -> None:
             held.discard(self.name)
 
     models = Models(Loaded, race)
     said: list[Any] = []
+
+    def named(name: str) -> Iterator[None]:
+        pair = yield from models.pair(name)
+        assert pair.name == name
+
     for name in ("one", "one", "two"):
-        assert models.pair(name, lambda item: said.append(item) or True).name == name
-    assert said == [LOADING, LOADING]
+        said += named(name)
+    assert said == [LOADING, "Loading one: 50%.", LOADING, "Loading two: 50%."]
+
+
+def test_a_load_that_is_abandoned_ends_before_the_next_begins() -> None:
+    now = [0]
+
+    def load(name: str, watcher: Any) -> str:
+        now[0] += 1
+        assert now == [1]
+        watcher(Progress("loading"))
+        time.sleep(1.0)
+        now[0] -= 1
+        return name
+
+    models = Models(load, race)
+    abandoned = models.pair("one")
+    assert [next(abandoned), next(abandoned)] == [LOADING, "Loading."]
+    abandoned.close()
+    assert [*models.pair("two")] == [LOADING, "Loading."]
 
 
 def test_a_local_worker_has_the_same_sentences() -> None:

@@ -23,21 +23,22 @@ from toy_models import llama
 from specviz import Settings, SpecvizError, load_pair, race
 from specviz.engines import choose as engine
 from specviz.environment import ASSETS
-from specviz.worker.batches import Failed, batches
-from specviz.worker.tasks import Models, RaceTask, SampleTask
+from specviz.worker.tasks import Models, RaceTask, SampleTask, Stop
 from specviz.worker.zerogpu import (
     BUSY,
     ELSEWHERE,
     MOST,
     SENTENCES,
     UNKNOWN,
-    Prices,
+    CostEstimate,
+    Failure,
     call_seconds,
+    lists_of_results,
     sentence_for,
 )
 
 HOST = HELPERS / "zerogpu_host.py"
-PRICES = Prices(target=0.01, draft=0.005, start=6.0)
+COST = CostEstimate(target=0.01, draft=0.005, start=6.0)
 SETTINGS = Settings(gamma=4, temperature=0.7, max_new_tokens=100)
 TASK = RaceTask("builtin", "Once", SETTINGS)
 
@@ -200,29 +201,29 @@ class TestLentGpu:
 
 class TestSeconds:
     def test_more_of_anything_takes_longer(self) -> None:
-        base = call_seconds(TASK, PRICES, 10)
+        base = call_seconds(TASK, COST, 10)
         for other in (
             Settings(gamma=8, max_new_tokens=100),
             Settings(gamma=4, max_new_tokens=200),
             Settings(gamma=4, max_new_tokens=100, drafter="early-exit"),
         ):
-            assert call_seconds(RaceTask("builtin", "", other), PRICES, 10) > base
-        assert call_seconds(TASK, PRICES, 4000) > base
+            assert call_seconds(RaceTask("builtin", "", other), COST, 10) > base
+        assert call_seconds(TASK, COST, 4000) > base
         none = Settings(gamma=4, max_new_tokens=100, drafter="none")
-        assert call_seconds(RaceTask("builtin", "", none), PRICES, 10) < base
+        assert call_seconds(RaceTask("builtin", "", none), COST, 10) < base
 
     def test_the_sum_is_that_of_the_formula(self) -> None:
-        prices = Prices(target=0.01, draft=0.0, start=6.0)
+        cost = CostEstimate(target=0.01, draft=0.0, start=6.0)
         # 6 s start, 4 s warm-up, 100 tokens in two lanes, three readings of nothing
-        assert call_seconds(TASK, prices, 0) == pytest.approx(12.03)
+        assert call_seconds(TASK, cost, 0) == pytest.approx(12.03)
 
     def test_nobody_asks_for_more_than_a_day_has(self) -> None:
         endless = RaceTask("builtin", "", Settings(gamma=16, max_new_tokens=100_000))
-        assert call_seconds(endless, PRICES, 10) == MOST
+        assert call_seconds(endless, COST, 10) == MOST
         sample = SampleTask("builtin", "", SETTINGS, 300, length=2, reach=64)
-        assert call_seconds(sample, PRICES, 10) <= MOST
+        assert call_seconds(sample, COST, 10) <= MOST
 
-    def test_prices_come_from_the_sizes(self) -> None:
+    def test_costs_are_estimated_from_the_sizes(self) -> None:
         def model(blocks: int, weights: int) -> Any:
             inner = SimpleNamespace(num_hidden_layers=blocks)
             return SimpleNamespace(
@@ -231,9 +232,9 @@ class TestSeconds:
             )
 
         pair = SimpleNamespace(target=model(32, 8 * 10**9), draft=model(16, 10**9))
-        prices = Prices.of(pair)
-        assert prices.target > 2 * prices.draft
-        assert prices.start > 10  # 18 GB have to be moved
+        cost = CostEstimate.of(pair)
+        assert cost.target > 2 * cost.draft
+        assert cost.start > 10  # 18 GB have to be moved
 
 
 @pytest.mark.parametrize(
@@ -272,11 +273,12 @@ class Slow:
         self.count, self.seconds, self.error = count, seconds, error
         self.told: list[bool] = []
 
-    def run(self, models: Models, take: Callable[[Any], bool]) -> None:
+    def run(self, models: Models, stop: Stop) -> Iterator[int]:
         for number in range(self.count):
             time.sleep(self.seconds)
-            self.told.append(take(number))
-            if not self.told[-1]:
+            yield number
+            self.told.append(not stop.is_set())
+            if stop.is_set():
                 return
         if self.error:
             raise self.error
@@ -286,14 +288,14 @@ MODELS = Models(lambda name, _: None, race)
 
 
 def lists(task: Any, seconds: float = 60.0) -> list[list[Any]]:
-    return list(batches(task, MODELS, seconds))
+    return list(lists_of_results(task, MODELS, seconds))
 
 
 def results(task: Any, seconds: float = 60.0) -> list[Any]:
     return [item for items in lists(task, seconds) for item in items]
 
 
-class TestBatches:
+class TestListsOfResults:
     def test_all_results_come_in_order(self) -> None:
         assert results(Slow(1000, 0.0)) == list(range(1000))
 
@@ -301,11 +303,11 @@ class TestBatches:
         class Waiting:
             told = threading.Event()
 
-            def run(self, models: Models, take: Callable[[Any], bool]) -> None:
-                take(self.told.wait(60))
+            def run(self, models: Models, stop: Stop) -> Iterator[bool]:
+                yield self.told.wait(60)
 
         came = []
-        for items in batches(Waiting(), MODELS, 60.0):  # type: ignore[arg-type]
+        for items in lists_of_results(Waiting(), MODELS, 60.0):  # type: ignore[arg-type]
             came.append(items)
             if came.count([]) == 3:
                 Waiting.told.set()
@@ -313,7 +315,7 @@ class TestBatches:
 
     def test_an_error_comes_last_as_its_sentence(self) -> None:
         refused = results(Slow(2, 0.0, SpecvizError("choose another.")))
-        assert refused == [0, 1, Failed("choose another.")]
+        assert refused == [0, 1, Failure("choose another.")]
         broken = results(Slow(1, 0.0, RuntimeError("CUDA error: no")))
         assert broken[-1].fatal and "CUDA" not in broken[-1].sentence
 
@@ -322,9 +324,9 @@ class TestBatches:
         came = results(task, 0.2)
         assert came and task.told[-1] is False and len(task.told) < 1000
 
-    def test_closing_ends_the_task_even_if_it_waits_for_room(self) -> None:
-        task = Slow(10_000, 0.0)
-        coming = batches(task, MODELS, 60.0)
+    def test_closing_ends_the_task(self) -> None:
+        task = Slow(10_000, 0.01)
+        coming = lists_of_results(task, MODELS, 600.0)
         next(coming)
         coming.close()  # type: ignore[attr-defined]
         assert task.told[-1] is False and len(task.told) < 10_000

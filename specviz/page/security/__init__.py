@@ -1,1 +1,1 @@
-"""What visitors may reach: addresses, sizes, headers, passwords, and errors as sentences."""
+"""Protection of the page: addresses, sizes, headers, the password, and errors as sentences."""

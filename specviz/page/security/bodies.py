@@ -1,4 +1,4 @@
-"""What requests may hold: read within bounds, and looked at before Gradio parses them."""
+"""The bodies of requests: read up to a limit, and checked before Gradio parses them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ...trace.recording import MOST_UNPACKED
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request but a recording fits
-# A run that is taken away travels as text inside JSON: every quote in it has a backslash more.
+# A run is sent for download as text inside JSON, where each quote has an extra backslash.
 LARGE = MOST_UNPACKED + 8 * MIB
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
 PATIENCE = 60.0  # seconds that a body may take to arrive
-MOST_STRINGS = 200  # in a large body: a recording is one string, whatever it holds
+MOST_STRINGS = 200  # in a large body; a recording is a single string there
 NAME = re.compile(r"[\w.-]{1,64}")
 
 NOT_OURS = "This request is not one that the page makes, nor one of the API in the README."
@@ -31,7 +31,7 @@ CROWDED = "Too many large files are arriving at once: try again in a minute."
 
 
 class Refused(Exception):
-    """A request that goes no further. status: of the answer; str() is its sentence."""
+    """A request is refused. status: of the HTTP answer; str() is its sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -39,15 +39,15 @@ class Refused(Exception):
 
 
 class Bodies:
-    """Reads the bodies of requests. It holds `LARGE_AT_ONCE` large ones at a time, so that many
-    senders together cannot fill the memory."""
+    """Limits the large bodies in memory to `LARGE_AT_ONCE` at a time, so that many senders together
+    cannot fill it."""
 
     def __init__(self) -> None:
         self._large = 0
 
     @contextmanager
     def room(self) -> Iterator[Body]:
-        """A body to be read; its place among the large ones is free again at the end."""
+        """A body to be read. If it is large, it counts as such until the end of the block."""
         body = Body(self)
         try:
             yield body
@@ -55,14 +55,14 @@ class Bodies:
             self._large -= body.large
 
     def take_place(self) -> None:
-        """Count one large body more. Raises `Refused` if there are enough."""
+        """Count one more large body. Raises `Refused` if there are too many."""
         if self._large >= LARGE_AT_ONCE:
             raise Refused(503, CROWDED)
         self._large += 1
 
 
 class Body:
-    """The body of one request."""
+    """The body of one request. large: whether it counts as a large one."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.raw = b""
@@ -70,8 +70,8 @@ class Body:
         self._bodies = bodies
 
     async def read(self, receive: Receive, most: int, promised: str | None) -> None:
-        """Read it whole. Raises `Refused` as soon as it, or what its header promises, is more
-        than `most` bytes; nothing beyond is kept."""
+        """Read it to its end. Raises `Refused` as soon as it has more than `most` bytes, or if its
+        header, `promised`, says so; no more is kept."""
         if promised and (not promised.isdigit() or int(promised[:18]) > most):
             raise Refused(413, TOO_LARGE.format(most // KIB))
         parts, size, deadline = [], 0, time.monotonic() + PATIENCE
@@ -90,14 +90,14 @@ class Body:
         self.raw = b"".join(parts)
 
     def replay(self, receive: Receive) -> Receive:
-        """What hands the body to the next reader, and then whatever comes after it."""
-        told = False
+        """A `Receive` that gives the body to the next reader, and then the messages after it."""
+        given = False
 
         async def again() -> Message:
-            nonlocal told
-            if told:
+            nonlocal given
+            if given:
                 return await receive()
-            told = True
+            given = True
             return {"type": "http.request", "body": self.raw, "more_body": False}
 
         return again
@@ -111,9 +111,9 @@ async def _before(deadline: float, receive: Receive) -> Message:
 
 
 def check_event(raw: bytes) -> None:
-    """Raise `Refused` unless this asks for an event as the page or a client does.
+    """Raise `Refused` unless this is a request for an event, as the page or a client sends it.
 
-    Values are plain: an object could name a file or an address for Gradio to fetch.
+    Its values must be plain: an object could name a file or an address that Gradio fetches.
     """
     body = _object(raw)
     data = body.get("data", [])
@@ -131,7 +131,7 @@ def check_named_values(raw: bytes) -> None:
 
 
 def check_question(raw: bytes) -> None:
-    """Raise `Refused` unless this asks a server function something, as the player does."""
+    """Raise `Refused` unless this is a call of a server function, as the player sends it."""
     if len(raw) > SMALL and _structure(raw) > SMALL:
         raise Refused(400, NOT_OURS)
     body = _object(raw)
@@ -146,8 +146,8 @@ def check_object(raw: bytes) -> None:
 
 
 def _structure(raw: bytes) -> int:
-    """Bytes outside strings, or `len(raw)` if there are many strings: what a parser would have
-    to build, found without building it."""
+    """Bytes outside of strings, or `len(raw)` if there are many strings. It measures what a parser
+    would have to build, without parsing."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     if plain.count(b'"') > 2 * MOST_STRINGS:
         return len(raw)

@@ -1,4 +1,4 @@
-"""Failures as sentences: of the page's events, of its server functions, of the API."""
+"""Failures of events, server functions and the API, shown as sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from ...errors import SpecvizError
-from ...worker.client import FAILED
+from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 
 log = logging.getLogger(__name__)
@@ -19,10 +19,10 @@ Answer = Callable[[dict[str, Any]], Any]
 
 
 class Page(gr.Blocks):
-    """Blocks whose events fail with a sentence: the log has the rest."""
+    """Blocks whose events fail with a sentence. The details are in the log."""
 
     async def preprocess_data(self, *args: Any, **kwargs: Any) -> Any:
-        """The values of an event, read. Whoever sends others than the page's hears so."""
+        """Read the values of an event; if the page cannot have sent them, the error says so."""
         try:
             return await super().preprocess_data(*args, **kwargs)
         except Exception:
@@ -30,7 +30,7 @@ class Page(gr.Blocks):
             raise sentence(NOT_OURS) from None
 
     async def process_api(self, *args: Any, **kwargs: Any) -> Any:
-        """One event, or the next value of one."""
+        """Handle an event, or compute its next value."""
         try:
             return await super().process_api(*args, **kwargs)
         except gr.Error:
@@ -41,12 +41,12 @@ class Page(gr.Blocks):
 
 
 def sentence(text: str) -> gr.Error:
-    """An error that shows this sentence and leaves no traceback anywhere."""
+    """An error that shows this sentence and no traceback."""
     return gr.Error(text, print_exception=False)
 
 
 def answering(function: Answer) -> Answer:
-    """A server function whose failures are answers: `{"error": sentence, "over": True}`."""
+    """A server function that answers `{"error": sentence, "over": True}` if it fails."""
 
     @wraps(function)
     def answer(asked: dict[str, Any]) -> Any:

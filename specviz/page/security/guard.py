@@ -1,5 +1,8 @@
-"""What stands between the network and Gradio: which addresses there are, how much a request may
-hold, what every answer tells the browser, and no answer that shows a failure's inside."""
+"""The middleware between the network and Gradio.
+
+It decides which addresses exist and how large a request may be, adds headers to every answer, and
+replaces the details of failures by sentences.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from gradio.data_classes import _StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...worker.client import FAILED
+from ...worker.failures import FAILED
 from .bodies import (
     FORM,
     LARGE,
@@ -54,12 +57,12 @@ OPEN = re.compile(
     r"|queue/status|queue/data|heartbeat/[\w.-]{1,64})/?"
     r"|/gradio_api/call/(v2/)?(generate|race|doctor)/\w{1,64}"
 )
-"""What may be read, beside files. Gradio would start any event that is asked for by its name,
-those of the page too."""
+"""The addresses that may be read, besides files. Gradio itself would start any event by its name,
+also the page's own."""
 
 
 class Post(NamedTuple):
-    """What may be posted: at most so many bytes, and `check` raises `Refused`."""
+    """An address for POST. most: bytes of a body. check: raises `Refused` for a wrong body."""
 
     path: re.Pattern[str]
     most: int
@@ -78,7 +81,7 @@ TOOL_POST = Post(TOOLS, SMALL, None)
 
 
 class Guard:
-    """An ASGI middleware around Gradio. tools: whether its MCP server is on."""
+    """The ASGI middleware. tools: whether Gradio's MCP server is on."""
 
     def __init__(self, app: ASGIApp, *, tools: bool = False) -> None:
         self._app = app
@@ -97,13 +100,13 @@ class Guard:
         except Refused as refused:
             await answer.refuse(refused.status, str(refused))
         except Exception:
-            # Events and questions answer for themselves: a body that fails here made no sense.
-            senseless = scope["method"] == "POST"
-            log.log(logging.INFO if senseless else logging.ERROR, "a request failed", exc_info=True)
-            await answer.refuse(400 if senseless else 500)
+            # Events and server functions handle their failures: here, the body was malformed.
+            malformed = scope["method"] == "POST"
+            log.log(logging.INFO if malformed else logging.ERROR, "a request failed", exc_info=True)
+            await answer.refuse(400 if malformed else 500)
 
     async def _admitted(self, scope: Scope, receive: Receive, body: Body) -> Receive:
-        """What Gradio may read of a request. Raises `Refused`."""
+        """The `Receive` from which Gradio reads an admitted request. Raises `Refused`."""
         method, path = scope["method"], _path_of(scope)
         tools = self._tools and bool(TOOLS.fullmatch(path))
         if method in ("GET", "HEAD"):
@@ -128,15 +131,15 @@ class Guard:
 
 
 class Answer:
-    """An answer on its way out: headers are added, failures become sentences, and the page's own
-    scripts get the mark without which a script does not run."""
+    """Changes an answer while it is sent: it adds headers, turns failures into sentences, and gives
+    the page's own scripts the nonce without which the browser does not run them."""
 
     def __init__(self, send: Send, *, head: bool) -> None:
         self._send = send
         self._head = head
         self._nonce = secrets.token_urlsafe(16)
         self._started = False
-        self._held: Message | None = None  # the start of a page whose body is still collected
+        self._held: Message | None = None  # the start of an HTML page, until its body is complete
         self._page = b""
         self._muted = False
 
@@ -154,12 +157,12 @@ class Answer:
             await self._send(message)
 
     async def refuse(self, status: int, sentence: str | None = None) -> None:
-        """Answer with a sentence, unless an answer is already under way."""
+        """Answer with a sentence, unless another answer has begun."""
         self._muted = True
         if self._started:
             return
-        said = sentence or SENTENCES.get(status, OTHERWISE)
-        raw = orjson.dumps({"detail": said, "error": said})
+        shown = sentence or SENTENCES.get(status, OTHERWISE)
+        raw = orjson.dumps({"detail": shown, "error": shown})
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
         await self._begin({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
@@ -191,7 +194,7 @@ class Answer:
 
 
 def _path_of(scope: Scope) -> str:
-    """The path below what a proxy put in front of it."""
+    """The path of a request, without the prefix that a proxy added."""
     path: str = scope["path"]
     front: str = scope.get("root_path", "").rstrip("/")
     return path[len(front) :] if front and path.startswith(front + "/") else path
@@ -204,9 +207,9 @@ def _readable(path: str) -> bool:
 
 
 def is_public(name: str) -> bool:
-    """Whether this names a file that the page hands out: links and dots are followed first.
+    """Whether this is the name of a public file, after links and dots in it are resolved.
 
-    Gradio itself would also fetch addresses, and hand out whatever lies in its cache.
+    Gradio itself would also fetch addresses, and send every file in its cache.
     """
     try:
         path = Path(name)

@@ -1,4 +1,4 @@
-"""What every answer tells the browser: whose scripts may run, and who may frame the page."""
+"""The security headers: which scripts may run, and which sites may frame the page."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 
 HUB = "https://huggingface.co"
 _SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
-# Gradio's manifest is of no use here, and a browser that is told of no icon asks for one at the
-# root of the host, which may be another site's.
+# Gradio's manifest is not needed here. Without a link to an icon, a browser asks for one at the
+# root of the host, which may belong to another site.
 _MANIFEST = re.compile(rb'<link rel="manifest"[^>]*>')
 _ICON = b'<link rel="icon" type="image/svg+xml" href="favicon.ico">'
 
 
 def security_headers(nonce: str) -> dict[str, str]:
-    """Headers by name. nonce: the mark of the inline scripts that may run.
+    """Headers by name. nonce: of the inline scripts that may run.
 
     Gradio compiles templates and listeners in the browser, so scripts may evaluate text
-    ('unsafe-eval'); its components and Plotly set styles inline. Scripts in attributes or added
-    elements run nowhere.
+    ('unsafe-eval'); its components and Plotly set styles inline. Scripts in attributes, or in
+    elements that are added later, do not run.
     """
     return {
         "content-security-policy": "; ".join(
@@ -31,7 +31,7 @@ def security_headers(nonce: str) -> dict[str, str]:
 
 
 def _policy(nonce: str) -> dict[str, str]:
-    # On a Space, Gradio asks the hub for the bar at the top, and the hub shows the page in a frame.
+    # On a Space, Gradio loads its top bar from the hub, and the hub shows the page in a frame.
     hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
     return {
         "default-src": "'self'",
@@ -50,7 +50,7 @@ def _policy(nonce: str) -> dict[str, str]:
 
 
 def with_nonce(page: bytes, nonce: str) -> bytes:
-    """The page with its mark on its own inline scripts, and its icon. No visitor's text stands in
-    it."""
+    """The page with the nonce in its own inline scripts, and with its icon. The page holds no text
+    of visitors, so all its scripts are its own."""
     page = _MANIFEST.sub(_ICON, page)
     return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)

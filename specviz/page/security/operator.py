@@ -1,4 +1,4 @@
-"""What whoever runs the page may switch on, by variables of the environment."""
+"""What the operator of the page can switch on, by environment variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so
 
 
 def guarded_options() -> dict[str, Any]:
-    """What `launch()` needs for a page that strangers can reach. Raises `SettingsError`."""
+    """The options of `launch()` for a page on a public network. Raises `SettingsError`."""
     password = AUTH.read()
     tools = _tools(password is not None)
     return {
