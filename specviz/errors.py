@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+# From torch and the libraries below it; "can't allocate" is from its allocator on a processor.
+_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC")
+
 
 class SpecvizError(Exception):
     """Base of all errors that specviz raises on purpose; the page may show `str(error)`."""
@@ -29,3 +34,27 @@ class TraceError(SpecvizError, ValueError):
 
 class NoGpuError(SpecvizError, RuntimeError):
     """A shared GPU was not available, or was withdrawn during the run."""
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one of its causes, means that memory ran out.
+
+    Errors are recognised by their names and words, so that no caller needs to import torch.
+    """
+    return any(map(is_memory_error, causes_of(error)))
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """The same for this error alone."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
+
+
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, its cause, the cause of that, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

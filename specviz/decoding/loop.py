@@ -87,7 +87,7 @@ class _Run:
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
-        context = make_context(settings, pair.vocab, self.device, decider or decide)
+        context = make_context(settings, pair.vocab, self.device, decider or decide, lane)
         self.target: Engine = make_engine(pair.target, pair.vocab)
         self.path = make_path(self.target, context)
         self.drafter: Drafter = make_drafter(pair, context, self.path)

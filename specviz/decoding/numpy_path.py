@@ -19,7 +19,6 @@ from ..settings import Settings
 from .sampling import SAFE_TEMPERATURE, decide, probabilities, verdict
 from .types import Doubles, Draft, Floats, Judged, RunContext
 
-AHEAD = 256  # uniform draws that are made at once
 BLOCK = 64  # entries of a row that are summed at once
 ONES = np.ones(BLOCK, np.float32)
 # Share of a row's sum: more than rounding in fp32, 63 times a block at most, moves a draw and the
@@ -106,22 +105,14 @@ def decided_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int
 
 
 class HostDraws:
-    """The uniform draws of one run: those of the generator, in its order, however many are asked
-    for at a time."""
+    """The uniform draws of one run, the same in whatever portions they are taken."""
 
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
-        self._draws: Doubles = np.empty(0)
-        self._given = 0
+    def __init__(self, stream: np.random.SeedSequence) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(stream))
 
     def numbers(self, count: int) -> Doubles:
         """The next `count` draws, fp64 in [0, 1)."""
-        if self._given + count > len(self._draws):
-            rest, fresh = self._draws[self._given :], max(AHEAD, count)
-            drawn = torch.rand(fresh, generator=self._generator, dtype=torch.float64)
-            self._draws, self._given = np.concatenate([rest, drawn.numpy()]), 0
-        self._given += count
-        return self._draws[self._given - count : self._given]
+        return self._generator.random(count)
 
     def take(self, count: int) -> Tensor:
         """The same as a tensor, fp64 [count]."""

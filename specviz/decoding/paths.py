@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 
 from ..engines.base import Engine, host_ids
 from ..engines.static.engine import StaticEngine
 from ..settings import Settings
+from ..trace import LANES, Lane
 from .graph_path import GraphPath
 from .numpy_path import HostDraws, NumpyPath
-from .sampling import Decide, probabilities, sample, uniforms, verdict
+from .sampling import Decide, RandomSource, probabilities, sample, uniforms, verdict
 from .types import DecodingPath, Draft, Judged, RunContext
 
 
 def make_context(
-    settings: Settings, vocab: int, device: torch.device, decide: Decide
+    settings: Settings, vocab: int, device: torch.device, decide: Decide, lane: Lane
 ) -> RunContext:
-    """What all parts of a run share, its random draws begun with the seed of the settings."""
-    generator = torch.Generator(device).manual_seed(settings.seed)
-    source = HostDraws(generator) if device.type == "cpu" else generator
+    """What all parts of a run share.
+
+    Each lane has a stream of random numbers of its own: with the same numbers, both would agree
+    more often than two independent samples do.
+    """
+    stream = np.random.SeedSequence(settings.seed, spawn_key=(LANES.index(lane),))
+    source: RandomSource
+    if device.type == "cpu":
+        source = HostDraws(stream)
+    else:
+        seed = int(stream.generate_state(1, np.uint64)[0] >> 1)
+        source = torch.Generator(device).manual_seed(seed)
     return RunContext(settings, vocab, device, source, decide)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..environment import THREADS
+from ..errors import ModelError, ran_out_of_memory
 
 
 class Engine(Protocol):
@@ -44,6 +45,13 @@ class Engine(Protocol):
         """Forget all but the first `length` tokens. Call it once after each verdict, and after
         passes through the first layers only, with the length at which they began."""
         ...
+
+
+def memory_error(error: RuntimeError) -> ModelError:
+    """What to raise for an error of a pass: a sentence if memory ran out, else the error again."""
+    if not ran_out_of_memory(error):
+        raise error
+    return ModelError("the device ran out of memory: use a shorter prompt or a smaller pair.")
 
 
 def host_ids(ids: Sequence[int]) -> Tensor:

@@ -12,6 +12,7 @@ from transformers import DynamicCache
 from ..errors import ModelError
 from ..models.pair import text_config
 from ..models.truncated import truncated_model
+from .base import memory_error
 
 
 class EagerEngine:
@@ -46,13 +47,14 @@ class EagerEngine:
                 use_cache=True,
                 **options,
             )
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                "the device ran out of memory: use a shorter prompt or a smaller pair."
-            ) from error
+        except RuntimeError as error:
+            raise memory_error(error) from error
         self.length += ids.shape[0]
-        logits: Tensor = output.logits[0, -keep:, : self._vocab].float()
-        return logits if temperature == 1.0 else logits / temperature
+        logits: Tensor = output.logits[0, -keep:, : self._vocab]
+        if temperature != 1.0:
+            return logits.float() / temperature
+        # A copy: the caller may write to it, and the model may return a buffer of its own.
+        return logits.to(torch.float32, copy=True)
 
     def rollback(self, length: int) -> None:
         if not self._checked:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
-from ..errors import PairError
+from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
 from .hub import find_source
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
@@ -22,7 +22,6 @@ from .weights import (
     checked_dtype,
     checked_quantization,
     load_model,
-    out_of_memory,
     place_target,
     release_memory,
     shortage_sentence,
@@ -147,7 +146,7 @@ def _placed_pair(
     try:
         return _loaded(name, names, options, device, on_progress)
     except Exception as error:
-        if not out_of_memory(error):
+        if not ran_out_of_memory(error):
             raise
         sentence = shortage_sentence(loads, devices)
     # After the except block no exception holds the loaded weights any more.

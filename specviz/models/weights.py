@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from ..errors import PairError
+from ..errors import PairError, ran_out_of_memory
 from .hub import ModelSource, failure_sentence, hub_options
 from .memory import DeviceMemory, MemoryNeed, memory_advice
 from .progress import Watcher, watched
@@ -161,7 +161,7 @@ def load_model(
                 **watching,
             )
     except Exception as error:  # damaged files can make transformers raise any error
-        if out_of_memory(error):
+        if ran_out_of_memory(error):
             raise
         raise PairError(failure_sentence(source, error)) from error
     model, info = loaded
@@ -177,12 +177,6 @@ def _placed(model: Any, options: LoadOptions) -> Any:
     # With a device map the weights are in place already, and quantized weights cannot move.
     in_place = getattr(model, "hf_device_map", None) or options.device is None
     return model if in_place else model.to(options.device)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that a device has too little free memory."""
-    allocation = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    return allocation or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 def release_memory() -> None:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any, Protocol
 
-from ..errors import PairError, SpecvizError
+from ..errors import PairError, SpecvizError, ran_out_of_memory
 from ..trace import End
-from .failures import LOST, SILENT, ran_out_of_memory, sentence_of
+from .failures import LOST, SILENT, sentence_of
 from .limits import Limits
 from .process import ModelsProcess
 from .tasks import Load, Models, Race, Stop, Task, memory_in_numbers

@@ -1,14 +1,11 @@
 """Why a task failed, as a sentence for the visitor, and whether its process can go on.
 
-Errors are recognised by their names and texts, so that this module does not import torch. No other
-module decides whether an error means that memory ran out.
+Errors are recognised by their names and texts, so that this module does not import torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ..errors import SpecvizError
+from ..errors import SpecvizError, causes_of, is_memory_error, ran_out_of_memory
 
 FAILED = (
     "Something went wrong that is not your fault. The log has the details; press Run to try again."
@@ -29,8 +26,7 @@ SILENT = (
     "Run, with a smaller pair if it happens twice."
 )
 
-# From torch and the libraries below it; "can't allocate" is from its allocator on a processor.
-_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC")
+# From torch and the libraries below it.
 _DEVICE = ("CUDA error", "HIP error", "CUBLAS_STATUS", "CUDNN_STATUS", "device-side assert")
 
 
@@ -43,33 +39,14 @@ def sentence_of(error: BaseException) -> str:
     return BROKEN if is_fatal(error) else FAILED
 
 
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one of its causes, means that memory ran out."""
-    return any(map(_is_memory_error, _causes(error)))
-
-
 def is_fatal(error: BaseException) -> bool:
     """Whether the process can never use the device again, as after an error in a kernel. After
     memory ran out it can."""
-    return any(map(_is_device_error, _causes(error)))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _is_memory_error(error: BaseException) -> bool:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
+    return any(map(_is_device_error, causes_of(error)))
 
 
 def _is_device_error(error: BaseException) -> bool:
-    if not isinstance(error, RuntimeError) or _is_memory_error(error):
+    if not isinstance(error, RuntimeError) or is_memory_error(error):
         return False
     accelerator = type(error).__name__ == "AcceleratorError"
     return accelerator or any(words in str(error) for words in _DEVICE)

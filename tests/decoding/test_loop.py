@@ -14,6 +14,9 @@ import specviz.decoding.drafters.model
 import specviz.decoding.loop
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
 from specviz.decoding.loop import _Run
+from specviz.decoding.numpy_path import NumpyPath
+from specviz.decoding.paths import make_context
+from specviz.decoding.sampling import decide
 from specviz.engines.choose import make_engine
 from specviz.engines.eager import EagerEngine
 from specviz.errors import ModelError, PairError
@@ -254,3 +257,31 @@ def test_logits_that_are_not_finite_end_in_a_sentence(
     with pytest.raises(ModelError, match=f"the {broken} gave logits that are not finite") as caught:
         list(speculate(pair, PROMPT, Settings(temperature=temperature, max_new_tokens=5)))
     assert isinstance(caught.value, SpecvizError) and str(caught.value).count("\n") == 0
+
+
+def test_a_buffer_of_the_models_own_is_never_written_to(pair: Pair):
+    class Kept(torch.nn.Module):
+        """Returns the same buffer of logits from every pass, as some models do."""
+
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner, self.config, self.device, self.dtype = (
+                inner,
+                inner.config,
+                inner.device,
+                inner.dtype,
+            )
+            self.given: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+        def forward(self, **options: Any) -> Any:
+            output = self.inner(**options)
+            self.given.append((output.logits, output.logits.clone()))
+            return output
+
+    model = Kept(pair.target)
+    engine = EagerEngine(model, pair.vocab)
+    run = make_context(
+        Settings(temperature=1.0), pair.vocab, torch.device("cpu"), decide, "baseline"
+    )
+    NumpyPath(engine, run).judge([1], None)
+    assert model.given and all(torch.equal(now, then) for now, then in model.given)

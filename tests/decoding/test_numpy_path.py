@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from toy_models import emitted_ids, mini, pair_of, relative
@@ -14,7 +15,7 @@ from specviz.decoding.loop import decode
 from specviz.decoding.numpy_path import Distributions, HostDraws, NumpyPath
 from specviz.decoding.paths import TensorPath, make_context
 from specviz.decoding.sampling import decide, draw, probabilities
-from specviz.trace import Round
+from specviz.trace import LANES, Round
 
 VOCAB = 37
 SETTINGS = [
@@ -35,11 +36,20 @@ def rows(count: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("sizes", [(1,) * 600, (5, 1) * 90, (300, 7, 0, 511)])
-def test_draws_come_in_the_generators_order_however_many_are_asked_for(sizes: tuple[int, ...]):
-    source = HostDraws(generator())
-    taken = torch.cat([source.take(size) for size in sizes])
-    wanted = torch.rand(len(taken), generator=generator(), dtype=torch.float64)
-    assert torch.equal(taken, wanted)
+def test_draws_are_the_same_in_whatever_portions_they_are_taken(sizes: tuple[int, ...]):
+    parts, whole = (HostDraws(np.random.SeedSequence(3)) for _ in range(2))
+    taken = torch.cat([parts.take(size) for size in sizes])
+    assert torch.equal(taken, whole.take(len(taken)))
+    assert taken.dtype == torch.float64 and taken.min() >= 0 and taken.max() < 1
+
+
+def test_seeds_and_lanes_have_streams_of_their_own():
+    cpu, streams = torch.device("cpu"), set()
+    for seed in (0, 1, 2**32, 2**32 + 1, 2**63 - 1):
+        for lane in LANES:
+            run = make_context(Settings(seed=seed), VOCAB, cpu, decide, lane)
+            streams.add(tuple(run.source.take(3).tolist()))
+    assert len(streams) == 10
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -71,7 +81,9 @@ class Scripted:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
-    contexts = (make_context(settings, VOCAB, torch.device("cpu"), decide) for _ in range(2))
+    contexts = (
+        make_context(settings, VOCAB, torch.device("cpu"), decide, "speculative") for _ in range(2)
+    )
     ours, plain = (
         path(Scripted(), run) for path, run in zip((NumpyPath, TensorPath), contexts, strict=True)
     )

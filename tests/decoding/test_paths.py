@@ -73,8 +73,8 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
             drafted = torch.multinomial(q, 1, generator=shared)[:, 0]
             ratio = (p[:3].double() / q.double()).gather(-1, drafted[:, None])[:, 0]
             u = uniforms(3, shared) if turn % 2 else ratio.clamp(max=1 - 2**-53)
-            ours, theirs = (torch.Generator().manual_seed(turn) for _ in range(2))
-            last = HostDraws(ours).numbers(1).item()
+            ours, theirs = (HostDraws(np.random.SeedSequence(turn)) for _ in range(2))
+            last = ours.numbers(1).item()
             by_numpy = decided(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last, cdf)
             assert list(by_numpy) == decide(p, q, drafted, u, theirs).tolist()
             verdicts.add(by_numpy[0])
@@ -84,7 +84,7 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
 def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
     cpu, other = torch.device("cpu"), torch.device("meta")
     engine = make_engine(pair.target, VOCAB)
-    run = make_context(Settings(), VOCAB, cpu, decide)
+    run = make_context(Settings(), VOCAB, cpu, decide, "speculative")
     assert isinstance(make_path(engine, run), NumpyPath)
 
     class Elsewhere:

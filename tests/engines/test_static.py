@@ -450,8 +450,10 @@ def test_a_padded_width_gives_the_verdict_of_an_exact_one(pair: Pair, settings: 
     engine = static_engine(pair.target, VOCAB)
     assert engine is not None
     engine.forward(torch.tensor(ids[:-1]), keep=1)
-    path = GraphPath(engine, make_context(settings, VOCAB, torch.device("cpu"), decide))
-    plain = torch.Generator().manual_seed(settings.seed)
+    path = GraphPath(
+        engine, make_context(settings, VOCAB, torch.device("cpu"), decide, "speculative")
+    )
+    plain = make_context(settings, VOCAB, torch.device("cpu"), decide, "speculative").source
     likely = generated(pair.target, ids, 8)
     whole = uncached(pair.target, ids + likely)[7:]
     found = set()

@@ -102,6 +102,8 @@ class CompiledEngine:
         self._table = WeightTable(model, vocab, threads_for(model))
         self._crew = crew_for(self._table.sizes.threads)
         self._capacity = 0
+        self._keys: Floats = np.empty(0, np.float32)
+        self._values = self._keys
         self._plans: dict[int, _Plan] = {}  # by tokens of a pass
 
     def forward(
@@ -147,8 +149,8 @@ class CompiledEngine:
         capacity = -(-places // ALIGNED) * ALIGNED
         # One memory for all, which the system backs with huge pages.
         memory = np.zeros((2, s.depth, s.kv_heads, s.head_dim * capacity), np.float32)
-        keys: Floats = memory[0].reshape(s.depth, s.kv_heads, s.head_dim, capacity)
-        values: Floats = memory[1].reshape(s.depth, s.kv_heads, capacity, s.head_dim)
+        keys = memory[0].reshape(s.depth, s.kv_heads, s.head_dim, capacity)
+        values = memory[1].reshape(s.depth, s.kv_heads, capacity, s.head_dim)
         if self._capacity:
             keys[..., : self.length] = self._keys[..., : self.length]
             values[:, :, : self.length] = self._values[:, :, : self.length]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ModelError
+from ..base import memory_error
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import CompiledLayers, NoHostReads, Program
 from .support import compile_wanted, refusal, trial_ids
@@ -122,10 +122,8 @@ class StaticEngine:
             self.reserve(end)
             window = window_for(end)
             rows = self.cache.logits(ids.to(self.device), places, window, keep, layers)
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                "the device ran out of memory: use a shorter prompt or a smaller pair."
-            ) from error
+        except RuntimeError as error:
+            raise memory_error(error) from error
         self.length = end
         return rows if temperature == 1.0 else rows / temperature
 
@@ -150,10 +148,8 @@ class StaticEngine:
             else:
                 with pool.compiled.active():
                     program = make()
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                "the device ran out of memory: use a shorter prompt or a smaller pair."
-            ) from error
+        except RuntimeError as error:
+            raise memory_error(error) from error
         pool.seconds += program.seconds
         if self.device.type == "cuda" and not program.graphed:
             pool.reason = "its passes could not be captured"
