@@ -283,5 +283,6 @@ def test_a_buffer_of_the_models_own_is_never_written_to(pair: Pair):
     run = make_context(
         Settings(temperature=1.0), pair.vocab, torch.device("cpu"), decide, "baseline"
     )
-    NumpyPath(engine, run).judge([1], None)
+    with torch.inference_mode():
+        NumpyPath(engine, run).judge([1], None)
     assert model.given and all(torch.equal(now, then) for now, then in model.given)
