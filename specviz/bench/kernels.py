@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..engines.compiled.forward import Sizes, arranged_rows, product
+from ..engines.compiled.rows import Sizes, arranged_rows, product
 from ..engines.compiled.vector import BYTES, KINDS, MOST_ROWS
 from ..models.pair import Pair
 

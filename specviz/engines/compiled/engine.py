@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ...models.pair import context_length
 from . import forward as f
-from .forward import Sizes, run_pass
+from .forward import run_pass
+from .rows import Sizes
 from .vector import BYTES, KINDS
 
 FED = 64  # tokens of a long prompt that are fed at a time

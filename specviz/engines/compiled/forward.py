@@ -7,49 +7,26 @@ the model has them, by address, and widened to fp32; activations and sums are fp
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
 import numpy as np
 from numba import carray, njit
 
-from .vector import (
-    BFLOAT16,
-    LANES,
-    MOST_ROWS,
-    STEP,
-    arrange,
-    arrive,
-    combine,
-    float_pointer,
-    gate_by_silu,
-    int_pointer,
-    multiply,
-    read_shared,
-    softmax,
-    sum_squares,
-    widen,
-    yield_processor,
+from .ir import LANES
+from .rows import (
+    Sizes,
+    angles_of,
+    arranged_rows,
+    embed,
+    matrix,
+    meet,
+    norm,
+    norm_heads,
+    product,
+    remember,
+    rotate,
+    share,
 )
-
-
-class Sizes(NamedTuple):
-    """What a pass must know of its model. kind: of the weights (`vector.KINDS`). size: bytes of a
-    weight. inner: width of the MLP. depth: layers to run. capacity: places of the cache. threads:
-    that share a pass."""
-
-    kind: int
-    size: int
-    width: int
-    inner: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    depth: int
-    capacity: int
-    threads: int
-
+from .shared import float_pointer, int_pointer
+from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
 
 # A plan is what one pass is made of, int64: first the `Sizes`, then these. One array of numbers
 # reaches compiled code in a microsecond; many arguments would take longer than a draft's pass.
@@ -62,117 +39,11 @@ PLAN = 33
 # The numbers of a pass, fp32.
 EPS, ROTARY_FACTOR, SCORE_FACTOR, LOGIT_FACTOR = range(4)
 
-SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
-
 # Columns of the table of addresses, which has a row per layer; 0 where a model has no such tensor.
 QUERY, KEY, VALUE, OUT, GATE, UP, DOWN = range(7)
 INPUT_NORM, MIDDLE_NORM, QUERY_NORM, KEY_NORM = range(7, 11)
 QUERY_BIAS, KEY_BIAS, VALUE_BIAS, OUT_BIAS, GATE_BIAS, UP_BIAS, DOWN_BIAS = range(11, 18)
 COLUMNS = 18
-
-
-@njit(nogil=True, cache=True)
-def _share(count, thread, threads, unit):
-    """The thread's share of `count` things, from and to, in multiples of `unit`."""
-    each = -(-count // (threads * unit)) * unit
-    return min(thread * each, count), min((thread + 1) * each, count)
-
-
-@njit(nogil=True, cache=True)
-def _meet(counter, arrivals, threads):
-    """Wait until all threads have come here; arrivals: counted so far. Returns their new number."""
-    arrivals += threads
-    if threads > 1:
-        arrive(counter)
-        spins = 0
-        while read_shared(counter) < arrivals:
-            spins += 1
-            if spins > SPINS:
-                yield_processor()
-    return arrivals
-
-
-@njit(nogil=True, cache=True)
-def arranged_rows(kind, x):
-    """x [n, width] in the order that `multiply` wants."""
-    if kind != BFLOAT16:
-        return x
-    n, width = x.shape
-    out = np.empty((n, width), np.float32)
-    for r in range(n):
-        arrange(x.ctypes.data + r * x.strides[0], out.ctypes.data + r * out.strides[0], width)
-    return out
-
-
-@njit(nogil=True, cache=True)
-def product(sizes, x, w, bias, begin, end, y):
-    """y[:, begin:end] = x @ w[begin:end].T + bias[begin:end]; x [n, inputs] in the order of
-    `arranged_rows`, y [n, outputs]."""
-    kind, size = sizes.kind, sizes.size
-    n, inputs = x.shape
-    if begin >= end:
-        return
-    for row in range(0, n, MOST_ROWS):
-        multiply(
-            kind,
-            min(MOST_ROWS, n - row),
-            x.ctypes.data + row * x.strides[0],
-            x.strides[0],
-            w + begin * inputs * size,
-            inputs * size,
-            inputs,
-            end - begin,
-            y.ctypes.data + row * y.strides[0] + 4 * begin,
-            y.strides[0],
-        )
-    if bias != 0:
-        line = np.empty(end - begin, np.float32)
-        widen(kind, bias + begin * size, line.ctypes.data, end - begin)
-        for row in range(n):
-            for i in range(end - begin):
-                y[row, begin + i] += line[i]
-
-
-@njit(nogil=True, cache=True)
-def _norm(kind, x, weight, eps, scale, out):
-    """out = x / rms(x) * weight * scale, row by row (Zhang and Sennrich 2019, arXiv 1910.07467)."""
-    n, width = x.shape
-    line = np.empty(width, np.float32)
-    widen(kind, weight, line.ctypes.data, width)
-    square = np.empty(1, np.float32)
-    for r in range(n):
-        row = x.ctypes.data + r * x.strides[0]
-        sum_squares(row, width, square.ctypes.data)
-        factor = scale / np.float32(math.sqrt(square[0] / np.float32(width) + eps))
-        for i in range(width):
-            out[r, i] = x[r, i] * factor * line[i]
-
-
-@njit(nogil=True, cache=True)
-def _rotate(states, first, last, head_dim, angles, scale):
-    """Rotary embedding of heads `first` to `last` in place, times `scale` (Su et al. 2021, arXiv
-    2104.09864). states: [n, heads * head_dim]."""
-    cosines, sines = angles
-    half = head_dim // 2
-    for r in range(states.shape[0]):
-        for h in range(first, last):
-            base = h * head_dim
-            for i in range(half):
-                low, high = states[r, base + i], states[r, base + half + i]
-                cosine, sine = cosines[r, i], sines[r, i]
-                states[r, base + i] = (low * cosine - high * sine) * scale
-                states[r, base + half + i] = (high * cosine + low * sine) * scale
-
-
-@njit(nogil=True, cache=True)
-def _head_norms(kind, states, first, last, head_dim, weight, eps):
-    """Norms of single heads, as Qwen3 has them for q and k."""
-    if weight == 0:
-        return
-    for h in range(first, last):
-        part = states[:, h * head_dim : (h + 1) * head_dim]
-        rows = part.copy()
-        _norm(kind, rows, weight, eps, np.float32(1.0), part)
 
 
 @njit(nogil=True, cache=True)
@@ -225,69 +96,42 @@ def _attend(sizes, q, keys, values, start, thread, seen):
 
 
 @njit(nogil=True, cache=True)
-def _embed(sizes, table, ids, thread, x):
-    """The thread's share of the embeddings of `ids`; x: [n, width]."""
-    first, last = _share(len(ids), thread, sizes.threads, 1)
-    for r in range(first, last):
-        source = table + ids[r] * sizes.width * sizes.size
-        widen(sizes.kind, source, x.ctypes.data + r * x.strides[0], sizes.width)
-
-
-@njit(nogil=True, cache=True)
-def _angles(frequencies, scaling, start, n):
-    """Cosines and sines of the places from `start` on, fp32 [n, head_dim / 2] each."""
-    half = len(frequencies)
-    cosines, sines = np.empty((n, half), np.float32), np.empty((n, half), np.float32)
-    for r in range(n):
-        for i in range(half):
-            angle = np.float32(start + r) * frequencies[i]
-            cosines[r, i] = np.float32(math.cos(angle)) * scaling
-            sines[r, i] = np.float32(math.sin(angle)) * scaling
-    return cosines, sines
-
-
-@njit(nogil=True, cache=True)
-def _matrix(address, rows, columns):
-    return carray(float_pointer(address), (rows, columns))
-
-
-@njit(nogil=True, cache=True)
 def _attention_block(
     sizes, layer, thread, arrivals, plan, numbers, angles, x, normed, keys, values
 ):
     """x += attention(norm(x)), the thread's share; returns the arrivals."""
     kind, threads, head_dim, n = sizes.kind, sizes.threads, sizes.head_dim, x.shape[0]
     eps, one, start, meeting = numbers[EPS], np.float32(1.0), plan[START], plan[MEETING]
-    q = _matrix(plan[SHARED + 1], n, sizes.heads * head_dim)
-    k = _matrix(plan[SHARED + 2], n, sizes.kv_heads * head_dim)
-    v = _matrix(plan[SHARED + 3], n, sizes.kv_heads * head_dim)
-    seen = _matrix(plan[SHARED + 4], n, sizes.heads * head_dim)
-    _norm(kind, x, layer[INPUT_NORM], eps, one, normed)
+    q = matrix(plan[SHARED + 1], n, sizes.heads * head_dim)
+    k = matrix(plan[SHARED + 2], n, sizes.kv_heads * head_dim)
+    v = matrix(plan[SHARED + 3], n, sizes.kv_heads * head_dim)
+    seen = matrix(plan[SHARED + 4], n, sizes.heads * head_dim)
+    norm(kind, x, layer[INPUT_NORM], eps, one, normed)
     arranged = arranged_rows(kind, normed)
-    first, last = _share(sizes.heads, thread, threads, 1)
+    first, last = share(sizes.heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
     product(sizes, arranged, layer[QUERY], layer[QUERY_BIAS], begin, end, q)
-    _head_norms(kind, q, first, last, head_dim, layer[QUERY_NORM], eps)
-    _rotate(q, first, last, head_dim, angles, numbers[SCORE_FACTOR])
-    first, last = _share(sizes.kv_heads, thread, threads, 1)
+    norm_heads(kind, q, first, last, head_dim, layer[QUERY_NORM], eps)
+    rotate(q, first, last, head_dim, angles, numbers[SCORE_FACTOR])
+    first, last = share(sizes.kv_heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
     product(sizes, arranged, layer[KEY], layer[KEY_BIAS], begin, end, k)
     product(sizes, arranged, layer[VALUE], layer[VALUE_BIAS], begin, end, v)
-    _head_norms(kind, k, first, last, head_dim, layer[KEY_NORM], eps)
-    _rotate(k, first, last, head_dim, angles, one)
-    _remember(k, v, first, last, start, keys, values)
-    arrivals = _meet(meeting, arrivals, threads)
+    norm_heads(kind, k, first, last, head_dim, layer[KEY_NORM], eps)
+    rotate(k, first, last, head_dim, angles, one)
+    remember(k, v, first, last, start, keys, values)
+    arrivals = meet(meeting, arrivals, threads)
     _attend(sizes, q, keys, values, start, thread, seen)
-    arrivals = _meet(meeting, arrivals, threads)
+    arrivals = meet(meeting, arrivals, threads)
     _add_product(sizes, seen, layer[OUT], layer[OUT_BIAS], thread, plan, x)
-    return _meet(meeting, arrivals, threads)
+    return meet(meeting, arrivals, threads)
 
 
 @njit(nogil=True, cache=True)
 def _add_product(sizes, inputs, weight, bias, thread, plan, x):
     """x += inputs @ weight.T + bias, the thread's share of the columns."""
-    added = _matrix(plan[SHARED + 5], x.shape[0], sizes.width)
-    first, last = _share(sizes.width, thread, sizes.threads, STEP)
+    added = matrix(plan[SHARED + 5], x.shape[0], sizes.width)
+    first, last = share(sizes.width, thread, sizes.threads, STEP)
     product(sizes, arranged_rows(sizes.kind, inputs), weight, bias, first, last, added)
     for r in range(x.shape[0]):
         for i in range(first, last):
@@ -295,33 +139,22 @@ def _add_product(sizes, inputs, weight, bias, thread, plan, x):
 
 
 @njit(nogil=True, cache=True)
-def _remember(k, v, first, last, start, keys, values):
-    """Write the keys and values of heads `first` to `last` into the cache, from `start` on."""
-    head_dim = keys.shape[1]
-    for r in range(k.shape[0]):
-        for g in range(first, last):
-            for i in range(head_dim):
-                keys[g, i, start + r] = k[r, g * head_dim + i]
-                values[g, start + r, i] = v[r, g * head_dim + i]
-
-
-@njit(nogil=True, cache=True)
 def _mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
     kind, threads, n = sizes.kind, sizes.threads, x.shape[0]
-    gate = _matrix(plan[SHARED + 6], n, sizes.inner)
-    up = _matrix(plan[SHARED + 7], n, sizes.inner)
-    _norm(kind, x, layer[MIDDLE_NORM], numbers[EPS], np.float32(1.0), normed)
+    gate = matrix(plan[SHARED + 6], n, sizes.inner)
+    up = matrix(plan[SHARED + 7], n, sizes.inner)
+    norm(kind, x, layer[MIDDLE_NORM], numbers[EPS], np.float32(1.0), normed)
     arranged = arranged_rows(kind, normed)
-    first, last = _share(sizes.inner, thread, threads, STEP)
+    first, last = share(sizes.inner, thread, threads, STEP)
     product(sizes, arranged, layer[GATE], layer[GATE_BIAS], first, last, gate)
     product(sizes, arranged, layer[UP], layer[UP_BIAS], first, last, up)
     for r in range(n if first < last else 0):
         place = r * gate.strides[0] + 4 * first
         gate_by_silu(gate.ctypes.data + place, up.ctypes.data + place, last - first)
-    arrivals = _meet(plan[MEETING], arrivals, threads)
+    arrivals = meet(plan[MEETING], arrivals, threads)
     _add_product(sizes, gate, layer[DOWN], layer[DOWN_BIAS], thread, plan, x)
-    return _meet(plan[MEETING], arrivals, threads)
+    return meet(plan[MEETING], arrivals, threads)
 
 
 @njit(nogil=True, cache=True)
@@ -354,11 +187,11 @@ def run_pass(thread, plan, numbers):
     ids = carray(int_pointer(plan[IDS]), n)
     layers = carray(int_pointer(plan[LAYERS]), (sizes.depth, COLUMNS))
     frequencies = carray(float_pointer(plan[FREQUENCIES]), sizes.head_dim // 2)
-    x = _matrix(plan[SHARED], n, sizes.width)
+    x = matrix(plan[SHARED], n, sizes.width)
     normed = np.empty((n, sizes.width), np.float32)
-    angles = _angles(frequencies, numbers[ROTARY_FACTOR], start, n)
-    _embed(sizes, plan[EMBEDDING], ids, thread, x)
-    arrivals = _meet(plan[MEETING], arrivals, threads)
+    angles = angles_of(frequencies, numbers[ROTARY_FACTOR], start, n)
+    embed(sizes, plan[EMBEDDING], ids, thread, x)
+    arrivals = meet(plan[MEETING], arrivals, threads)
     cached = 4 * sizes.kv_heads * sizes.head_dim * sizes.capacity  # bytes of a layer
     for i in range(sizes.depth):
         places = (sizes.kv_heads, sizes.head_dim, sizes.capacity)
@@ -370,8 +203,8 @@ def run_pass(thread, plan, numbers):
         )
         arrivals = _mlp_block(sizes, layers[i], thread, arrivals, plan, numbers, x, normed)
     last = normed[n - keep :]
-    _norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
-    logits = _matrix(plan[LOGITS], keep, sizes.vocab)
-    begin, end = _share(sizes.vocab, thread, threads, STEP)
+    norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
+    logits = matrix(plan[LOGITS], keep, sizes.vocab)
+    begin, end = share(sizes.vocab, thread, threads, STEP)
     product(sizes, arranged_rows(sizes.kind, last), plan[HEAD], 0, begin, end, logits)
-    _meet(plan[MEETING], arrivals, threads)
+    meet(plan[MEETING], arrivals, threads)
