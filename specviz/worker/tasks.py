@@ -98,11 +98,18 @@ def _pair_and_options(name: str) -> tuple[str, dict[str, str]]:
 
 
 def load_named(name: str, watcher: Watcher) -> Any:
-    """Load a pair with `load_pair`, which reports its progress to `watcher`."""
+    """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
+    from ..engines.choose import make_engine
     from ..models.load import load_pair  # imports torch
+    from ..models.progress import Progress
 
     pair, options = _pair_and_options(name)
-    return load_pair(pair, on_progress=watcher, **options)
+    loaded = load_pair(pair, on_progress=watcher, **options)
+    # The first time on a machine this takes some ten seconds, which no run is to wait for.
+    watcher(Progress("preparing the models' passes for this device"))
+    for model in filter(None, (loaded.target, loaded.draft)):
+        make_engine(model, loaded.vocab)
+    return loaded
 
 
 def memory_in_numbers(name: str) -> str:
