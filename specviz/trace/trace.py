@@ -139,6 +139,8 @@ def event_dict(event: Event) -> dict[str, Any]:
     if not isinstance(event, Round):
         return asdict(event)
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
+    if event.wall is None:
+        del values["wall"]
     # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
     for name in ("drafted", "emitted"):
         values[name] = [_token_dict(token) for token in values[name]]
