@@ -90,8 +90,8 @@ class Trace:
     def load(cls, path: str | Path) -> Trace:
         """Read a file that `save` wrote. Raises `TraceError` if it is missing or not a trace.
 
-        Use it for your own files; for a file of another user use `recording.read_recording`,
-        which also checks sizes, digest and rules.
+        Use it for your own files; for a file of another user use `recording.read_file`, which
+        also checks sizes, digest and rules, as the verbs `check` and `export` and the page do.
         """
         try:
             raw = Path(path).read_bytes()

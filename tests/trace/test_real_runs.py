@@ -1,4 +1,4 @@
-"""No real run is refused: all drafters, policies, samplings and ends pass the recordings' checks."""
+"""No real run is refused: drafters, policies, samplings and ends pass the recordings' checks."""
 
 from __future__ import annotations
 
