@@ -1,8 +1,8 @@
 """The rules that every real run follows, whatever its models: `check_trace`.
 
 Those of a token's numbers are in `token_rules`, those of the length of drafts in `draft_rules`,
-those of the end in `end_rules`. The times of a run cannot be verified: a recording holds nothing
-else that depends on them.
+those of the end in `end_rules`. The times of a run cannot be verified, only that they add up: a
+recording holds nothing else that depends on them.
 """
 
 from __future__ import annotations
