@@ -29,7 +29,7 @@ from .report.terminal import event_line, legend, metric_lines
 from .serve import serve_page
 from .settings import add_settings, settings_from
 from .trace import Event, Trace
-from .trace.recording import file_summary
+from .trace.recording import UNVERIFIED, file_summary, read_file
 from .training import cli as train
 
 
@@ -158,6 +158,7 @@ def _record(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     for path in options.files:
         print(file_summary(path))
+    print(UNVERIFIED)
 
 
 def _pairs(options: argparse.Namespace) -> None:
@@ -195,7 +196,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> None:
     if not (options.html or options.csv):
         raise TraceError("name what to write: --html OUT, --csv DIR, or both.")
-    trace = Trace.load(options.file)
+    trace, _ = read_file(options.file)
     texts: dict[Path, str] = {}
     if options.html:
         texts[Path(options.html)] = standalone_html(trace)

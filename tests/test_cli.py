@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,19 @@ def test_bench_measures_all_variants_on_the_same_prompts(
     (row,) = json.loads(figures.read_text())["rows"]
     assert set(row["tokens_per_second"]) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert row["prompts"] == row["identical"] == 2
+    for name, rate in row["wall_rates"].items():
+        assert rate["median"] <= row["tokens_per_second"][name]["median"]
+    assert set(row["wall_rates"]) == {BASELINE, SPECULATIVE} and row["speedup_wall"]["median"] > 0
     assert "floor of a one-token target pass" in capsys.readouterr().out
+
+
+def test_bench_of_one_token_says_that_it_is_too_short(
+    folders: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["bench", "--models", *folders.split("+"), "--lanes-only", "--repeats", "1"]
+    arguments += ["--count", "1", "--temperatures", "0", "--max-new-tokens", "1"]
+    assert main(arguments) == 0
+    assert re.search(r"speed-up +too short to compare", capsys.readouterr().out)
 
 
 def test_generate_writes_the_same_text_as_the_lanes(folders: str) -> None:

@@ -5,6 +5,7 @@ import { closest, find } from "./dom.js";
 import { FileMenu } from "./filemenu.js";
 import { listenToKeys } from "./keys.js";
 import { Takeaway } from "./takeaway.js";
+import { FROM_FILE, UNVERIFIED } from "./words.js";
 
 /** @import { Address } from "./address.js" */
 /** @import { Notice } from "./notice.js" */
@@ -43,7 +44,10 @@ export function wireActions(root, parts) {
     server, trace: () => session.trace, fail: (/** @type {string} */ sentence) => notice.show(sentence, true),
   };
   const fileMenu = new FileMenu(root, {
-    ...shared, most: config.mostPacked, show: (trace) => session.show(trace, "RECORDED (opened from a file)"),
+    ...shared, most: config.mostPacked, show: (trace) => {
+      session.show(trace, `RECORDED (${FROM_FILE})`);
+      notice.mention(UNVERIFIED);
+    },
   });
   const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
   // One at a time: what lies over the others comes first.

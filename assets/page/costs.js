@@ -26,7 +26,7 @@ const HALVINGS = 60;
  */
 
 /**
- * Null before both lanes have been measured.
+ * Null before both lanes can be compared.
  * @param {Round[]} rounds
  * @param {Header} header
  * @param {number} mostGamma the longest draft that is looked at
@@ -35,7 +35,7 @@ const HALVINGS = 60;
 export function explain(rounds, header, mostGamma) {
   const m = measure(rounds, header);
   const alone = rounds.filter((round) => round.lane === "baseline");
-  if (!m.rounds || m.tau === null || !alone.length || !m.seconds.baseline) return null;
+  if (m.speedup === null || m.tau === null) return null;
   const costs = costsOf(alone, m);
   const best = m.alpha === null ? null
     : bestGamma(m.alpha, costs.step, costs.judging, costs.gamma, mostGamma);

@@ -27,6 +27,14 @@ const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
 const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
 
 /**
+ * Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
+ * @param {Round[]} rounds
+ */
+const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
+
+const FEWEST = 2; // tokens and rounds of a lane from which its speed is compared
+
+/**
  * The figures of some rounds; null where nothing has been measured yet.
  * @param {Round[]} rounds
  * @param {Header} [header]
@@ -40,6 +48,8 @@ export function measure(rounds, header) {
   const c = costRatio(ours, alone);
   const tokens = { speculative: emitted, baseline: sum(alone, (round) => round.emitted.length) };
   const seconds = { speculative: clock(ours), baseline: clock(alone) };
+  const onWall = { speculative: wall(ours), baseline: wall(alone) };
+  const canCompare = Math.min(ours.length, alone.length, tokens.speculative, tokens.baseline) >= FEWEST;
   return {
     counts, drafted, emitted, rounds: ours.length, alpha,
     efficiency: ratio(counts.accepted, drafted),
@@ -47,10 +57,11 @@ export function measure(rounds, header) {
     tau: ratio(emitted, ours.length),
     tau_predicted: meanPredictedTau(draftLengths(ours), alpha),
     c,
-    speedup: speedup(seconds, tokens),
-    speedup_end_to_end: speedup(withPrefill(seconds, header), tokens),
+    speedup: canCompare ? speedup(seconds, tokens) : null,
+    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, header), tokens) : null,
+    speedup_wall: canCompare ? speedup(onWall, tokens) : null,
     speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
-    tokens, seconds,
+    tokens, seconds, wall_seconds: onWall,
     tokens_per_second: {
       speculative: ratio(tokens.speculative, seconds.speculative),
       baseline: ratio(tokens.baseline, seconds.baseline),
@@ -91,12 +102,12 @@ function costRatio(ours, alone) {
 }
 
 /**
- * @param {PerLane} seconds
+ * @param {Record<LaneName, number | null>} seconds
  * @param {PerLane} tokens
  */
 function speedup(seconds, tokens) {
-  const slow = ratio(seconds.baseline, tokens.baseline);
-  const fast = ratio(seconds.speculative, tokens.speculative);
+  const slow = ratio(seconds.baseline ?? 0, tokens.baseline);
+  const fast = ratio(seconds.speculative ?? 0, tokens.speculative);
   return slow && fast ? slow / fast : null;
 }
 

@@ -2,7 +2,9 @@
 
 import { element, find } from "./dom.js";
 import { measure } from "./metrics.js";
-import { comparison, detail, fixed, guesser, provenance, sameness, verdict, written } from "./words.js";
+import {
+  comparison, detail, fixed, FROM_FILE, guesser, provenance, sameness, UNVERIFIED, verdict, written,
+} from "./words.js";
 
 /** @import { Metrics } from "./metrics.js" */
 
@@ -30,8 +32,9 @@ export class Readout {
     const metrics = measure(rounds, trace.header);
     const same = comparison(rounds);
     this.#set("[data-headline]", fixed(metrics.speedup, 2));
-    this.#set("[data-verdict]", verdict(metrics, trace, same.differAt));
-    this.#set("[data-detail]", detail(metrics));
+    const isOver = trace.end !== null && rounds.length === trace.rounds.length;
+    this.#set("[data-verdict]", verdict(metrics, trace, same.differAt, isOver));
+    this.#set("[data-detail]", detail(metrics, isOver));
     this.#set("[data-identical]", sameness(same, trace));
     const { alpha, efficiency, tau, tau_predicted, c } = metrics;
     for (const [name, value] of Object.entries({ alpha, efficiency, tau, tau_predicted, c })) {
@@ -40,7 +43,7 @@ export class Readout {
     for (const [outcome, count] of Object.entries(metrics.counts)) {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
-    const reasons = rounds.length === trace.rounds.length ? trace.end?.reasons ?? {} : {};
+    const reasons = isOver ? trace.end?.reasons ?? {} : {};
     this.#set('[data-sums="speculative"]', written(metrics.emitted, metrics.drafted, reasons.speculative));
     this.#set('[data-sums="baseline"]', written(metrics.tokens.baseline, null, reasons.baseline));
     for (const name of LANES) this.#showBar(name, { rounds, trace, metrics });
@@ -58,7 +61,7 @@ export class Readout {
     const models = [header.target, header.draft].flatMap((model) =>
       (model ? [`${model.name}: ${(model.parameters / 1e6).toFixed(1)} M parameters`] : []));
     const made = Object.entries(header.versions ?? {}).map(([name, version]) => `${name} ${version}`);
-    node.title = [...models, ...made].join("\n");
+    node.title = [...models, ...made, ...(origin.includes(FROM_FILE) ? [UNVERIFIED] : [])].join("\n");
   }
 
   /**

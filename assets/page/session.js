@@ -123,7 +123,7 @@ export class Session {
     if (this.busy) this.#leave();
     this.failed = false;
     this.#store.show(trace);
-    this.#announce(trace, "recording", origin);
+    this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
     this.#timeline.clear(false);
     this.#timeline.add(trace.rounds);
     this.#timeline.setSpeed(readableSpeed(this.#timeline.seconds()));
@@ -193,7 +193,7 @@ export class Session {
 
   /** @param {Trace} trace */
   #showInterrupted(trace) {
-    this.show(trace, "RECORDED (interrupted)");
+    this.show(trace);
     this.#timeline.seek(Infinity);
     this.#notice.show(RELOADED);
   }
@@ -262,6 +262,10 @@ export class Session {
     return Array.isArray(answer);
   }
 }
+
+/** @param {string} origin of a run that has no end */
+const interrupted = (origin) =>
+  (origin.endsWith(")") ? origin.replace(/\)$/, ", interrupted)") : `${origin} (interrupted)`);
 
 /** @param {number} time ms */
 const pause = (time) => new Promise((resume) => setTimeout(resume, time));

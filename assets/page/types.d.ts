@@ -37,6 +37,7 @@ interface Round {
   verify_seconds: number;
   overhead_seconds: number;
   clock: number; // seconds
+  wall?: number; // seconds
 }
 
 interface Settings {
@@ -58,6 +59,7 @@ interface Model {
   parameters: number;
   form: string;
   revision: string | null;
+  context?: number | null; // tokens
 }
 
 interface Header {

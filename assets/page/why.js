@@ -6,11 +6,12 @@ import { chance } from "./reasons.js";
 import { fixed } from "./words.js";
 
 /** @import { Explanation } from "./costs.js" */
+/** @import { Metrics } from "./metrics.js" */
 
 const NEAR = 0.03; // a speed-up or a share that differs by less is as good as the same
 /** @type {("draft" | "verify" | "overhead")[]} */
 const PARTS = ["draft", "verify", "overhead"];
-const NOTHING = "Nothing has been measured yet: both lanes must finish a round.";
+const NOTHING = "Nothing can be compared yet: both lanes must finish two rounds.";
 const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to lose.";
 const NEVER_PAYS = "Not at this γ: a round costs more steps than the tokens that it can yield at most.";
 const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
@@ -29,7 +30,8 @@ export function showWhy(body, rounds, trace, mostGamma) {
     return;
   }
   const { gamma } = trace.header.settings;
-  const lead = element("p", "sv-lead", verdictOf(why, gamma));
+  const lead = element("div");
+  lead.append(element("p", "sv-lead", verdictOf(why, gamma)), element("p", "", endToEnd(why.m)));
   if (!why.m.drafted) {
     body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
     return;
@@ -39,6 +41,15 @@ export function showWhy(body, rounds, trace, mostGamma) {
     titled("Predicted against measured", table(why), element("p", "", difference(why))),
     titled("Does it pay?", ...breakEven(why)),
     titled("The γ that would have been best", ...gammas(why, gamma)));
+}
+
+/**
+ * The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
+ * @param {Metrics} m
+ */
+function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
+  return wall !== null ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
+    : `With prefill: ${fixed(prefilled, 2)}×.`;
 }
 
 /**

@@ -26,14 +26,22 @@ export function visible(text) {
  */
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
+const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
+const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
+
+export const FROM_FILE = "opened from a file"; // what the badge says
+/** What is said of a run that comes from a visitor's file. */
+export const UNVERIFIED = "Times are as the file states them; they cannot be verified.";
+
 /**
  * The verdict in one sentence that goes on from the ratio, as plain when speculation loses.
  * @param {Metrics} m
  * @param {Trace} trace
  * @param {number | null} differAt the first token that differs between the lanes
+ * @param {boolean} [isOver] nothing follows what is shown
  */
-export function verdict(m, trace, differAt) {
-  if (m.speedup === null) return "Both lanes are off.";
+export function verdict(m, trace, differAt, isOver = false) {
+  if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
   const speed = "the speed of the target alone";
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   if (m.speedup < 0.97) return `${speed}: here speculation loses.`;
@@ -45,9 +53,10 @@ export function verdict(m, trace, differAt) {
 /**
  * Why: what a round costs and what it yields, and the cause if it does not pay.
  * @param {Metrics} m
+ * @param {boolean} [isOver] nothing follows what is shown
  */
-export function detail(m) {
-  if (!m.tau || m.speedup === null) return "The first rounds decide little; watch the ratio settle.";
+export function detail(m, isOver = false) {
+  if (!m.tau || m.speedup === null) return isOver ? TOO_SHORT : UNSETTLED;
   const price = m.tau / m.speedup;
   const balance = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(price, 2)} target steps`;
   if (m.drafted === 0) return `${balance}.`;

@@ -171,6 +171,8 @@ def _lines(row: Row) -> Iterator[str]:
         yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
     figures = {
         "speed-up": _spread(row.speedup),
+        "speed-up, wall": _spread(row.speedup_wall),
+        "tokens/s, wall": ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items()),
         "alpha": shown_number(row.alpha, 3),
         "beta": shown_number(row.beta, 3),
         "efficiency": shown_number(row.efficiency, 3),
@@ -233,7 +235,9 @@ def _environment(header: Header) -> dict[str, Any]:
     }
 
 
-def _spread(value: Spread) -> str:
+def _spread(value: Spread | None) -> str:
+    if value is None:
+        return "too short to compare"
     return f"{value.median:.2f} ({value.low:.2f} - {value.high:.2f})"
 
 

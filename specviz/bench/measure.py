@@ -48,7 +48,9 @@ class Row:
 
     prompts: their number. context: tokens in the cache halfway through a median run.
     tokens_per_second: by variant, including prefill. speedup: between the lanes, without prefill;
-    the value of a prompt is the median of its repeats, the spread is over prompts.
+    the value of a prompt is the median of its repeats, the spread is over prompts. wall_rates,
+    speedup_wall: tokens per second of the lanes, and speed-up, on the wall clock, with engines and
+    texts. A speed-up is None if all runs are too short to compare.
     alpha, beta, efficiency, tau: over the rounds of all prompts. c: median over prompts.
     draft_step_seconds, overhead_seconds: medians over rounds. pass_seconds: medians by the number
     of tokens in the target pass, including the verdict. parts: where the time of a round goes;
@@ -60,7 +62,9 @@ class Row:
     prompts: int
     context: int
     tokens_per_second: dict[str, Spread]
-    speedup: Spread
+    speedup: Spread | None
+    wall_rates: dict[str, Spread]
+    speedup_wall: Spread | None
     alpha: float | None
     beta: float | None
     efficiency: float | None
@@ -175,7 +179,9 @@ def _row(
         prompts=len(runs),
         context=statistics.median_low(_middle(trace) for trace in firsts),
         tokens_per_second=rates,
-        speedup=spread(_prompt_medians(by_prompt, lambda m: m.speedup)),
+        speedup=_spread_of(by_prompt, lambda m: m.speedup),
+        wall_rates=_wall_rates([m for again in by_prompt for m in again]),
+        speedup_wall=_spread_of(by_prompt, lambda m: m.speedup_wall),
         alpha=pooled.alpha,
         beta=pooled.beta,
         efficiency=pooled.efficiency,
@@ -197,6 +203,20 @@ def spread(values: Iterable[float]) -> Spread:
         return Spread(known[0], known[0], known[0])
     low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
     return Spread(middle, low, high)
+
+
+def _wall_rates(runs: Sequence[Metrics]) -> dict[str, Spread]:
+    return {
+        name: spread(m.tokens[lane] / (m.wall_seconds[lane] or float("inf")) for m in runs)
+        for lane, name in LANE_LABELS.items()
+    }
+
+
+def _spread_of(
+    by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
+) -> Spread | None:
+    medians = _prompt_medians(by_prompt, figure)
+    return spread(medians) if medians else None
 
 
 def _prompt_medians(

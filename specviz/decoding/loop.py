@@ -87,6 +87,7 @@ class _Run:
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
+        self.wall, self.resumed = 0.0, now(self.device)
         context = make_context(settings, pair.vocab, self.device, decider or decide, lane)
         self.target: Engine = make_engine(pair.target, pair.vocab)
         self.path = make_path(self.target, context)
@@ -109,6 +110,7 @@ class _Run:
         seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
+        self.pause()
         return Prefilled(seconds, forms, self.drafter.layers)
 
     def end_reason(self) -> EndReason | None:
@@ -139,7 +141,7 @@ class _Run:
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""
         gamma = self.gamma()
-        began = now(self.device)
+        self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
         judged = self.path.judge(self.ids, draft)
@@ -147,10 +149,11 @@ class _Run:
         emitted = self.commit(judged)
         done = now(self.device)
 
-        # Text and top fives are for the reader: no engine needs them, so no clock counts them.
+        # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
         self.clock += done - began
         self.index += 1
         tokens = self.tokens(judged, emitted)
+        self.pause()
         return Round(
             self.lane,
             self.index - 1,
@@ -159,7 +162,12 @@ class _Run:
             verify_seconds=verified - drafted,
             overhead_seconds=done - verified,
             clock=self.clock,
+            wall=self.wall,
         )
+
+    def pause(self) -> None:
+        """Count the time since the lane began or went on; what follows is the caller's."""
+        self.wall += now(self.device) - self.resumed
 
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -20,10 +19,9 @@ from ..errors import SettingsError
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..settings import Settings
-from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, Token
+from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, margin_of
 from .loop import decode
 from .sampling import Decide
-from .tokens import DIGITS
 from .types import LaneEvents, Prefilled, Prompt
 
 Mode: TypeAlias = Literal["interleaved", "sequential"]
@@ -206,6 +204,7 @@ def _described(model: Any, form: str) -> dict[str, Any]:
         "parameters": parameter_count(model),
         "form": form,
         "revision": getattr(model.config, "_commit_hash", None),
+        "context": context_length(model),
     }
 
 
@@ -235,13 +234,4 @@ def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: Settings) 
     index = next((i for i, (a, b) in enumerate(pairs) if a.id != b.id), None)
     if index is None:
         return End(reasons, True, compared)
-    return End(reasons, False, compared, Divergence(index, _margin(theirs[index])))
-
-
-def _margin(token: Token) -> float | None:
-    """How much likelier the target found its first choice than its second, in nats."""
-    if not token.top_p:
-        return None
-    first, second = ([c.probability for c in token.top_p] + [0.0])[:2]
-    # Listed probabilities are rounded, the second perhaps to 0: the margin is then at least this.
-    return math.log(first / max(second, 0.5 * 10**-DIGITS))
+    return End(reasons, False, compared, Divergence(index, margin_of(theirs[index])))

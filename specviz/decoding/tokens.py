@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..trace import Choice, Outcome, Token
+from ..trace import DIGITS, Choice, Outcome, Token
 from .detokenize import Pieces, TextStream
 from .sampling import residual
 from .types import Judged
 
 LISTED = 5  # alternatives shown per distribution
-DIGITS = 8  # decimals of their probabilities
 
 
 @dataclass(frozen=True, slots=True)

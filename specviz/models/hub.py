@@ -27,6 +27,7 @@ TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much 
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+MOST_SHOWN = 100  # characters of a name in a sentence
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -60,15 +61,25 @@ class Listing:
 
 
 def shown_name(name: str) -> str:
-    """A model's name without the folders above it."""
+    """A model's name without the folders above it, cut off if it is very long."""
     path = Path(name)
-    return path.name if path.is_absolute() or name.startswith((".", "~")) else name
+    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
+    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder with this name, if there is one."""
+    try:
+        folder = Path(name).expanduser()
+        return folder if folder.is_dir() else None
+    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
+        return None
 
 
 def find_source(name: str) -> ModelSource:
     """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = local_folder(name)
+    if folder is not None:
         return ModelSource(str(folder), folder)
     if not HUB_ID.fullmatch(name):
         raise PairError(_general_sentence(shown_name(name)))

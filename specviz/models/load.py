@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ import torch
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
-from .hub import find_source
+from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
 from .pair import Pair
@@ -82,8 +81,9 @@ def model_names(name: str) -> tuple[str, str | None]:
         if target and draft:
             return target, None if draft == NO_DRAFT else draft
     names = ", ".join(pair.name for pair in named_pairs()[1:])
+    shown = name if len(name) <= MOST_SHOWN else name[:MOST_SHOWN] + "…"
     raise PairError(
-        f"{name!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for a "
+        f"{shown!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for a "
         f"target without a draft model, or one of {names}."
     )
 
@@ -128,7 +128,7 @@ def _splits(name: str) -> list[tuple[str, str]]:
     # The name of a folder may contain a plus: a split with a folder on its left comes first.
     places = [i for i, sign in enumerate(name) if sign == "+"]
     found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
-    return sorted(found, key=lambda pair: not Path(pair[0]).expanduser().is_dir())
+    return sorted(found, key=lambda pair: local_folder(pair[0]) is None)
 
 
 def _placed_pair(

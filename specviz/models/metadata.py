@@ -25,6 +25,8 @@ from .pair import text_config
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
+MOST_LAYERS = 10_000  # more than any model has
+
 PROBED = 2  # tokens of the probing pass: enough to see which caches grow with the text
 
 STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv", "moe", "mlp"}
@@ -85,14 +87,27 @@ def read_metadata(name: str) -> ModelMetadata:
     options = hub_options(source)
     try:
         config = AutoConfig.from_pretrained(source.name, **options)
+        _check_layers(config, source)
         model = meta_model(config)
         _add_generation_config(model, source, options)
+    except PairError:
+        raise
     except Exception as error:  # damaged files make transformers raise nearly anything
         raise PairError(failure_sentence(source, error)) from error
     metadata = ModelMetadata(source, model, read_tokenizer(source))
     if source.folder is not None:
         _check_weights(metadata)
     return metadata
+
+
+def _check_layers(config: Any, source: ModelSource) -> None:
+    # transformers would make a model of a negative number, and try to make one of a billion.
+    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    if isinstance(layers, int) and not 0 <= layers <= MOST_LAYERS:
+        raise PairError(
+            f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a number "
+            f"from 0 to {MOST_LAYERS}."
+        )
 
 
 def read_tokenizer(source: ModelSource) -> Any:

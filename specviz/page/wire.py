@@ -89,4 +89,5 @@ def _round(event: Round) -> dict[str, Any]:
         "verify_seconds": event.verify_seconds,
         "overhead_seconds": event.overhead_seconds,
         "clock": event.clock,
+        "wall": event.wall,
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..theory import predicted_tau
 from ..trace import LANES, OUTCOMES, Lane, Round, Trace
+
+FEWEST = 2  # tokens and rounds of a lane from which its speed is compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,12 @@ class Metrics:
         independent.
     c: seconds of a draft step / seconds of a one-token target pass (of the baseline lane).
     speedup: baseline seconds per token / speculative seconds per token, without prefill.
-    speedup_end_to_end: the same with prefill. speedup_predicted: from alpha, c and gamma.
-    tokens, seconds, tokens_per_second: by lane, without prefill.
+    speedup_end_to_end: the same with prefill. speedup_wall: the same on the wall clock: with
+        prefill, engines, texts and lists of likeliest tokens (see `Round.wall`). All three are
+        None if a lane has fewer than `FEWEST` rounds or tokens: too few to compare.
+    speedup_predicted: from alpha, c and gamma.
+    tokens, seconds, tokens_per_second: by lane, without prefill. wall_seconds: by lane, on the
+        wall clock; None if the trace does not tell.
     draft_seconds, verify_seconds, overhead_seconds: of all rounds together.
     alpha_by_position: entry i is alpha of the drafted tokens at position i of their round, from 0.
     """
@@ -44,10 +50,12 @@ class Metrics:
     c: float | None
     speedup: float | None
     speedup_end_to_end: float | None
+    speedup_wall: float | None
     speedup_predicted: float | None
     tokens: dict[Lane, int]
     seconds: dict[Lane, float]
     tokens_per_second: dict[Lane, float | None]
+    wall_seconds: dict[Lane, float | None]
     draft_seconds: float
     verify_seconds: float
     overhead_seconds: float
@@ -67,6 +75,9 @@ def compute_metrics(trace: Trace) -> Metrics:
     seconds = {lane: _seconds(trace.lane(lane)) for lane in LANES}
     prefill = {lane: sum(trace.header.prefill_seconds.get(lane, {}).values()) for lane in LANES}
     whole = {lane: seconds[lane] + prefill[lane] for lane in LANES}
+    wall = {lane: _wall_seconds(trace.lane(lane)) for lane in LANES}
+    lengths = [*tokens.values(), *(len(trace.lane(lane)) for lane in LANES)]
+    can_compare = min(lengths) >= FEWEST
     return Metrics(
         counts=counts,
         drafted=len(drafted),
@@ -78,12 +89,14 @@ def compute_metrics(trace: Trace) -> Metrics:
         tau=ratio(emitted, len(rounds)),
         tau_predicted=_mean_predicted_tau(rounds, alpha),
         c=c,
-        speedup=_speedup(seconds, tokens),
-        speedup_end_to_end=_speedup(whole, tokens),
+        speedup=_speedup(seconds, tokens) if can_compare else None,
+        speedup_end_to_end=_speedup(whole, tokens) if can_compare else None,
+        speedup_wall=_speedup(wall, tokens) if can_compare else None,
         speedup_predicted=_mean_predicted_speedup(rounds, alpha, c),
         tokens=tokens,
         seconds=seconds,
         tokens_per_second={lane: ratio(tokens[lane], seconds[lane]) for lane in LANES},
+        wall_seconds=wall,
         draft_seconds=sum(r.draft_seconds for r in rounds),
         verify_seconds=sum(r.verify_seconds for r in rounds),
         overhead_seconds=sum(r.overhead_seconds for r in rounds),
@@ -107,8 +120,12 @@ def _seconds(rounds: Sequence[Round]) -> float:
     return rounds[-1].clock if rounds else 0.0
 
 
-def _speedup(seconds: dict[Lane, float], tokens: dict[Lane, int]) -> float | None:
-    per_token = {lane: ratio(seconds[lane], tokens[lane]) for lane in LANES}
+def _wall_seconds(rounds: Sequence[Round]) -> float | None:
+    return rounds[-1].wall if rounds else None
+
+
+def _speedup(seconds: Mapping[Lane, float | None], tokens: Mapping[Lane, int]) -> float | None:
+    per_token = {lane: ratio(seconds[lane] or 0.0, tokens[lane]) for lane in LANES}
     slow, fast = per_token["baseline"], per_token["speculative"]
     return slow / fast if slow and fast else None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..trace import LANE_LABELS, LANES, End, Event, Header, Outcome, Round, Token, Trace
 from .metrics import Metrics, compute_metrics
 
+END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 FINAL = ("corrected", "bonus")  # outcomes of the last token of a round
 # outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
 STYLES: dict[Outcome, tuple[str, str]] = {
@@ -66,7 +67,8 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
     rows = {
         "speed-up": (shown_number(m.speedup, 2), _verdict(m)),
-        "  end to end": (shown_number(m.speedup_end_to_end, 2), "with the prefill of the prompt"),
+        "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
+        "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
         "beta": (shown_number(m.beta, 3), "mean overlap of the two distributions"),
@@ -96,7 +98,7 @@ def _comparison(end: End) -> str:
 
 def _verdict(m: Metrics) -> str:
     if m.speedup is None:
-        return ""
+        return "too short to compare"
     return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"
 
 

@@ -1,6 +1,8 @@
 """A run as data: its events, the trace that holds them, its JSON, and the checks of recordings."""
 
+from .end_rules import margin_of
 from .events import (
+    DIGITS,
     LANE_LABELS,
     LANES,
     OUTCOMES,
@@ -19,6 +21,7 @@ from .schema import SCHEMA
 from .trace import Trace, digest_of, event_dict
 
 __all__ = [
+    "DIGITS",
     "LANES",
     "LANE_LABELS",
     "OUTCOMES",
@@ -36,4 +39,5 @@ __all__ = [
     "Trace",
     "digest_of",
     "event_dict",
+    "margin_of",
 ]

@@ -19,6 +19,9 @@ EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
 settings, or a request to stop."""
 
+DIGITS = 8
+"""Decimals to which listed probabilities are rounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -70,6 +73,9 @@ class Round:
         and the verdict.
     overhead_seconds: the rest of the round's time on the lane's clock.
     clock: the lane's seconds at the end of the round, without prefill.
+    wall: the wall-clock seconds that the lane has run since it began: with its engines, prefill,
+        texts and lists of likeliest tokens, without the other lane and the time between rounds.
+        None in recordings made before it was measured.
     """
 
     lane: Lane
@@ -80,6 +86,7 @@ class Round:
     verify_seconds: float
     overhead_seconds: float
     clock: float
+    wall: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +94,10 @@ class Header:
     """What is known before the first round.
 
     prompt, prompt_ids: the text shown and the ids that the models read.
-    target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None}; form is
-        the name of the engine, revision the hub's commit if the model came from the hub. draft is
-        None without a draft model.
+    target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
+        "context": int | None}; form is the name of the engine, revision the hub's commit if the
+        model came from the hub, context the most tokens that it can see if its config has a limit
+        (older recordings lack it). draft is None without a draft model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.

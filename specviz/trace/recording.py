@@ -17,6 +17,7 @@ from .rules import check_trace
 from .trace import Trace, digest_of
 from .validators import ADVICE, Invalid
 
+UNVERIFIED = "Times are as the file states them; they cannot be verified."
 MOST_PACKED = 4 * 2**20  # bytes of a file
 MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
 
@@ -44,23 +45,32 @@ def read_recording(
     return trace
 
 
-def file_summary(path: str | Path) -> str:
-    """One line about the recording in a file: size, rounds, tokens, device, date and digest.
+def read_file(path: str | Path) -> tuple[Trace, bytes]:
+    """The trace in a file and the file's bytes.
 
     Raises `TraceError`, with the file's name, if `read_recording` rejects it.
     """
     name = Path(path).name
     try:
         raw = Path(path).read_bytes()
-        trace = read_recording(raw)
+        return read_recording(raw), raw
     except OSError as error:
         raise TraceError(f"{name} cannot be read: {error.strerror}.") from error
     except TraceError as error:
         raise TraceError(f"{name}: {error}") from error
+
+
+def file_summary(path: str | Path) -> str:
+    """One line about the recording in a file: size, rounds, tokens, device, date and digest.
+
+    Raises `TraceError`, with the file's name, if `read_recording` rejects it.
+    """
+    trace, raw = read_file(path)
     tokens = sum(len(r.emitted) for r in trace.rounds)
+    unfinished = "" if trace.end else " (interrupted)"
     return (
-        f"{name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens} tokens, "
-        f"{trace.header.device}, {trace.header.date}, "
+        f"{Path(path).name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens} tokens"
+        f"{unfinished}, {trace.header.device}, {trace.header.date}, "
         f"{digest_of(_parsed(_unpacked(raw, MOST_UNPACKED)))}"
     )
 

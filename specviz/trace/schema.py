@@ -85,6 +85,7 @@ ROUND = object_of(
         **dict.fromkeys(("draft_seconds", "verify_seconds", "overhead_seconds"), SECONDS),
         "clock": SECONDS,
     },
+    {"wall": optional(SECONDS)},  # older recordings lack it
 )
 
 
@@ -114,7 +115,8 @@ SETTINGS = object_of(
 
 def _model(role: str) -> Any:
     known = {"name": NAME, "parameters": integer(0, 10**15), "form": NAME}
-    return object_of(dict, known, {"revision": optional(NAME)}, label=role)
+    extra = {"revision": optional(NAME), "context": optional(integer(1, 10**15))}
+    return object_of(dict, known, extra, label=role)
 
 
 def _header(*, prompt_ids: list[int], **values: Any) -> Header:

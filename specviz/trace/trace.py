@@ -90,8 +90,8 @@ class Trace:
     def load(cls, path: str | Path) -> Trace:
         """Read a file that `save` wrote. Raises `TraceError` if it is missing or not a trace.
 
-        Use it for your own files; for a file of another user use `recording.read_recording`,
-        which also checks sizes, digest and rules.
+        Use it for your own files; for a file of another user use `recording.read_file`, which
+        also checks sizes, digest and rules, as the verbs `check` and `export` and the page do.
         """
         try:
             raw = Path(path).read_bytes()
@@ -139,6 +139,8 @@ def event_dict(event: Event) -> dict[str, Any]:
     if not isinstance(event, Round):
         return asdict(event)
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
+    if event.wall is None:
+        del values["wall"]
     # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
     for name in ("drafted", "emitted"):
         values[name] = [_token_dict(token) for token in values[name]]

@@ -12,9 +12,9 @@ from reference_costs import best_gamma, break_even_alpha, explain
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace
-from specviz.decoding.race import _margin
 from specviz.report.html import PAGE
 from specviz.theory import MOST_GAMMA
+from specviz.trace import margin_of
 
 IMPORT = """async ([name, call, ...values]) => {
   const url = performance.getEntriesByType("resource")
@@ -146,7 +146,7 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     drawer = visitor.page.get_by_role("dialog", name="Is it the same text?")
     expect(drawer).to_contain_text("40/40 tokens identical to the baseline.")
     alone = [token for r in trace.lane("baseline") for token in r.emitted]
-    margins = [_margin(token) or 0.0 for token in alone]
+    margins = [margin_of(token) or 0.0 for token in alone]
     least = min(range(len(alone)), key=margins.__getitem__)
     expect(drawer).to_contain_text(f"The closest call was token {least + 1}")
     expect(drawer).to_contain_text(f"{margins[least]:.3f} nats apart")

@@ -51,6 +51,35 @@ def test_rounds_come_in_the_order_of_their_clocks(pair: Pair):
     assert {r.lane for r in rounds[:3]} == set(LANES), "the lanes take turns"
 
 
+def test_the_wall_clock_counts_prefill_and_texts_but_neither_the_other_lane_nor_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    time = VirtualTime()
+    monkeypatch.setattr("specviz.engines.base.time", time)
+    target = mini(9, seed=1, spread=3.0)
+    pair = pair_of(time.charge(target, TARGET), time.charge(relative(target, noise=0.5), DRAFT))
+    texts = specviz.decoding.loop._Run.tokens
+
+    def slow(*given: Any) -> Any:
+        time.seconds += 0.25
+        return texts(*given)
+
+    monkeypatch.setattr(specviz.decoding.loop._Run, "tokens", slow)
+    header, *events = race(pair, PROMPT, SAMPLED)
+    assert isinstance(header, Header)
+    for event in events:
+        if isinstance(event, Round):
+            before = sum(header.prefill_seconds[event.lane].values())
+            assert event.wall == before + event.clock + 0.25 * (event.index + 1)
+
+    again = race(pair, PROMPT, SAMPLED)
+    slowly = []
+    for event in again:
+        time.seconds += 100.0  # the caller's
+        slowly.append(event)
+    assert slowly[1:] == events
+
+
 def test_one_lane_after_the_other_if_sequential(pair: Pair):
     header, rounds, _ = raced(pair, SAMPLED, mode="sequential")
     lanes = [r.lane for r in rounds]

@@ -60,10 +60,10 @@ class Why:
 
 
 def explain(trace: Trace) -> Why | None:
-    """The explanation of a run's speed, or None if one of the lanes has no rounds."""
+    """The explanation of a run's speed, or None if the lanes cannot be compared."""
     metrics = compute_metrics(trace)
     costs = round_costs(trace, metrics)
-    if costs is None or metrics.tau is None:
+    if costs is None or metrics.tau is None or metrics.speedup is None:
         return None
     alpha, predicted = metrics.alpha, metrics.tau_predicted
     best = None if alpha is None else best_gamma(alpha, costs.step, costs.judging, costs.gamma)

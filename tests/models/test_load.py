@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from toy_models import emitted_ids, llama, mini, words
 
 from specviz import Settings, load_pair, speculate
 from specviz.errors import PairError
+from specviz.models.doctor import examine
 from specviz.models.load import ASSETS
 
 
@@ -71,6 +73,32 @@ def test_a_damaged_file_is_rejected(tmp_path: Path, damaged: str, content: bytes
     (bad / damaged).write_bytes(content)
     with pytest.raises(PairError, match=r"^bad "):
         load_pair(f"{good}+{bad}")
+
+
+@pytest.mark.parametrize("layers", [-1, 10**9])
+def test_a_number_of_layers_that_no_model_has_is_rejected(tmp_path: Path, layers: int):
+    """Before a model of so many layers is made, which would take hours."""
+    for role in ("target", "draft"):
+        target, draft = saved(tmp_path / role / "one"), saved(tmp_path / role / "two")
+        path = (target if role == "target" else draft) / "config.json"
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, "num_hidden_layers": layers}))
+        with pytest.raises(PairError, match=re.escape(f"num_hidden_layers {layers:.6g}")):
+            load_pair(f"{target}+{draft}")
+        assert examine(str(target), str(draft)).verdict == "stop"
+
+
+@pytest.mark.parametrize("start", ["", "a/", "/", "~", "\0"])
+def test_a_name_of_5000_characters_is_rejected_with_a_short_sentence(
+    start: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("specviz.models.hub.hub_is_reachable", lambda: False)
+    name = start + "x" * 5000
+    for asked in (name, f"{name}+none", f"{name}+{name}"):
+        with pytest.raises(PairError) as caught:
+            load_pair(asked)
+        assert len(str(caught.value)) < 600
+    assert examine(name, name).verdict == "stop"
 
 
 def test_weights_of_the_wrong_shape_are_rejected(tmp_path: Path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from toy_models import VirtualTime, examples, mini, pair_of, relative
 
 from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
+from specviz.report.terminal import metric_lines
 from specviz.theory import predicted_speedup, predicted_tau
 from specviz.trace import OUTCOMES
 
@@ -68,6 +69,8 @@ def recomputed(trace: dict[str, Any]) -> dict[str, Any]:
     prefill = {k: sum(v.values()) for k, v in trace["header"]["prefill_seconds"].items()}
     pace = {lane: share(seconds[lane], tokens[lane]) for lane in lanes}
     whole = {lane: share(seconds[lane] + prefill[lane], tokens[lane]) for lane in lanes}
+    wall = {lane: share(rounds[-1]["wall"], tokens[lane]) for lane, rounds in lanes.items()}
+    short = min(*map(len, lanes.values()), *tokens.values()) < 2
     step = share(sum(r["draft_seconds"] for r in ours if r["drafted"]), drafted)
     passing = share(sum(r["verify_seconds"] for r in theirs), len(theirs))
     return {
@@ -80,8 +83,14 @@ def recomputed(trace: dict[str, Any]) -> dict[str, Any]:
         "beta": share(sum(betas), len(betas)),
         "tau": share(emitted, len(ours)),
         "c": share(step, passing) if step and passing else None,
-        "speedup": share(pace["baseline"] or 0, pace["speculative"] or 0),
-        "speedup_end_to_end": share(whole["baseline"] or 0, whole["speculative"] or 0),
+        **{
+            name: None if short else share(by_lane["baseline"] or 0, by_lane["speculative"] or 0)
+            for name, by_lane in (
+                ("speedup", pace),
+                ("speedup_end_to_end", whole),
+                ("speedup_wall", wall),
+            )
+        },
         "tokens": tokens,
         "seconds": seconds,
         "tokens_per_second": {lane: share(tokens[lane], seconds[lane]) for lane in lanes},
@@ -130,6 +139,7 @@ def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.M
     assert m.speedup_predicted == pytest.approx(m.speedup)
     whole = (500 + TARGET) / (10 * 14 + TARGET + DRAFT)  # with a prefill pass of each model
     assert m.speedup_end_to_end == pytest.approx(whole)
+    assert m.speedup_wall == pytest.approx(whole)  # texts take no virtual time
     assert m.tokens_per_second == {"speculative": 50 / 140, "baseline": 50 / 500}
     assert m.alpha_by_position == (1.0,) * 4
 
@@ -172,9 +182,36 @@ def test_metrics_are_none_before_the_first_round(pair: Pair):
     header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
     m = compute_metrics(Trace(header))
     numbers = (m.alpha, m.efficiency, m.beta, m.tau, m.tau_predicted, m.c, m.speedup)
-    assert set(numbers) == {None} and m.speedup_end_to_end is m.speedup_predicted is None
+    numbers += (m.speedup_end_to_end, m.speedup_wall, m.speedup_predicted)
+    assert set(numbers) == {None} == set(m.wall_seconds.values())
     assert m.rounds == m.drafted == m.emitted == sum(m.counts.values()) == 0
     assert m.alpha_by_position == () and set(m.tokens_per_second.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("kept", "compared"),
+    [((1, 9), False), ((9, 1), False), ((1, 1), False), ((2, 2), True), ((2, 9), True)],
+)
+def test_a_run_of_one_round_or_token_has_no_speedup(
+    pair: Pair, kept: tuple[int, int], compared: bool
+):
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    rounds = trace.lane("speculative")[: kept[0]] + trace.lane("baseline")[: kept[1]]
+    m = compute_metrics(Trace(trace.header, rounds))
+    assert {(x is not None) for x in (m.speedup, m.speedup_end_to_end, m.speedup_wall)} == {
+        compared
+    }
+    said = "\n".join(metric_lines(Trace(trace.header, rounds)))
+    assert ("too short to compare" in said) != compared
+
+
+def test_an_old_recording_has_no_speedup_on_the_wall_clock(pair: Pair):
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    old = Trace(trace.header, [replace(r, wall=None) for r in trace.rounds], trace.end)
+    assert "wall" not in old.to_dict()["rounds"][0] and "wall" in trace.to_dict()["rounds"][0]
+    m = compute_metrics(old)
+    assert m.speedup_wall is None and m.speedup_end_to_end is not None
+    assert set(m.wall_seconds.values()) == {None}
 
 
 def test_metrics_of_an_unfinished_run(pair: Pair):

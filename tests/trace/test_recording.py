@@ -15,7 +15,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair,
 from specviz import End, Settings, Token, Trace, cli, race
 from specviz.__main__ import main
 from specviz.trace import OUTCOMES, digest_of
-from specviz.trace.recording import read_recording
+from specviz.trace.recording import UNVERIFIED, read_recording
 
 # Real runs
 
@@ -77,16 +77,18 @@ def test_texts_of_any_script_are_read_unchanged(tmp_path: Path):
 
 
 def test_lanes_that_differ_are_read_unchanged(tmp_path: Path):
-    """As in half precision: the baseline's text differs at one token, and the end says where."""
+    """As in half precision: the target's first two choices tie, and the lanes take another one."""
     data = values(GREEDY)
     data["rounds"] = [r for r in data["rounds"] if r["lane"] == "speculative" or r["index"] < 5]
-    last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]
-    last["emitted"][0]["id"] = (last["emitted"][0]["id"] + 1) % 40
+    last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]["emitted"][0]
+    first, second, *_ = last["top_p"]
+    first["probability"] = second["probability"]
+    last |= {"id": second["id"], "soft_p": second["probability"]}
     data["end"] = {
-        "reasons": {"speculative": "length", "baseline": "eos"},
+        "reasons": {"speculative": "length", "baseline": "stopped"},
         "identical": False,
         "compared": 5,
-        "divergence": {"index": 4, "margin": 0.001},
+        "divergence": {"index": 4, "margin": 0.0},
     }
     assert read_recording(orjson.dumps(data)).end == Trace.from_dict(data).end
 
@@ -159,7 +161,32 @@ def test_record_writes_a_file_that_check_accepts(
     assert line.startswith(f"run.json.gz: {size:,} bytes, ") and "12 tokens" in line
     assert json.loads(gzip.decompress(file.read_bytes()))["digest"] in line
     assert main(["check", str(file), str(file)]) == 0
-    assert capsys.readouterr().out == 2 * line
+    assert capsys.readouterr().out == 2 * line + f"{UNVERIFIED}\n"
+
+
+def test_check_says_that_a_run_was_interrupted(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    whole = recorded(SAMPLED)
+    saved(Trace(whole.header, whole.rounds[:7]), tmp_path)
+    assert main(["check", str(tmp_path / "run.json.gz")]) == 0
+    assert "tokens (interrupted), CPU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("edit", ["a contradiction", "a changed device"])
+def test_export_refuses_what_check_refuses(
+    edit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
+    if edit == "a contradiction":
+        data["header"]["settings"]["gamma"] = 9
+        data["digest"] = digest_of(data)
+    else:
+        data["header"]["device"] = "A faster one"
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    assert main(["check", str(tmp_path / "run.json")]) == 2
+    said = capsys.readouterr().err
+    out = tmp_path / "run.html"
+    assert main(["export", str(tmp_path / "run.json"), "--html", str(out)]) == 2
+    assert capsys.readouterr().err == said and said and not out.exists()
 
 
 def test_the_command_line_names_a_file_that_it_rejects(

@@ -25,7 +25,7 @@ def lasting(run: Trace) -> Trace:
     """The run on slower clocks: it plays for half a minute or more, and so does not end while a
     test is stalled. A power of two, so that all sums stay exact."""
     slower = 2.0 ** math.ceil(math.log2(32 / max(r.clock for r in run.rounds)))
-    timed = ("draft_seconds", "verify_seconds", "overhead_seconds", "clock")
+    timed = ("draft_seconds", "verify_seconds", "overhead_seconds", "clock", "wall")
     rounds = [replace(r, **{name: slower * getattr(r, name) for name in timed}) for r in run.rounds]
     return replace(run, rounds=rounds)
 

@@ -20,7 +20,7 @@ from visitor import Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.trace import LANES
-from specviz.trace.recording import MOST_PACKED, read_recording
+from specviz.trace.recording import MOST_PACKED, UNVERIFIED, read_recording
 
 PLAYING = "performance.getEntriesByName('specviz-playing')"
 
@@ -151,13 +151,52 @@ def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path
     opened(visitor, other)
     page.wait_for_function("window.specviz.trace.header.prompt_ids.length === 3")
     expect(visitor.player).to_have_attribute("data-source", "recording")
-    expect(page.locator("[data-badge]")).to_contain_text("RECORDED (opened from a file)")
+    badge = page.locator("[data-badge]")
+    expect(badge).to_contain_text("RECORDED (opened from a file)")
+    expect(page.locator("[data-notice]")).to_have_text(UNVERIFIED)
+    assert UNVERIFIED in (badge.get_attribute("title") or "")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
     expect(page.locator("[data-pace]")).to_be_visible()  # slower than it was, and says so
     page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
     page.wait_for_function("!window.specviz.trace.isOld")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
+
+
+def test_an_opened_run_that_was_interrupted_or_is_too_short_is_shown_as_such(
+    visit: Visit, tmp_path: Path
+) -> None:
+    visitor = visit()
+    visitor.state("running")
+    page, badge = visitor.page, visitor.page.locator("[data-badge]")
+    assert UNVERIFIED not in (badge.get_attribute("title") or "")
+    whole = recorded(SAMPLED)
+    opened(visitor, saved(Trace(whole.header, whole.rounds[:9]), tmp_path))
+    expect(badge).to_contain_text("RECORDED (opened from a file, interrupted)")
+    opened(visitor, saved(recorded(replace(SAMPLED, max_new_tokens=1)), tmp_path))
+    expect(badge).to_contain_text("RECORDED (opened from a file) ")
+    page.locator("[data-scrub]").fill("2")
+    expect(page.locator("[data-verdict]")).to_have_text("Too short to compare.")
+    expect(page.locator("[data-headline]")).to_have_text("–")
+
+
+def test_the_panel_tells_the_ratio_of_the_wall_clock(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit()
+    visitor.state("running")
+    page = visitor.page
+    run = recorded(SAMPLED)
+    old = replace(run, rounds=[replace(r, wall=None) for r in run.rounds])
+    m = compute_metrics(run)
+    for trace, words in (
+        (run, f"End to end, with prefill and text: {m.speedup_wall:.2f}×."),
+        (old, f"With prefill: {m.speedup_end_to_end:.2f}×."),
+    ):
+        opened(visitor, saved(trace, tmp_path))
+        page.wait_for_function("window.specviz.trace.header.prompt_ids.length === 3")
+        page.locator("[data-scrub]").fill("9999")
+        page.get_by_role("button", name="Why this speed?").click()
+        expect(page.get_by_role("dialog", name="Why this speed?")).to_contain_text(words)
+        page.keyboard.press("Escape")
 
 
 def opened(visitor: Visitor, raw: bytes, name: str = "run.json.gz") -> None:

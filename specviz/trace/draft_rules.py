@@ -1,0 +1,106 @@
+"""How many tokens a round drafts: as many as its policy asks for and its room allows."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from ..policy import FixedGamma, HeuristicGamma, Policy
+from ..settings import Settings
+from .events import Header, Lane, Round
+from .schema import round_name
+from .trace import Trace
+from .validators import Invalid
+
+UNLIMITED = 10**9  # tokens, more than any context holds
+
+
+def policy_of(lane: Lane, settings: Settings) -> Policy:
+    """The policy of a lane; gamma of the optimal one is only its upper bound.
+
+    It depends on costs that a recording does not hold.
+    """
+    if lane == "baseline" or settings.drafter == "none":
+        return FixedGamma(0)
+    adapts = settings.gamma and settings.gamma_policy == "heuristic"
+    return (HeuristicGamma if adapts else FixedGamma)(settings.gamma)
+
+
+def check_draft_lengths(trace: Trace) -> None:
+    """Check that no round drafted more than it had room for, or fewer than were due.
+
+    Fewer may be drafted by the optimal policy, and none by the n-gram drafter, if it finds no
+    match. The room ends with the length, or with a context, which old recordings do not tell: all
+    rounds must then agree on where it may be. Raises `Invalid`.
+    """
+    settings = trace.header.settings
+    rounds = trace.lane("speculative")
+    starts = _starts(trace, rounds)
+    budget = len(trace.header.prompt_ids) + settings.max_new_tokens
+    limit, certain = _last_place(trace)
+    seen = _seen(trace, rounds, starts)
+    policy = policy_of("speculative", settings)
+    for r, start in zip(rounds, starts, strict=True):
+        count = len(r.drafted)
+        due = max(0, min(policy.gamma, budget - 1 - start, limit - start))
+        if count > due:
+            more = f"it has {count} drafted tokens where {due} have room"
+            raise Invalid(more, round_name(r.lane, r.index))
+        may_be_fewer = (settings.drafter == "ngram" and not count) or (
+            settings.gamma_policy == "optimal"
+        )
+        is_cut_off = not certain and start + count >= seen
+        if count < due and not may_be_fewer and not is_cut_off:
+            fewer = f"it has {count} drafted tokens where {due} were due"
+            raise Invalid(fewer, round_name(r.lane, r.index))
+        policy.observe(count, sum(t.outcome == "accepted" for t in r.drafted))
+
+
+def _last_place(trace: Trace) -> tuple[int, bool]:
+    """The length that a text may reach with its drafts, by the models' contexts, and whether the
+    recording tells all that it depends on."""
+    header, target = trace.header, target_context(trace)
+    limit, certain = target or UNLIMITED, target is not None
+    if header.settings.drafter == "model" and header.draft is not None:
+        # The last drafted token is never fed, so it may lie one past the draft's context.
+        limit = min(limit, (header.draft.get("context") or UNLIMITED) + 1)
+        certain = certain and "context" in header.draft
+    return limit, certain
+
+
+def target_context(trace: Trace) -> int | None:
+    """How many tokens the target can see; None if neither header nor end tells."""
+    if "context" in trace.header.target:
+        return trace.header.target["context"] or UNLIMITED
+    reasons = trace.end.reasons if trace.end else {}
+    full = (lane for lane, reason in reasons.items() if reason == "context")
+    # A lane ends with a full context when it has one token more than the context holds.
+    return next((length_of(trace, lane) - 1 for lane in full), None)  # type: ignore[arg-type]
+
+
+def length_of(trace: Trace, lane: Lane) -> int:
+    """The tokens of the prompt and of a lane."""
+    return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane(lane))
+
+
+def has_draft_model(header: Header) -> bool:
+    """Whether the settings make a model draft, or some of the target's layers."""
+    settings = header.settings
+    return settings.gamma > 0 and settings.drafter in ("model", "early-exit")
+
+
+def _starts(trace: Trace, rounds: list[Round]) -> list[int]:
+    """How many tokens were committed before each round."""
+    counts = [len(trace.header.prompt_ids), *(len(r.emitted) for r in rounds)]
+    return list(accumulate(counts))[:-1]
+
+
+def _seen(trace: Trace, rounds: list[Round], starts: list[int]) -> int:
+    """The greatest length that the run shows to have had room."""
+    drafting = [start + len(r.drafted) for r, start in zip(rounds, starts, strict=True)]
+    if trace.header.settings.drafter != "model":
+        # Only the target's context counts, and it had room for all that was read.
+        baseline = _starts(trace, trace.lane("baseline"))
+        return max([*drafting, *baseline], default=0)
+    # A draft model may have the shorter context: rounds without drafts go on past its end.
+    drafted = (end for end, r in zip(drafting, rounds, strict=True) if r.drafted)
+    return max(drafted, default=0)
