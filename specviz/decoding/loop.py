@@ -135,7 +135,7 @@ class _Run:
     def costs(self) -> tuple[float, float]:
         """c and the cost of a further token in a target pass, from sizes alone."""
         step, alone = self.drafter.step_cost(), pass_cost(self.pair.target, self.target.form)
-        return step / alone, extra_token_cost(self.device)
+        return step / alone, extra_token_cost(self.device, self.target.form)
 
     @torch.inference_mode()
     def round(self) -> Round:
