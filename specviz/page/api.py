@@ -118,10 +118,15 @@ def streamed(stream: Generator[Update, None, None]) -> Values:
     """Each update as a program reads it, with events as a recording has them.
 
     An update without news is a value too, {}: only by sending does the server notice that the
-    program has left.
+    program has left. One also stands between two values with rounds: Gradio sends what has changed
+    since the value before, and gets that wrong for lists in lists that become shorter.
     """
+    rounds_before = False
     with closing(stream):
         for update in stream:
+            if rounds_before and update.rounds:
+                yield {}
+            rounds_before = bool(update.rounds)
             value = {
                 "header": update.header and event_dict(update.header),
                 "rounds": [event_dict(one) for one in update.rounds],
