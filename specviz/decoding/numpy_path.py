@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..engines.base import Engine, host_ids
 from ..settings import Settings
-from .sampling import SAFE_TEMPERATURE, decide, probabilities, verdict
+from .sampling import SAFE_TEMPERATURE, TIE, decide, probabilities, verdict
 from .types import Doubles, Draft, Floats, Judged, RunContext
 
 BLOCK = 64  # entries of a row that are summed at once
@@ -150,7 +150,7 @@ class Distributions:
         """Draw one id from `logits` [1, vocab], divided by `temperature`; returns int64 [1]."""
         tensor, array = self._rows[place]
         if self._settings.greedy:  # a one-hot row has one possible draw
-            token_id = self._one_hot(place, array, logits.numpy())
+            token_id = self._one_hot(place, array, logits.numpy()[0])
         else:
             if self._softmax_only:
                 torch.softmax(logits, -1, out=tensor)
@@ -182,11 +182,20 @@ class Distributions:
         return tensor, array
 
     def _one_hot(self, place: int, array: Floats, logits: Floats) -> int:
-        """Make a row one-hot at the first maximum of its logits; returns where that is."""
+        """Make a row one-hot at its greedy id, which is returned."""
         array[self.argmax[place]] = 0.0
-        self.argmax[place] = best = int(logits.argmax())
+        self.argmax[place] = best = greedy_id(logits)
         array[best] = 1.0
         return best
+
+
+def greedy_id(logits: Floats) -> int:
+    """`sampling.greedy_ids` of one row."""
+    best = int(logits.argmax())
+    level = logits[best] - np.float32(TIE) * abs(logits[best])
+    if best and logits[:best].max() >= level:
+        best = int((logits[:best] >= level).argmax())
+    return best
 
 
 class InverseCdf:

@@ -17,6 +17,10 @@ from ..settings import Settings
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
 # Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
 SAFE_TEMPERATURE = 1e-3
+TIE = 2.0**-21
+"""Share of a row's highest logit below which a difference is rounding: kernels for one and for
+several tokens round equal logits apart, and both lanes must break such ties alike."""
+
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
 
 
@@ -70,13 +74,13 @@ def probabilities(logits: Tensor, settings: Settings, *, fixed_shapes: bool = Fa
     """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
 
     logits: [n, vocab], any float dtype. Returns fp32 [n, vocab], each row summing to 1.
-    Greedy rows are one-hot at the argmax; every tie goes to the lowest id.
+    Greedy rows are one-hot at `greedy_ids`.
     fixed_shapes: no shape depends on a value, so that a CUDA graph can replay the call; top-p
     then sorts whole rows.
     """
     logits = logits.float()
     if settings.greedy:
-        return _one_hot(logits, logits.argmax(-1))
+        return _one_hot(logits, greedy_ids(logits))
     temperature = max(settings.temperature, TINY)
     if temperature < SAFE_TEMPERATURE:
         logits = logits - logits.amax(-1, keepdim=True)
@@ -94,10 +98,17 @@ def sample(
     logits: [1, vocab]. uniform: fp64 [1] in [0, 1). fixed_shapes: as in `probabilities`.
     """
     if settings.greedy:  # a one-hot row has one possible draw
-        drawn = logits.argmax(-1)
+        drawn = greedy_ids(logits)
         return _one_hot(logits, drawn), drawn
     q = probabilities(logits, settings, fixed_shapes=fixed_shapes)
     return q, draw(q, uniform)
+
+
+def greedy_ids(logits: Tensor) -> Tensor:
+    """The id of the highest logit of each row; a tie, also one within rounding (`TIE`), goes to
+    the lowest id. fp32 [n, vocab] to int64 [n]."""
+    top = logits.amax(-1, keepdim=True)
+    return (logits >= top - TIE * top.abs()).to(torch.uint8).argmax(-1)
 
 
 def _one_hot(logits: Tensor, ids: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..environment import THREADS
-from ..errors import ModelError, ran_out_of_memory
+from ..errors import ModelError
 
 
 class Engine(Protocol):
@@ -48,8 +48,8 @@ class Engine(Protocol):
 
 
 def memory_error(error: RuntimeError) -> ModelError:
-    """What to raise for an error of a pass: a sentence if memory ran out, else the error again."""
-    if not ran_out_of_memory(error):
+    """What to raise for an error of a pass: a sentence if the device has no memory left."""
+    if not isinstance(error, torch.OutOfMemoryError):
         raise error
     return ModelError("the device ran out of memory: use a shorter prompt or a smaller pair.")
 

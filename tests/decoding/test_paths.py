@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from toy_models import llama, pair_of, relative
+from toy_models import emitted_ids, llama, pair_of, relative
 
-from specviz import Pair, Round, Settings
+from specviz import Pair, Round, Settings, baseline, speculate
 from specviz.decoding.loop import decode
-from specviz.decoding.numpy_path import HostDraws, InverseCdf, NumpyPath, decided
+from specviz.decoding.numpy_path import HostDraws, InverseCdf, NumpyPath, decided, greedy_id
 from specviz.decoding.paths import TensorPath, make_context, make_path
-from specviz.decoding.sampling import decide, probabilities, uniforms
-from specviz.engines.choose import make_engine
+from specviz.decoding.sampling import decide, greedy_ids, probabilities, uniforms
+from specviz.engines.choose import eager_only, make_engine
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [
@@ -97,3 +98,31 @@ def test_a_residual_without_mass_draws_from_p():
     p = np.full((2, 3), 1 / 3, np.float32)
     accepted, next_id = decided(p, p[:1], [1], [1.0], 0.5, InverseCdf(3))
     assert (accepted, next_id) == (0, 1)
+
+
+@pytest.mark.parametrize("form", ["compiled", "eager", "static"])
+def test_ties_go_to_the_lowest_id_in_both_lanes(form: str, monkeypatch: pytest.MonkeyPatch):
+    """Kernels round the logits of two equal rows of the head apart."""
+    if form == "static":
+        monkeypatch.setenv("SPECVIZ_FORM", form)
+    with eager_only() if form == "eager" else nullcontext():
+        for seed in range(12):
+            target = llama(70, seed=seed, num_hidden_layers=2, hidden_size=64)
+            with torch.no_grad():
+                target.lm_head.weight[35:] = target.lm_head.weight[:35]
+            twins = pair_of(target, relative(target, noise=0.1))
+            settings = Settings(gamma=5, max_new_tokens=60, ignore_eos=True)
+            ours, theirs = (
+                emitted_ids(lane(twins, [1, 2, 3], settings)) for lane in (speculate, baseline)
+            )
+            assert ours == theirs and max(ours) < 35
+
+
+def test_greedy_ids_are_the_same_in_numpy():
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(200):
+        rows = torch.randn(3, VOCAB, generator=generator)
+        rows[:, 5] = rows.amax(-1) * (1 - 2.0**-22)  # a tie within rounding
+        rows[0, 5], rows[1, 5] = rows[0].max() * (1 - 2.0**-19), rows[1].max()
+        assert greedy_ids(rows).tolist() == [greedy_id(row) for row in rows.numpy()]
+        assert greedy_ids(rows)[1:].max() <= 5

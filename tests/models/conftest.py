@@ -12,5 +12,7 @@ from model_families import saved_llama
 def good_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folders of a target and of a draft a tenth of its size."""
     root = tmp_path_factory.mktemp("good")
-    target = saved_llama(root / "target", hidden_size=48, intermediate_size=96, num_hidden_layers=2)
-    return target, saved_llama(root / "draft", seed=1)
+    target = saved_llama(
+        root / "target", hidden_size=48, head_dim=24, intermediate_size=96, num_hidden_layers=2
+    )
+    return target, saved_llama(root / "draft", seed=1, hidden_size=16, head_dim=8)

@@ -37,7 +37,7 @@ ENDS: dict[str, dict[str, Any]] = {
     "stopped": {"max_new_tokens": 60},
     "chat": {"max_new_tokens": 12, "chat": "on"},
 }
-LAYERS = {"hidden_size": 16, "num_hidden_layers": 3}
+LAYERS = {"hidden_size": 16, "head_dim": 8, "num_hidden_layers": 3}
 
 
 def pair_for(end: str, seed: int) -> Pair:
