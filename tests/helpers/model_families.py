@@ -86,7 +86,10 @@ FAMILIES: dict[str, Kind] = {
 
 # What else may stand in a config of theirs, and some more architectures.
 VARIANTS: dict[str, Kind] = {
-    "llama, scaled": ("Llama", {**COMPILED, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    "llama, scaled": (
+        "Llama",
+        {**COMPILED, "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    ),
     "llama, biases": ("Llama", {**COMPILED, "attention_bias": True, "mlp_bias": True}),
     "llama, wide heads": ("Llama", {**SIZES, "head_dim": 24, "tie_word_embeddings": True}),
     "llama, llama 3 rope": ("Llama", {**COMPILED, "rope_scaling": LLAMA_3}),

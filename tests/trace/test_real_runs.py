@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,7 @@ def pair_for(end: str, seed: int) -> Pair:
         target.generation_config.eos_token_id = [3, 8]
     draft = relative(target, noise=0.3, seed=seed)
     if end == "short draft":
+        draft.config = copy.deepcopy(draft.config)
         draft.config.max_position_embeddings = 14
     tokenizer = words(9)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}w1"
