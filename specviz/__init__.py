@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._lazy import lazy_exports
 from ._version import __version__
 from .errors import SpecvizError
 from .report.metrics import Metrics, compute_metrics
@@ -36,18 +36,13 @@ __all__ = [
     "speculate",
 ]
 
-# Imported when first asked for: they bring torch, which takes seconds, and a process that only
-# shows traces does without.
-_LAZY = {
-    "Pair": "models.pair",
-    "baseline": "decoding.loop",
-    "load_pair": "models.load",
-    "race": "decoding.race",
-    "speculate": "decoding.loop",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Pair": "models.pair",
+        "baseline": "decoding.loop",
+        "load_pair": "models.load",
+        "race": "decoding.race",
+        "speculate": "decoding.loop",
+    },
+)

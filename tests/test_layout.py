@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ LAYERS = [
     ["policy", "logs"],
     ["environment"],
     ["settings", "theory"],
-    ["errors", "_version"],
+    ["errors", "_lazy", "_version"],
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
@@ -115,6 +116,18 @@ def test_only_the_engine_knows_the_cache_of_transformers(module: str):
     for name in imported_names(MODULES[module]):
         if top(name) == "transformers":
             assert "cache_utils" not in name and not name.endswith("Cache"), name
+
+
+@pytest.mark.parametrize("package", ["models", "engines", "decoding", "report", "worker", "trace"])
+def test_a_package_says_what_it_is_for_and_offers_what_it_names(package: str):
+    """All names of its table can be imported, and no others."""
+    module = import_module(f"specviz.{package}")
+    assert module.__doc__ and len(module.__doc__.splitlines()) == 1
+    source = MODULES[package].read_text("utf-8")
+    names = re.findall(r'^ {4,8}"(\w+)"', source, re.MULTILINE)
+    assert names and all(getattr(module, name) is not None for name in names)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        module.nothing  # noqa: B018
 
 
 def test_importing_the_package_does_not_import_gradio():
