@@ -138,7 +138,8 @@ def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
         holder[name] = next(texts)[:200]
         if not _reads(found):
             holder[name] = kept
-    header["settings"]["stop"] = [next(texts) for _ in range(3)]
+    # No token's text may hold one of them, or the run would have had to end there.
+    header["settings"]["stop"] = [f"{next(texts)[:900]} end {number}" for number in range(3)]
     twins: dict[str, str] = {}
     for r in found["rounds"]:
         for token in r["drafted"] + r["emitted"]:

@@ -90,7 +90,7 @@ FORGED: dict[str, tuple[str, Edit, str]] = {
     "gamma was larger in a loss": (LOSES, put(SETTINGS, "gamma", 6), "where 6 were due"),
     "gamma was smaller": (SAMPLED, put(SETTINGS, "gamma", 4), "where 4 may be"),
     "gamma adapts": (LOSES, put(SETTINGS, "gamma_policy", "heuristic"), "where 4 may be"),
-    "longer text": (SAMPLED, put(SETTINGS, "max_new_tokens", 400), "of 400 tokens"),
+    "longer text": (SAMPLED, put(SETTINGS, "max_new_tokens", 400), "where 5 were due"),
     # outcomes
     "corrected called bonus": (
         SAMPLED,

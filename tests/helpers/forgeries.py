@@ -145,11 +145,14 @@ def cut_to(count: int, **settings: Any) -> Edit:
 
 
 def cut_to_fit(data: Values) -> None:
-    """Both lanes cut to one length, which the settings then name."""
+    """Both lanes cut to one length, which the settings then name, behind a rejection: a real last
+    round would not have drafted so many."""
     kept, count = [], 0
-    for r in ours(data)[:8]:
+    for r in ours(data):
         kept.append(r)
         count += len(r["emitted"])
+        if len(kept) >= 8 and len(r["emitted"]) <= len(r["drafted"]):
+            break
     data["rounds"] = sorted([*kept, *alone(data)[:count]], key=lambda r: r["clock"])
     SETTINGS(data)["max_new_tokens"] = count
 
