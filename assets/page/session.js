@@ -13,6 +13,9 @@ import { readableSpeed } from "./timeline.js";
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const DEAD_AFTER = 4000; // ms without an answer to a plain question
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
+// Gradio asks as often, and loads the page anew when the server answers, which would end a run that
+// somebody had started meanwhile.
+const RELOAD_WITHIN = 5000; // ms
 const CROWDED = "The server is busy: your run is in line.";
 const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
 const BACK = "The server is back, without your run: press Run to start it again.";
@@ -253,6 +256,7 @@ export class Session {
     this.#lost = true;
     await this.#finish(LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
+    await pause(RELOAD_WITHIN);
     if (this.run === before && !this.busy) this.#notice.show(BACK);
   }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...models.pair import context_length
+from ..threads import used_threads
 from . import forward as f
-from .forward import run_pass
+from .crew import crew
 from .rows import Sizes
 from .vector import BYTES, KINDS
 
@@ -23,7 +21,7 @@ KEPT_WIDTHS = 17  # passes of up to so many tokens use their memory again
 FIRST_PLACES = 128  # of a cache; it doubles when they are used up
 ALIGNED = 64  # places: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.
-BYTES_PER_THREAD = 8_000_000
+BYTES_PER_THREAD = 4_000_000
 
 DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
 Floats = NDArray[np.float32]
@@ -85,9 +83,9 @@ def _address(module: Any, name: str) -> int:
 
 
 def threads_for(model: Any) -> int:
-    """How many threads share a pass: as many as torch has, but none with too little to do."""
+    """How many threads share a pass: as many as may be used, but none with too little to do."""
     bytes_read = sum(p.numel() * p.element_size() for p in model.parameters())
-    return max(1, min(torch.get_num_threads(), int(bytes_read / BYTES_PER_THREAD)))
+    return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD))
 
 
 class CompiledEngine:
@@ -101,7 +99,7 @@ class CompiledEngine:
         self._model = model  # its weights are read by address
         self.vocab = vocab
         self._table = WeightTable(model, vocab, threads_for(model))
-        self._crew = crew_for(self._table.sizes.threads)
+        self._crew = crew()
         self._capacity = 0
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
@@ -138,7 +136,7 @@ class CompiledEngine:
         entries[f.IDS], entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
         entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
         numbers[f.LOGIT_FACTOR] = 1 / temperature
-        self._crew.run(entries, numbers)
+        self._crew.run(entries, numbers, self._table.sizes.threads)
         self.length += n
 
     def _reserve(self, length: int) -> None:
@@ -169,39 +167,3 @@ class _Plan:
         self.entries, self.numbers = table.plan.copy(), table.numbers.copy()
         self.entries[f.TOKENS] = n
         self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self._shared]
-
-
-Order = tuple[NDArray[np.int64], Floats]
-
-
-class Crew:
-    """Threads that share passes. Between passes they sleep; within one they spin."""
-
-    def __init__(self, threads: int) -> None:
-        self._meeting = np.zeros(1, np.int64)
-        self._one_at_a_time = threading.Lock()
-        self._orders: list[queue.SimpleQueue[Order]] = []
-        for index in range(1, threads):
-            orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-            self._orders.append(orders)
-            arguments = (index, orders)
-            threading.Thread(target=_work, args=arguments, name="passes", daemon=True).start()
-
-    def run(self, plan: NDArray[np.int64], numbers: Floats) -> None:
-        """One pass; it ends when all threads have done their share."""
-        with self._one_at_a_time:
-            plan[f.MEETING], plan[f.ARRIVALS] = self._meeting.ctypes.data, self._meeting[0]
-            for orders in self._orders:
-                orders.put((plan, numbers))
-            run_pass(0, plan, numbers)
-
-
-@cache
-def crew_for(threads: int) -> Crew:
-    """The threads of this process that share passes in so many parts."""
-    return Crew(threads)
-
-
-def _work(index: int, orders: queue.SimpleQueue[Order]) -> None:
-    while True:
-        run_pass(index, *orders.get())
