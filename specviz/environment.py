@@ -162,9 +162,9 @@ THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
     _threads,
     None,
-    "half of the processors",
+    "what makes rounds fastest; half of the processors where torch runs the models",
     "a whole number from 1 on",
-    "The number of torch's threads.",
+    "The number of threads that share a pass.",
 )
 FORM = Variable(
     "SPECVIZ_FORM",

@@ -150,13 +150,24 @@ export function spoken(round) {
 }
 
 /**
+ * How many threads share a pass: alone, and with the draft where that differs.
+ * @param {Header} header
+ */
+export function threadsOf(header) {
+  const { baseline: alone, speculative } = header.lane_threads ??
+    { baseline: header.threads, speculative: header.threads };
+  return alone === speculative ? plural(alone, "thread") :
+    `${plural(alone, "thread")} alone, ${speculative} with the draft`;
+}
+
+/**
  * Where and with what a run was made.
  * @param {Header} header
  */
 export function provenance(header) {
   const torch = header.versions?.torch?.split("+")[0];
   const processor = header.processor ? ` · ${header.processor}` : "";
-  const threads = header.device === "CPU" ? ` · ${plural(header.threads, "thread")}` : "";
+  const threads = header.device === "CPU" ? ` · ${threadsOf(header)}` : "";
   const when = new Date(header.date);
   const date = Number.isNaN(when.valueOf()) ? "" :
     ` · ${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}`;

@@ -70,7 +70,7 @@ def prefill(engine: Engine, ids: Sequence[int]) -> float:
 
 def spare_threads() -> int:
     """Let torch use half of the processors, or SPECVIZ_THREADS of them; returns how many.
-    Raises `SettingsError`.
+    Raises `SettingsError`. Compiled passes have threads of their own: see `engines.threads`.
 
     A short pass waits for its slowest thread, so a thread that shares its processor with the
     browser or the server delays all others.

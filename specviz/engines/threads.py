@@ -1,4 +1,4 @@
-"""How many threads share a compiled pass, as far as it is not measured (`decoding.lane_threads`)."""
+"""How many threads may share a compiled pass; `fastest_threads` measures which number is best."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+import torch
 
 from ..environment import THREADS
 
@@ -49,6 +51,17 @@ def use_threads(count: int) -> Iterator[None]:
         yield
     finally:
         _used.reset(token)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Within, torch computes in the calling thread alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def used_threads() -> int:

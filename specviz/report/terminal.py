@@ -83,7 +83,13 @@ def metric_lines(trace: Trace) -> Iterator[str]:
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
         yield _comparison(trace.end)
-    yield f"on {head.device}, {head.dtype}, threads: {head.threads}, torch {head.versions['torch']}"
+    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+
+
+def _threads(head: Header) -> str:
+    by_lane = head.lane_threads or dict.fromkeys(LANES, head.threads)
+    alone, with_draft = (by_lane[lane] for lane in LANES[::-1])
+    return f"threads: {alone}" if alone == with_draft else f"threads: {alone} and {with_draft}"
 
 
 def _comparison(end: End) -> str:

@@ -36,8 +36,10 @@ def serve() -> None:
     # Imported only now, because that takes seconds: tasks may be sent meanwhile.
     from ..decoding.race import race
     from ..engines.base import spare_threads
+    from ..engines.threads import leave_one_to_the_page
 
     spare_threads()
+    leave_one_to_the_page()
     worker = LocalWorker(load_named, race)
 
     def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:

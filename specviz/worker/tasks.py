@@ -99,6 +99,7 @@ def _pair_and_options(name: str) -> tuple[str, dict[str, str]]:
 
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
+    from ..decoding.loop import lane_threads
     from ..engines.choose import make_engine
     from ..models.load import load_pair  # imports torch
     from ..models.progress import Progress
@@ -109,6 +110,8 @@ def load_named(name: str, watcher: Watcher) -> Any:
     watcher(Progress("preparing the models' passes for this device"))
     for model in filter(None, (loaded.target, loaded.draft)):
         make_engine(model, loaded.vocab)
+    for lane in LANES:
+        lane_threads(loaded, lane)
     return loaded
 
 

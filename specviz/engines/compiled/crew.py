@@ -6,49 +6,13 @@ import threading
 from functools import cache
 
 import numpy as np
-from numba import carray, njit
 from numpy.typing import NDArray
 
-from .forward import ARRIVALS, MEETING, NUMBERS, PLAN, run_pass
-from .shared import arrive, float_pointer, int_pointer, read_shared, yield_processor
-
-# A thread that waits for its next pass spins at first, then lets others run, then sleeps: waking
-# it takes some fifty microseconds, the draft steps between two passes of a target often more.
-SPINS = 2_000
-YIELDS = 4_000  # about a millisecond on a processor that has nothing else to do
-
-# Entries of a box, in which a thread finds its next pass
-COUNT, PLAN_AT, NUMBERS_AT = range(3)
-BOX = 16  # int64 entries, 128 bytes: no two threads write to one line of the processor's cache
+from .box import BOX, COUNT, post, serve
+from .forward import ARRIVALS, MEETING, run_pass
 
 Plan = NDArray[np.int64]
 Numbers = NDArray[np.float32]
-
-
-@njit(cache=True)
-def _post(box, plan, numbers):
-    """Put a pass into a box."""
-    box[PLAN_AT], box[NUMBERS_AT] = plan.ctypes.data, numbers.ctypes.data
-    arrive(box.ctypes.data + 8 * COUNT)
-
-
-@njit(nogil=True, cache=True)
-def _serve(index, box, done):
-    """Take part in the passes that come into a box, until none has come for a while.
-
-    done: how many had come before; returns how many have now.
-    """
-    while True:
-        waited = 0
-        while read_shared(box.ctypes.data + 8 * COUNT) == done:
-            waited += 1
-            if waited > SPINS:
-                yield_processor()
-            if waited > SPINS + YIELDS:
-                return done
-        done += 1
-        plan = carray(int_pointer(box[PLAN_AT]), PLAN)
-        run_pass(index, plan, carray(float_pointer(box[NUMBERS_AT]), NUMBERS))
 
 
 class _Worker:
@@ -63,14 +27,14 @@ class _Worker:
 
     def post(self, plan: Plan, numbers: Numbers) -> None:
         """Let the thread do its share of a pass; `plan` and `numbers` must live until its end."""
-        _post(self._box, plan, numbers)
+        post(self._box, plan, numbers)
         if self._asleep:
             self._wake.release()
 
     def _run(self) -> None:
         done = 0
         while True:
-            done = _serve(self._index, self._box, done)
+            done = serve(self._index, self._box, done)
             # `post` counts first and then looks whether to wake; here it is the other way round, so
             # no pass is missed.
             self._asleep = True

@@ -13,6 +13,7 @@ from ...models.pair import context_length
 from ..threads import used_threads
 from . import forward as f
 from .crew import crew
+from .drafting import run_draft
 from .rows import Sizes
 from .vector import BYTES, KINDS
 
@@ -25,6 +26,7 @@ BYTES_PER_THREAD = 4_000_000
 
 DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 class WeightTable:
@@ -84,7 +86,7 @@ def _address(module: Any, name: str) -> int:
 
 def threads_for(model: Any) -> int:
     """How many threads share a pass: as many as may be used, but none with too little to do."""
-    bytes_read = sum(p.numel() * p.element_size() for p in model.parameters())
+    bytes_read: int = sum(p.numel() * p.element_size() for p in model.parameters())
     return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD))
 
 
@@ -122,22 +124,64 @@ class CompiledEngine:
     def rollback(self, length: int) -> None:
         self.length = length
 
+    @property
+    def threads(self) -> int:
+        """How many share a pass."""
+        return int(self._table.sizes.threads)
+
+    def draft(
+        self,
+        ids: NDArray[np.int64],
+        uniforms: Doubles,
+        q: Floats,
+        *,
+        temperature: float,
+        tie: float | None,
+        layers: int | None = None,
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Append `ids` [m] to the cache and draft n tokens after them, in the calling thread alone;
+        all but the last are appended too.
+
+        uniforms: [n], what the tokens are drawn with. q: fp32 [n, vocab], written: what they are
+        drawn from. tie: as `sampling.TIE`, if they are greedy; q is not written then. Returns the
+        tokens [n], and the logits divided by `temperature`, fp32 [n, vocab].
+        """
+        n, fed = len(uniforms), len(ids)
+        self._reserve(self.length + fed + n - 1)
+        drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
+        first = self._planned(fed, layers, temperature, 1)
+        first.entries[f.IDS] = ids.ctypes.data
+        entries = self._planned(1, layers, temperature, 1).entries
+        if fed == 1:
+            entries = entries.copy()
+        entries[f.START] = self.length + fed
+        greedy, margin = tie is not None, np.float32(tie or 0.0)
+        run_draft(
+            first.entries, entries, first.numbers, greedy, margin, uniforms, drafted, logits, q
+        )
+        self.length += fed + n - 1
+        return drafted, logits
+
     def _pass(
         self, ids: NDArray[np.int64], layers: int | None, temperature: float, logits: Floats
     ) -> None:
-        n = len(ids)
+        plan = self._planned(len(ids), layers, temperature, len(logits))
+        plan.entries[f.IDS], plan.entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        self._crew.run(plan.entries, plan.numbers, self.threads)
+        self.length += len(ids)
+
+    def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> _Plan:
+        """The plan of a pass of n tokens that begins here, without ids and logits."""
         plan = self._plans.get(n) or _Plan(self._table, n)
         if n <= KEPT_WIDTHS:
             self._plans[n] = plan
-        entries, numbers = plan.entries, plan.numbers
+        entries = plan.entries
         entries[DEPTH] = self._table.sizes.depth if layers is None else layers
         entries[CAPACITY] = self._capacity
-        entries[f.START], entries[f.KEEP] = self.length, len(logits)
-        entries[f.IDS], entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        entries[f.START], entries[f.KEEP] = self.length, keep
         entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
-        numbers[f.LOGIT_FACTOR] = 1 / temperature
-        self._crew.run(entries, numbers, self._table.sizes.threads)
-        self.length += n
+        plan.numbers[f.LOGIT_FACTOR] = 1 / temperature
+        return plan
 
     def _reserve(self, length: int) -> None:
         if length <= self._capacity:
