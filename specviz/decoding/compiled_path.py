@@ -43,9 +43,7 @@ class CompiledPath(NumpyPath):
 
 
 def suits(engine: Engine, settings: Settings) -> TypeGuard[CompiledEngine]:
-    """Whether passes are compiled and in one thread, and drafts greedy or drawn from a softmax
-    without top-k or top-p."""
+    """Whether passes are compiled, and drafts greedy or drawn from a softmax without top-k or
+    top-p."""
     simple = settings.temperature >= SAFE_TEMPERATURE and not settings.truncates
-    return (
-        isinstance(engine, CompiledEngine) and engine.threads == 1 and (settings.greedy or simple)
-    )
+    return isinstance(engine, CompiledEngine) and (settings.greedy or simple)

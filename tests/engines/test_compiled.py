@@ -14,8 +14,8 @@ from toy_models import llama
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config, Qwen3Config
 
 from specviz.engines.choose import make_engine
-from specviz.engines.compiled import crew, support
 from specviz.engines.compiled import engine as module
+from specviz.engines.compiled import support
 from specviz.engines.compiled.engine import CompiledEngine
 from specviz.engines.compiled.forward import SCORE_FACTOR
 from specviz.engines.compiled.support import compiled_engine, suits
@@ -135,9 +135,13 @@ def test_threads_that_have_gone_to_sleep_take_part_in_the_next_pass(
     close(torch.cat(rows), own_logits(model, ids))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("tie", [0.0, None])
 @pytest.mark.parametrize("fed", [1, 2, 5])
-def test_a_draft_run_is_its_steps(fed: int, tie: float | None) -> None:
+def test_a_draft_run_is_its_steps(
+    fed: int, tie: float | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "threads_for", lambda _: threads)
     model, ids, uniforms = grouped(), numbers(fed + 7), np.random.default_rng(3).random(5)
     engines = [CompiledEngine(model, VOCAB) for _ in range(2)]
     for engine in engines:
@@ -275,13 +279,13 @@ def test_a_model_made_in_inference_mode_runs_too() -> None:
 
 
 def test_a_pass_with_other_logits_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = crew.run_pass
+    run = module.lead
 
-    def wrong(thread: int, plan: Any, values: Any) -> None:
+    def wrong(boxes: Any, plan: Any, values: Any) -> None:
         values[SCORE_FACTOR] *= 2
-        run(thread, plan, values)
+        run(boxes, plan, values)
 
-    monkeypatch.setattr(crew, "run_pass", wrong)
+    monkeypatch.setattr(module, "lead", wrong)
     model = grouped()
     with pytest.warns(UserWarning, match="gave other logits; using transformers' modules"):
         assert compiled_engine(model, VOCAB) is None

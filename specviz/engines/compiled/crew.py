@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .box import BOX, COUNT, post, serve
-from .forward import ARRIVALS, MEETING, run_pass
+from .box import BOX, HELD, serve
+from .forward import MEETING
+
+MOST_THREADS = 256  # that share a pass
 
 Plan = NDArray[np.int64]
-Numbers = NDArray[np.float32]
 
 
 class _Worker:
     """One thread and its box."""
 
-    def __init__(self, index: int) -> None:
-        self._index = index
-        self._box = np.zeros(2 * BOX, np.int64)[-BOX:]
+    def __init__(self, index: int, box: Plan) -> None:
+        self._index, self._box = index, box
         self._asleep = False
         self._wake = threading.Semaphore(0)
         threading.Thread(target=self._run, name=f"passes {index}", daemon=True).start()
 
-    def post(self, plan: Plan, numbers: Numbers) -> None:
-        """Let the thread do its share of a pass; `plan` and `numbers` must live until its end."""
-        post(self._box, plan, numbers)
+    def hold(self) -> None:
+        """Keep the thread awake until `release`."""
+        self._box[HELD] = 1
         if self._asleep:
             self._wake.release()
+
+    def release(self) -> None:
+        self._box[HELD] = 0
 
     def _run(self) -> None:
         done = 0
         while True:
             done = serve(self._index, self._box, done)
-            # `post` counts first and then looks whether to wake; here it is the other way round, so
-            # no pass is missed.
+            # `hold` writes before it looks whether to wake; here it is the other way round, so the
+            # thread never sleeps while it is held.
             self._asleep = True
-            if self._box[COUNT] == done:
+            if not self._box[HELD]:
                 self._wake.acquire()
             self._asleep = False
 
@@ -49,17 +54,27 @@ class Crew:
     def __init__(self) -> None:
         self._meeting = np.zeros(BOX, np.int64)
         self._one_at_a_time = threading.Lock()
+        self._boxes = np.zeros((MOST_THREADS, BOX), np.int64)
         self._workers: list[_Worker] = []
 
-    def run(self, plan: Plan, numbers: Numbers, threads: int) -> None:
-        """One pass; it ends when all threads have done their share."""
+    @contextmanager
+    def gathered(self, threads: int, *plans: Plan) -> Iterator[Plan]:
+        """Within, so many threads, this one among them, wait for passes of these plans; yields the
+        boxes of the others, for `box.lead`."""
         with self._one_at_a_time:
-            plan[MEETING], plan[ARRIVALS] = self._meeting.ctypes.data, self._meeting[0]
             while len(self._workers) < threads - 1:
-                self._workers.append(_Worker(len(self._workers) + 1))
-            for worker in self._workers[: threads - 1]:
-                worker.post(plan, numbers)
-            run_pass(0, plan, numbers)
+                index = len(self._workers)
+                self._workers.append(_Worker(index + 1, self._boxes[index]))
+            for plan in plans:
+                plan[MEETING] = self._meeting.ctypes.data
+            workers = self._workers[: threads - 1]
+            for worker in workers:
+                worker.hold()
+            try:
+                yield self._boxes[: threads - 1]
+            finally:
+                for worker in workers:
+                    worker.release()
 
 
 @cache

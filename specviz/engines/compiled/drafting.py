@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .forward import IDS, LOGITS, START, run_pass
+from .box import lead
+from .forward import IDS, LOGITS, START
 from .ir import LANES
 from .vector import softmax
 
@@ -50,8 +51,8 @@ def _draw(logits, uniform, scratch, q):
 
 
 @njit(nogil=True, cache=True)
-def run_draft(first, following, numbers, greedy, tie, uniforms, ids, logits, q):
-    """Draft as many tokens as there are uniforms, in the calling thread.
+def run_draft(boxes, first, following, numbers, greedy, tie, uniforms, ids, logits, q):
+    """Draft as many tokens as there are uniforms, with the threads of these boxes.
 
     first: plan of the first pass, which feeds all that is not cached. following: plan of the other
     passes, each of which feeds the token before. ids: int64 [n], and logits: fp32 [n, vocab], are
@@ -65,7 +66,7 @@ def run_draft(first, following, numbers, greedy, tie, uniforms, ids, logits, q):
             plan[IDS] = ids.ctypes.data + 8 * (step - 1)
         if step > 1:
             plan[START] += 1
-        run_pass(0, plan, numbers)
+        lead(boxes, plan, numbers)
         if greedy:
             ids[step] = greedy_id(logits[step], tie)
         else:

@@ -12,7 +12,8 @@ from torch import Tensor
 from ...models.pair import context_length
 from ..threads import used_threads
 from . import forward as f
-from .crew import crew
+from .box import lead
+from .crew import MOST_THREADS, crew
 from .drafting import run_draft
 from .rows import Sizes
 from .vector import BYTES, KINDS
@@ -87,7 +88,7 @@ def _address(module: Any, name: str) -> int:
 def threads_for(model: Any) -> int:
     """How many threads share a pass: as many as may be used, but none with too little to do."""
     bytes_read: int = sum(p.numel() * p.element_size() for p in model.parameters())
-    return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD))
+    return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD, MOST_THREADS))
 
 
 class CompiledEngine:
@@ -139,8 +140,8 @@ class CompiledEngine:
         tie: float | None,
         layers: int | None = None,
     ) -> tuple[NDArray[np.int64], Floats]:
-        """Append `ids` [m] to the cache and draft n tokens after them, in the calling thread alone;
-        all but the last are appended too.
+        """Append `ids` [m] to the cache and draft n tokens after them; all but the last are
+        appended too.
 
         uniforms: [n], what the tokens are drawn with. q: fp32 [n, vocab], written: what they are
         drawn from. tie: as `sampling.TIE`, if they are greedy; q is not written then. Returns the
@@ -155,10 +156,9 @@ class CompiledEngine:
         if fed == 1:
             entries = entries.copy()
         entries[f.START] = self.length + fed
-        greedy, margin = tie is not None, np.float32(tie or 0.0)
-        run_draft(
-            first.entries, entries, first.numbers, greedy, margin, uniforms, drafted, logits, q
-        )
+        how = first.numbers, tie is not None, np.float32(tie or 0.0), uniforms
+        with self._crew.gathered(self.threads, first.entries, entries) as boxes:
+            run_draft(boxes, first.entries, entries, *how, drafted, logits, q)
         self.length += fed + n - 1
         return drafted, logits
 
@@ -167,7 +167,8 @@ class CompiledEngine:
     ) -> None:
         plan = self._planned(len(ids), layers, temperature, len(logits))
         plan.entries[f.IDS], plan.entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
-        self._crew.run(plan.entries, plan.numbers, self.threads)
+        with self._crew.gathered(self.threads, plan.entries) as boxes:
+            lead(boxes, plan.entries, plan.numbers)
         self.length += len(ids)
 
     def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> _Plan:
