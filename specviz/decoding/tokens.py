@@ -194,9 +194,7 @@ class Views:
         return number
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
-        pairs = zip(
-            self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True
-        )
+        pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)
         return tuple(
             Choice(token_id, self._pieces[token_id], round(value, DIGITS))
             for token_id, value in pairs
