@@ -208,7 +208,12 @@ class _Run:
 
     def tokens(self, judged: Judged, emitted: list[int]) -> tuple[list[Token], list[Token]]:
         """The round's drafted and emitted tokens; ends the lane where a stop string does."""
-        self.check_finite(judged)
+        views = self.annotator.views(judged)
+        if views.not_finite:
+            raise ModelError(
+                f"the {views.not_finite} gave logits that are not finite in round {self.index}: "
+                "load it in fp32 or bf16, or check its weights."
+            )
         texts = texts_of(self.text, judged, emitted)
         stop = self.stop_place(texts.emitted)
         if stop is not None:
@@ -219,7 +224,7 @@ class _Run:
             emitted = emitted[: stop + 1]
         elif self.end_reason() is not None:
             texts.emitted[-1] += self.text.flush()
-        return self.annotator.tokens(judged, emitted, texts)
+        return self.annotator.tokens(judged, emitted, texts, views)
 
     def stop_place(self, added: list[str]) -> int | None:
         """The index of the text that completes a stop string, or None."""
@@ -233,13 +238,3 @@ class _Run:
                 return place
             self.tail = window[len(window) - reach :] if len(window) > reach else window
         return None
-
-    def check_finite(self, judged: Judged) -> None:
-        """Raise `ModelError` if a model gave NaN or +inf; -inf only rules a token out."""
-        rows = {"target": judged.logits, "draft": judged.draft and judged.draft.logits}
-        for role, logits in rows.items():
-            if logits is not None and not torch.isfinite(logits.amax(-1)).all():
-                raise ModelError(
-                    f"the {role} gave logits that are not finite in round {self.index}: load it "
-                    "in fp32 or bf16, or check its weights."
-                )

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ..environment import THREADS
-from ..errors import ModelError
+
+NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
 
 class Engine(Protocol):
@@ -45,13 +46,6 @@ class Engine(Protocol):
         """Forget all but the first `length` tokens. Call it once after each verdict, and after
         passes through the first layers only, with the length at which they began."""
         ...
-
-
-def memory_error(error: RuntimeError) -> ModelError:
-    """What to raise for an error of a pass: a sentence if the device has no memory left."""
-    if not isinstance(error, torch.OutOfMemoryError):
-        raise error
-    return ModelError("the device ran out of memory: use a shorter prompt or a smaller pair.")
 
 
 def host_ids(ids: Sequence[int]) -> Tensor:

@@ -139,11 +139,17 @@ def test_every_kernel_is_timed_at_every_width(pair: Pair) -> None:
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:
     config = pair.target.config
     a_token = 2 * 2 * config.num_key_value_heads * config.head_dim * 4
-    assert cache_bytes(pair.target) == a_token
+    assert cache_bytes(pair.target, "eager") == a_token
     head, table = (m.weight for m in (pair.target.lm_head, pair.target.model.embed_tokens))
     assert head is not table
     weights = sum(p.numel() for p in pair.target.parameters()) - table.numel()
     least = floors(pair, 100)
     assert least["target"].bytes == 4 * weights + 100 * a_token
     assert least["target"].seconds == least["target"].bytes / least["target"].bytes_per_second
-    assert set(floors(pair_of(pair.target), 0)) == {"target"}
+    halved = llama(24, hidden_size=32, num_hidden_layers=2, initializer_range=0.1)
+    for weight in halved.parameters():
+        weight.data = weight.data.bfloat16()
+    assert cache_bytes(halved, "eager") == a_token / 2
+    least = floors(pair_of(halved), 100)
+    assert set(least) == {"target"}
+    assert least["target"].bytes == 2 * weights + 100 * a_token, "compiled passes cache fp32"

@@ -1,7 +1,7 @@
 """What only a GPU can show: real captures, their replays, their memory and their speed.
 
-`python -m pytest tests/test_cuda.py -m cuda -s` runs all of it; without a GPU all of it is
-skipped. The sizes of the last test need 40 GiB of GPU memory.
+`python -m pytest tests/engines/test_cuda.py -m cuda -s` runs all of it, `make gpu` the benchmarks
+too; without a GPU all of it is skipped. The sizes of the last test need 40 GiB of GPU memory.
 """
 
 from __future__ import annotations
