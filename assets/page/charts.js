@@ -187,10 +187,13 @@ export class Charts {
     if (layout.width) window.Plotly?.react(plot, traces, layout, OPTIONS);
   }
 
-  /** On stage a chart is read from afar: its type and lines grow with the screen. */
+  /** On large screens and on stage a chart is read from afar: its type and lines grow. */
   #scale() {
     const figure = this.#box.firstElementChild;
-    if (!document.body.classList.contains("sv-stage") || !figure) return 1;
+    if (!figure) return 1;
+    if (!document.body.classList.contains("sv-stage")) {
+      return Number(getComputedStyle(this.#root).getPropertyValue("--sv-chart")) || 1;
+    }
     return Math.max(1, parseFloat(getComputedStyle(figure).fontSize) / BASE_SIZE);
   }
 

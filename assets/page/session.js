@@ -1,6 +1,7 @@
 // Which run is shown: a live one, a recording, or what had arrived of a run that was interrupted.
 
 import { presetFor } from "./address.js";
+import { controlsOf, differences } from "./controls.js";
 import { keepOnReload, takeKept } from "./kept.js";
 import { Recordings } from "./recordings.js";
 import { Store } from "./store.js";
@@ -45,6 +46,7 @@ export class Session {
   failed = false; // the newest live run has
   /** @type {"live" | "recording"} */
   source = "live";
+  #ran = /** @type {Value[]} */ ([]); // what the controls said when the newest live run began
   #server;
   #config;
   #address;
@@ -93,6 +95,18 @@ export class Session {
   /** The id of the live run that is shown, if it is one. */
   get liveRun() {
     return this.source === "live" ? this.run : null;
+  }
+
+  /** What the controls would have to say for the shown run; empty where nothing is shown. */
+  get controls() {
+    if (!this.trace) return [];
+    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#config);
+  }
+
+  /** Where they say something else. */
+  get differences() {
+    const { controls } = this;
+    return controls.length ? differences(this.#address.state.values, controls, this.#config) : new Map();
   }
 
   /** @param {string | null} delta */
@@ -170,6 +184,7 @@ export class Session {
 
   #begin() {
     this.busy = true;
+    this.#ran = this.#address.state.values;
     this.failed = this.#lost = false;
     this.#notice.clear();
     this.#timeline.pause();

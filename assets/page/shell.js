@@ -39,6 +39,11 @@ export class Shell {
     press("#stop");
   }
 
+  /** Set the controls to those of the shown run. */
+  adopt() {
+    press("#adopt");
+  }
+
   /** @param {number} number from 1 */
   choosePreset(number) {
     press("#presets button.preset", number - 1);

@@ -1,6 +1,6 @@
 // The stage: one screen for the last row, no controls, and a guess before the reveal.
 
-import { find } from "./dom.js";
+import { dialogOf, find } from "./dom.js";
 
 const SIZES = [0.7, 0.85, 1, 1.2, 1.45, 1.75];
 const USUAL = SIZES.indexOf(1);
@@ -19,12 +19,8 @@ export class Stage {
   constructor(root, changed) {
     this.#root = root;
     this.#changed = changed;
-    this.#help = find(root, "[data-help]", HTMLDialogElement);
+    this.#help = dialogOf(root, "[data-help]");
     this.#question = find(root, "[data-ask]");
-    const close = () => this.#help.close();
-    // A press beside the dialog closes it: inside it, the press lands on what it holds.
-    this.#help.addEventListener("click", ({ target }) => { if (target === this.#help) close(); });
-    find(this.#help, "button").addEventListener("click", close);
   }
 
   get isOn() {

@@ -196,12 +196,14 @@ interface Config {
   modules?: string; // address of the folder with the page's modules
   plotly: string; // address of Plotly's script
   charts: Record<Theme, Record<string, ChartSpec>>;
+  links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name
   presets: Preset[];
   recordings: Record<string, string>; // addresses by name
   defaults: Record<string, Value>; // settings in the order of their controls
   limits: Record<string, [number, number]>;
   choices: Record<string, string[]>;
+  pairs: Record<string, Record<"target" | "draft", [string, number]>>; // models: name, parameters
   whole: string[]; // settings that are whole numbers
   schema: number; // of traces
   mostPrompt: number; // characters

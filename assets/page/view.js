@@ -7,9 +7,11 @@ import { keepReachable } from "./keys.js";
 import { Lane } from "./lane.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
+import { Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
 
+/** @import { Repeats } from "./repeats.js" */
 /** @import { Session } from "./session.js" */
 /** @import { Stage } from "./stage.js" */
 /** @import { Timeline } from "./timeline.js" */
@@ -24,6 +26,7 @@ const HIDDEN_FRAME = 100; // ms
  * @property {Session} session
  * @property {Timeline} timeline
  * @property {Stage} stage
+ * @property {Repeats} repeats
  */
 
 export class View {
@@ -31,9 +34,11 @@ export class View {
   #session;
   #timeline;
   #stage;
+  #repeats;
   #say;
   #lanes;
   #readout;
+  #strip;
   #charts;
   #card;
   #panels;
@@ -45,13 +50,15 @@ export class View {
    * @param {HTMLElement} root
    * @param {ViewParts} parts
    */
-  constructor(root, { server, config, session, timeline, stage }) {
+  constructor(root, { server, config, session, timeline, stage, repeats }) {
     this.#root = root;
     this.#session = session;
     this.#timeline = timeline;
     this.#stage = stage;
+    this.#repeats = repeats;
     this.#say = find(root, "[data-say]");
-    this.#readout = new Readout(root);
+    this.#readout = new Readout(root, config.mostGamma);
+    this.#strip = new Strip(root, () => session.differences);
     this.#charts = new Charts(root, config);
     this.#lanes = findAll(root, "[data-lane]", HTMLElement).map((article) => new Lane(article));
     this.#card = new Card(root, () => session.trace);
@@ -73,7 +80,14 @@ export class View {
     this.#card.close();
     this.#root.dataset.source = this.#session.source;
     for (const lane of this.#lanes) lane.reset(trace.header.prompt);
-    this.#readout.badge(trace, origin);
+    this.#readout.begin(trace);
+    this.#strip.show(trace, origin);
+  }
+
+  /** The controls have changed. */
+  compareControls() {
+    this.#strip.compare();
+    this.#repeats.offer();
   }
 
   requestDraw() {
@@ -101,6 +115,7 @@ export class View {
     this.#readout.show(rounds, trace);
     this.#charts.show(rounds);
     this.#panels.show(rounds, trace);
+    this.#repeats.offer();
     if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
   }
 

@@ -21,11 +21,12 @@ from ..errors import SpecvizError
 from ..models.load import load_pair
 from ..models.pair import Pair
 from ..report.terminal import shown_number
+from ..report.uncertainty import Spread
 from ..settings import Settings, add_settings, settings_from
 from ..trace import LANE_LABELS, Header
 from .drafters import compare_drafters, preset_prompts, score_lines
 from .kernels import kernel_lines
-from .measure import Row, Spread, measured
+from .measure import Row, measured
 from .page import page_cost
 from .random_models import SHAPES, scripted, shaped_pair
 from .roofline import Floor, floors

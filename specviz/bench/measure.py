@@ -20,6 +20,7 @@ from ..engines.choose import eager_only, make_engine
 from ..engines.eager import EagerEngine
 from ..models.pair import Pair
 from ..report.metrics import Metrics, compute_metrics
+from ..report.uncertainty import Spread, spread
 from ..settings import Settings
 from ..trace import LANE_LABELS, Header, Lane, Round, Trace
 from .hf_generate import generate_seconds
@@ -31,15 +32,6 @@ GENERATE, ASSISTED = "generate()", "generate(assistant)"
 PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
 
 MeasuredRun: TypeAlias = tuple[Trace, Metrics]
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A median with its quartiles, low and high."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +186,6 @@ def _row(
         identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
     )
     return row, header
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """The median and quartiles of one or more values."""
-    known = list(values)
-    if len(known) < 2:
-        return Spread(known[0], known[0], known[0])
-    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-    return Spread(middle, low, high)
 
 
 def _wall_rates(runs: Sequence[Metrics]) -> dict[str, Spread]:

@@ -22,6 +22,7 @@ SHEETS = (
     "parts.css",
     "menus.css",
     "panels.css",
+    "sizes.css",
     "stage.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
