@@ -12,9 +12,11 @@ import { readableSpeed } from "./timeline.js";
 /** @import { Timeline } from "./timeline.js" */
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
-const DEAD_AFTER = 4000; // ms without an answer to a plain question
+const SLOW_AFTER = 4000; // ms without an answer to a plain question
+const DEAD_AFTER = 60_000; // ms without one: a connection can break without a word
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
 const CROWDED = "The server is busy: your run is in line.";
+const SLOW = "The server is slow to answer: your run is in line, and begins as soon as it can.";
 const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
 const BACK = "The server is back, without your run: press Run to start it again.";
 const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
@@ -179,7 +181,8 @@ export class Session {
     await pause(CROWDED_AFTER);
     if (this.run !== before) return;
     this.#notice.show(CROWDED);
-    if (!(await this.#isServerThere()) && this.run === before) this.#reconnect();
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#notice.show(SLOW); });
+    if (!isThere && this.run === before) this.#reconnect();
   }
 
   #begin() {
@@ -271,9 +274,15 @@ export class Session {
     if (this.run === before && !this.busy) this.#notice.show(BACK);
   }
 
-  async #isServerThere() {
+  /**
+   * Only a question that fails says that the server is gone: one that waits may be in a long line.
+   * @param {() => void} [isSlow] told if it waits
+   */
+  async #isServerThere(isSlow = () => {}) {
     const question = this.#server.missed?.({ run: "", seq: 0 });
+    const waiting = setTimeout(isSlow, SLOW_AFTER);
     const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
+    clearTimeout(waiting);
     return Array.isArray(answer);
   }
 }
