@@ -145,6 +145,13 @@ export class Address {
     return this.#config.presets.find((one) => one.prompt === this.state.values[0]);
   }
 
+  /** The preset whose prompt and settings are in the page. */
+  get chosen() {
+    const { preset, settings } = this;
+    const isUnchanged = preset && Object.entries(preset.settings).every(([name, value]) => settings[name] === value);
+    return isUnchanged ? preset : undefined;
+  }
+
   /** The values of the page's controls, by the names of their settings. */
   get settings() {
     const names = Object.keys(this.#config.defaults);

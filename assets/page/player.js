@@ -57,7 +57,7 @@ export function mount({ element, props, watch, server, config }) {
     if (stage.isOn) session.fetchRecordings();
     view.requestDraw();
   });
-  const view = new View(root, { server, config, session, timeline, stage, repeats });
+  const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view });
   window.specviz = handles(config, { address, session, shell, timeline, view });
 
@@ -96,12 +96,14 @@ function handles(config, { address, session, shell, timeline, view }) {
     /** What the controls should hold when the page opens. */
     filled() {
       shell.summarise(address.settings);
+      shell.markPreset(address.chosen?.name);
       return address.state.values;
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       address.change({ values });
       shell.summarise(address.settings);
+      shell.markPreset(address.chosen?.name);
       view.compareControls();
     },
     /**

@@ -61,6 +61,22 @@ export class Shell {
     document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
   }
 
+  /**
+   * Mark the preset whose prompt and settings the controls hold.
+   * @param {string | undefined} name
+   */
+  markPreset(name) {
+    for (const button of document.querySelectorAll("#presets .preset")) {
+      button.setAttribute("aria-pressed", String(button.textContent?.trim() === name));
+    }
+  }
+
+  /** @param {boolean} canStop whether there is a run to stop */
+  offerStop(canStop) {
+    const button = document.querySelector("#stop");
+    if (button instanceof HTMLButtonElement) button.disabled = !canStop;
+  }
+
   #togglePanel() {
     const open = document.body.classList.toggle("sv-panel-open");
     this.#panelButton?.setAttribute("aria-expanded", String(open));

@@ -241,6 +241,8 @@ interface Points {
 
 interface ChartTrace extends Partial<Points> {
   name?: string;
+  type?: string;
+  orientation?: string;
   line?: { color: string; width: number; dash?: string };
   marker?: { color: string };
 }

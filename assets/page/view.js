@@ -13,6 +13,7 @@ import { spoken } from "./words.js";
 
 /** @import { Repeats } from "./repeats.js" */
 /** @import { Session } from "./session.js" */
+/** @import { Shell } from "./shell.js" */
 /** @import { Stage } from "./stage.js" */
 /** @import { Timeline } from "./timeline.js" */
 
@@ -26,6 +27,7 @@ const HIDDEN_FRAME = 100; // ms
  * @property {Session} session
  * @property {Timeline} timeline
  * @property {Stage} stage
+ * @property {Shell} shell
  * @property {Repeats} repeats
  */
 
@@ -34,6 +36,7 @@ export class View {
   #session;
   #timeline;
   #stage;
+  #shell;
   #repeats;
   #say;
   #lanes;
@@ -50,11 +53,12 @@ export class View {
    * @param {HTMLElement} root
    * @param {ViewParts} parts
    */
-  constructor(root, { server, config, session, timeline, stage, repeats }) {
+  constructor(root, { server, config, session, timeline, stage, shell, repeats }) {
     this.#root = root;
     this.#session = session;
     this.#timeline = timeline;
     this.#stage = stage;
+    this.#shell = shell;
     this.#repeats = repeats;
     this.#say = find(root, "[data-say]");
     this.#readout = new Readout(root, config.mostGamma);
@@ -104,6 +108,7 @@ export class View {
     const { rounds, partial } = this.#timeline.shown();
     this.#root.dataset.state = this.#state();
     document.body.classList.toggle("sv-busy", busy);
+    this.#shell.offerStop(busy);
     this.#transport.show(rounds.length, trace?.rounds.length ?? 0);
     if (!trace) return;
     for (const lane of this.#lanes) {

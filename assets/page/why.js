@@ -156,7 +156,8 @@ function table({ m, costs, speedup, formula, priced }) {
     ["measured", tau, costs.price, speedup],
   ];
   const node = element("table"), head = element("tr");
-  for (const name of ["", "tokens per round", "price, steps", "speed-up"]) head.append(element("th", "", name));
+  head.append(element("td"));
+  for (const name of ["tokens per round", "price, steps", "speed-up"]) head.append(element("th", "", name));
   node.append(head);
   for (const [name, ...values] of rows) {
     const row = element("tr");
