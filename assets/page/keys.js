@@ -50,6 +50,8 @@ function nameOf({ key, shiftKey }, isFor) {
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
   if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";
   if (key === "Escape") return "dismiss";
+  if (document.querySelector("[data-guess]") && key === "ArrowUp") return "faster";
+  if (document.querySelector("[data-guess]") && key === "ArrowDown") return "slower";
   if (/^[1-9]$/.test(key)) return "preset";
   return NAMES[key.toLowerCase()] ?? null;
 }

@@ -12,7 +12,7 @@ const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 const REDRAW = 300; // ms between drawings, at least
 
 export class Panels {
-  #drawer = element("aside", "sv-drawer");
+  #drawer = element("div", "sv-drawer");
   #title = element("h2");
   #body = element("div", "sv-drawer-body");
   #openers;
@@ -82,6 +82,7 @@ export class Panels {
     close.setAttribute("aria-label", "Close");
     close.addEventListener("click", () => this.close());
     Object.assign(this.#drawer, { id: "sv-drawer", hidden: true, tabIndex: -1 });
+    this.#body.tabIndex = 0; // so that keys can scroll it
     this.#title.id = "sv-drawer-title";
     this.#drawer.setAttribute("role", "dialog");
     this.#drawer.setAttribute("aria-labelledby", this.#title.id);

@@ -131,7 +131,7 @@ function corrected(token, round) {
  */
 function bonus(token, round) {
   const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
-  if (!count) return `Nothing was drafted in this round: one pass, one token. The target was ${p} sure of it.`;
+  if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
   const held = count === 1 ? "The one guess before it held" : `All ${count} guesses before it held`;
   return `${held}, so the pass that judged ${count === 1 ? "it" : "them"} gave this token as well: it came free. `
     + `The target was ${p} sure of it.`;

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..report.uncertainty import Spread, spread
 from ..trace import LANE_LABELS
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
 GENERATE, ASSISTED = "generate()", "generate(assistant)"
 PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A median with its quartiles, low and high."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +25,6 @@ class Best:
     threads: dict[str, int]
     tokens_per_second: dict[str, Spread]
     ratios: dict[str, Spread]
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """The median and quartiles of one or more values."""
-    known = list(values)
-    if len(known) < 2:
-        return Spread(known[0], known[0], known[0])
-    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-    return Spread(middle, low, high)
 
 
 def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Best:

@@ -21,9 +21,10 @@ from ..errors import SpecvizError
 from ..models.load import load_pair
 from ..models.pair import Pair
 from ..report.terminal import shown_number
+from ..report.uncertainty import Spread
 from ..settings import Settings, add_settings, settings_from
 from ..trace import LANE_LABELS, Header
-from .best import Best, Spread
+from .best import Best
 from .drafters import compare_drafters, preset_prompts, score_lines
 from .measure import Row, measured
 from .page import page_cost

@@ -22,9 +22,10 @@ from ..engines.eager import EagerEngine
 from ..engines.threads import use_threads
 from ..models.pair import Pair
 from ..report.metrics import Metrics, compute_metrics
+from ..report.uncertainty import Spread, spread
 from ..settings import Settings
 from ..trace import LANE_LABELS, Header, Lane, Round, Trace
-from .best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, Best, Spread, best_of, spread
+from .best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, Best, best_of
 from .hf_generate import generate_seconds
 from .round_time import RoundParts, round_parts
 

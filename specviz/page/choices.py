@@ -38,6 +38,18 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
 
 
+def pair_models() -> dict[str, dict[str, tuple[str, int]]]:
+    """The models of each offered pair, so that the browser can tell which pair a run was made with:
+    pair -> "target" and "draft" -> the last part of the name, and the number of parameters."""
+    return {
+        pair.name: {
+            role: (model.name.rpartition("/")[2], model.parameters)
+            for role, model in (("target", pair.target), ("draft", pair.draft))
+        }
+        for pair in offered_pairs()
+    }
+
+
 def chosen_pair(
     choice: object, target: object, draft: object, weights: object = "usual", *, own: str
 ) -> str:
@@ -58,6 +70,17 @@ def chosen_pair(
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
     return with_weights(f"{target}+{draft or NO_DRAFT}", str(weights))
+
+
+def naming_defaults(own: str) -> dict[str, str]:
+    """What the controls that choose a pair hold when the page opens, by their name in an address,
+    in the order of the arguments of `chosen_pair`."""
+    return {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
+
+
+def naming_choices(own: str) -> dict[str, list[str]]:
+    """What an address may ask for, for those of `naming_defaults` that are lists."""
+    return {"pair": [value for _, value in pair_choices(own, None)], "weights": list(WEIGHTS)}
 
 
 def _title(pair: NamedPair) -> str:

@@ -11,10 +11,10 @@ import gradio as gr
 from ..environment import ASSETS
 from ..report.charts import PALETTE
 from ..report.html import PAGE, PLOTLY, css_variables
+from .security.card import DESCRIPTION, PICTURE
 from .security.operator import guarded_options
 
 RECORDINGS = ASSETS / "recordings"
-DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
 SHEETS = (
     "page.css",
     "doctor.css",
@@ -22,6 +22,7 @@ SHEETS = (
     "parts.css",
     "menus.css",
     "panels.css",
+    "sizes.css",
     "stage.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
@@ -78,7 +79,8 @@ def static_url(path: Path) -> str:
 def serve_static_files(recordings: Path) -> None:
     """Let the server send recordings, Plotly and the page's own files, so that the browser loads
     nothing from other hosts."""
-    gr.set_static_paths([PAGE, PLOTLY, *([recordings] if recordings.is_dir() else [])])
+    also = [path for path in (recordings, PICTURE) if path.exists()]
+    gr.set_static_paths([PAGE, PLOTLY, *also])
 
 
 def _theme() -> gr.themes.Base:
