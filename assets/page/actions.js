@@ -2,6 +2,7 @@
 
 import { controlsFor } from "./address.js";
 import { closest, find } from "./dom.js";
+import { Explain } from "./explain.js";
 import { FileMenu } from "./filemenu.js";
 import { listenToKeys } from "./keys.js";
 import { Takeaway } from "./takeaway.js";
@@ -50,8 +51,9 @@ export function wireActions(root, parts) {
     },
   });
   const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
+  const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline });
   // One at a time: what lies over the others comes first.
-  const actions = actionsOn(parts,
+  const actions = actionsOn({ ...parts, explain },
     [() => view.closeCard(), fileMenu.close, takeaway.close, () => view.closePanel()]);
   listenToKeys(root, actions);
   listenToPlayback(root, actions);
@@ -60,10 +62,10 @@ export function wireActions(root, parts) {
 
 /**
  * Actions by name.
- * @param {Parts} parts
+ * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ session, shell, stage, timeline, view }, closes) {
+function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -84,6 +86,7 @@ function actionsOn({ session, shell, stage, timeline, view }, closes) {
     guess() { stage.guess(); },
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
+    explain() { explain.open(); },
     run() { session.awaitRun(); },
   };
 }

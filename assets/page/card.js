@@ -57,7 +57,7 @@ export class Card {
    * @param {Event} event
    */
   #openAt(event) {
-    const node = closest(event, TOKEN);
+    const node = closest(event, ".sv-n") ? null : closest(event, TOKEN); // its number is a button
     if (node && node !== this.#anchor) this.#open(node);
     return node !== null;
   }

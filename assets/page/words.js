@@ -24,7 +24,7 @@ export function visible(text) {
  * @param {number} count
  * @param {string} word
  */
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";

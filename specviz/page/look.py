@@ -23,6 +23,7 @@ SHEETS = (
     "menus.css",
     "panels.css",
     "stage.css",
+    "explain.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 

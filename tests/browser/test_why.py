@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from reference_costs import best_gamma, break_even_alpha, explain
 from visitor import PATIENCE, Visit, Visitor
+from wording import chance, visible
 
 from specviz import Token, Trace
 from specviz.report.html import PAGE
@@ -27,21 +28,6 @@ INSIDE = """() => { const box = document.querySelector(".sv-card").getBoundingCl
 
 def called(visitor: Visitor, module: str, function: str, *values: Any) -> Any:
     return visitor.page.evaluate(IMPORT, [module, function, *values])
-
-
-def chance(value: float) -> str:
-    """A probability as the card words it."""
-    hundred = 100 * value
-    if value > 0 and hundred < 0.1:
-        return "< 0.1 %"
-    if value < 1 and hundred > 99.9:
-        return "> 99.9 %"
-    whole = value in (0.0, 1.0) or 10 <= hundred <= 99
-    return f"{hundred:.0f} %" if whole else f"{hundred:.1f} %"
-
-
-def visible(text: str) -> str:
-    return text.replace("\n", "¶").strip() or ("␣" if text else "◌")
 
 
 def card(visitor: Visitor, lane: str, index: int) -> str:
