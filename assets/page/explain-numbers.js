@@ -3,6 +3,7 @@
 
 const LISTED = 5; // entries of a recorded list; a shorter one holds every token that has a chance
 const MOST_ROWS = 6;
+const FINEST = 1e-9; // less than the rounding of a listed chance
 
 /**
  * A token whose chances in both distributions are known.
@@ -31,8 +32,8 @@ export function sharesOf(token, own) {
     .map(({ id, text }) => [id, text]));
   const rows = [...texts].flatMap(([id, text]) => {
     const gap = excess.get(id);
-    const ofP = p(id) ?? sum(q(id), gap), ofQ = q(id) ?? sum(p(id), gap && -gap);
-    return ofP === undefined || ofQ === undefined ? [] : [{ id, text, p: ofP, q: Math.max(0, ofQ) }];
+    const ofP = p(id) ?? derived(q(id), gap), ofQ = q(id) ?? derived(p(id), gap && -gap);
+    return ofP === undefined || ofQ === undefined ? [] : [{ id, text, p: ofP, q: ofQ }];
   });
   const shown = largest(rows, mine.map(({ id }) => id));
   const left = (/** @type {number} */ whole, /** @type {(row: Share) => number} */ of) =>
@@ -64,10 +65,11 @@ function listed(choices, mine, of) {
 }
 
 /**
- * @param {number} [one]
+ * A chance that follows from the other one; listed chances are rounded, so it is never called 0.
  * @param {number} [other]
+ * @param {number} [gap]
  */
-const sum = (one, other) => (one === undefined || other === undefined ? undefined : one + other);
+const derived = (other, gap) => (other === undefined || gap === undefined ? undefined : Math.max(FINEST, other + gap));
 
 /**
  * The largest rows, and among them those of these tokens.

@@ -64,7 +64,7 @@ function pin(name, value, label, number) {
 export function overlay({ rows, rest }, chosen, isLeft = false) {
   const whole = Math.max(...rows.map(({ p, q }) => Math.max(p, q)));
   const table = element("table", isLeft ? "sx-overlay is-left" : "sx-overlay");
-  table.append(line("th", "", element("span", "sx-key"), "target p", "draft q"));
+  table.append(line("th", null, element("span", "sx-key"), "target p", "draft q"));
   table.querySelector(".sx-key")?.append(...KEYS.map(([name, text]) => key(name, text)));
   for (const row of rows) {
     const node = line("td", row.text, track(pieces(row), whole), chance(row.p), chance(row.q));
@@ -73,7 +73,7 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
   }
   const [onlyQ, onlyP] = [rest.q - rest.both, rest.p - rest.both].map(chance);
   const both = `${chance(rest.both)} in both, ${onlyQ} only in q, ${onlyP} only in p`;
-  const others = line("td", "", element("small", "", both), chance(rest.p), chance(rest.q));
+  const others = line("td", null, element("small", "", both), chance(rest.p), chance(rest.q));
   others.className = "is-rest";
   others.cells[0].textContent = "all others";
   table.append(others);
@@ -102,7 +102,7 @@ const pieces = (row) =>
 
 /**
  * @param {"th" | "td"} kind
- * @param {string} text
+ * @param {string | null} text of a token
  * @param {HTMLElement} drawing
  * @param {...string} numbers
  */
@@ -111,7 +111,7 @@ function line(kind, text, drawing, ...numbers) {
   const drawn = element(kind);
   drawn.append(drawing);
   const head = element(kind);
-  if (text) head.append(word(text));
+  if (text !== null) head.append(word(text));
   row.append(head, drawn, ...numbers.map((number) => element(kind, "", number)));
   return row;
 }

@@ -24,6 +24,7 @@ SHEETS = (
     "panels.css",
     "stage.css",
     "explain.css",
+    "tour.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 

@@ -30,6 +30,7 @@ SHEETS = (
     "panels.css",
     "stage.css",
     "explain.css",
+    "tour.css",
     "standalone.css",
 )
 # A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# What trim() takes off in a browser; strip() without a list takes off other characters as well.
+BLANKS = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
+BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
+
 
 def chance(value: float) -> str:
     """A probability."""
@@ -16,7 +20,7 @@ def chance(value: float) -> str:
 
 def visible(text: str) -> str:
     """A token as a word."""
-    return text.replace("\n", "¶").strip() or ("␣" if text else "◌")
+    return text.replace("\n", "¶").strip(BLANKS) or ("␣" if text else "◌")
 
 
 def milliseconds(seconds: float) -> str:
