@@ -25,6 +25,7 @@ SHEETS = (
     "stage.css",
     "explain.css",
     "tour.css",
+    "whatif.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 

@@ -31,6 +31,7 @@ SHEETS = (
     "stage.css",
     "explain.css",
     "tour.css",
+    "whatif.css",
     "standalone.css",
 )
 # A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
