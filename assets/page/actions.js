@@ -2,6 +2,7 @@
 
 import { controlsFor } from "./address.js";
 import { closable, closest, dialogOf, find, findAll } from "./dom.js";
+import { Explain } from "./explain.js";
 import { FileMenu } from "./filemenu.js";
 import { listenToKeys } from "./keys.js";
 import { Takeaway } from "./takeaway.js";
@@ -50,11 +51,12 @@ export function wireActions(root, parts) {
     },
   });
   const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
+  const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline });
   const about = dialogOf(root, "[data-about]");
   const terms = findAll(root, "[data-term]", HTMLDetailsElement).map(closable);
   // One at a time: what lies over the others comes first.
   const actions = {
-    ...actionsOn(parts, [() => view.closeCard(), fileMenu.close, takeaway.close,
+    ...actionsOn({ ...parts, explain }, [() => view.closeCard(), fileMenu.close, takeaway.close,
       () => terms.some((close) => close()), () => view.closePanel()]),
     about: () => about.showModal(),
   };
@@ -65,10 +67,10 @@ export function wireActions(root, parts) {
 
 /**
  * Actions by name.
- * @param {Parts} parts
+ * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ session, shell, stage, timeline, view }, closes) {
+function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -91,6 +93,7 @@ function actionsOn({ session, shell, stage, timeline, view }, closes) {
     guess() { stage.guess(); },
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
+    explain() { explain.open(); },
     run() { session.awaitRun(); },
     adopt() { shell.adopt(); },
   };

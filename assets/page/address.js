@@ -42,6 +42,7 @@ export function readAddress(search, config) {
     recording: take("recording", (name) => Object.hasOwn(config.recordings, name)),
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
+    tour: take("tour", (flag) => ["0", "1"].includes(flag)) === "1",
   };
   return { ...asked, settings, wrong };
 }

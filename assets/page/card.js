@@ -13,6 +13,8 @@ const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
   + "at temperature 1.";
 
+const AS_USED = "Chances after temperature, top-k and top-p. E goes through the round step by step.";
+
 export class Card {
   #card;
   #trace;
@@ -57,7 +59,7 @@ export class Card {
    * @param {Event} event
    */
   #openAt(event) {
-    const node = closest(event, TOKEN);
+    const node = closest(event, ".sv-n") ? null : closest(event, TOKEN); // its number is a button
     if (node && node !== this.#anchor) this.#open(node);
     return node !== null;
   }
@@ -116,6 +118,7 @@ function content(at, isPending) {
   /** @type {HTMLElement[]} */
   const parts = [title, element("p", "sv-card-reason", reason(token, at)), numbers(token), lists(token)];
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
+  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", AS_USED));
   return parts;
 }
 

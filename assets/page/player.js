@@ -12,6 +12,7 @@ import { Session } from "./session.js";
 import { Shell } from "./shell.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
+import { Tour } from "./tour.js";
 import { View } from "./view.js";
 
 /**
@@ -71,7 +72,8 @@ export function mount({ element, props, watch, server, config }) {
   session.receive(props.value);
   view.draw();
   root.dataset.ready = "true";
-  session.open();
+  const tour = new Tour(root, timeline);
+  session.open().then(() => { if (session.trace && !config.trace) tour.open(address.asked); });
 }
 
 /**

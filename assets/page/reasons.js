@@ -79,19 +79,25 @@ function rejected(token, own) {
   return `${sure(token)}: ${drawn(token)}, so it was rejected.${then}`;
 }
 
+/** @param {ShownToken} token */
+function drawn(token) {
+  const { odds, draw } = oddsAndDraw(token);
+  return `it is kept with probability ${odds}; the draw was ${draw}`;
+}
+
 /**
  * The odds and the draw, with two decimals, or as many as it takes to tell the odds from 0 and 1
  * and the draw from both.
- * @param {ShownToken} token
+ * @param {Pick<Token, "p" | "q" | "u">} token
  */
-function drawn({ p = 0, q = 1, u = 0 }) {
+export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
   const odds = p / q;
   const areSame = (/** @type {number} */ places) =>
     [[odds, 0], [odds, 1], [odds, u], [u, 0], [u, 1]].some(([one, other]) =>
       one !== other && one.toFixed(places) === other.toFixed(places));
   let places = 2;
   while (places < 8 && areSame(places)) places += 1;
-  return `it is kept with probability ${Math.min(1, odds).toFixed(places)}; the draw was ${u.toFixed(places)}`;
+  return { odds: Math.min(1, odds).toFixed(places), draw: u.toFixed(places) };
 }
 
 /**

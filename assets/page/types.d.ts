@@ -221,6 +221,7 @@ interface Asked {
   recording: string | null;
   theme: string | null;
   stage: boolean;
+  tour: boolean;
   settings: Record<string, Value>;
   wrong: string[];
 }

@@ -1,7 +1,7 @@
 // The panel "Why this speed?": what a round costs, what it yields, and what would pay.
 
-import { explain } from "./costs.js";
 import { element } from "./dom.js";
+import { misreadings } from "./misreadings.js";
 import { chance } from "./reasons.js";
 import { adapts, adviceOf, NEAR } from "./verdict.js";
 import { fixed } from "./words.js";
@@ -17,14 +17,12 @@ const NEVER_PAYS = "Not at this γ: a round costs more steps than the tokens tha
 const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
 
 /**
- * Fill `body` from the rounds that are shown.
+ * Fill `body` with what explains the rounds that are shown.
  * @param {HTMLElement} body
- * @param {Round[]} rounds
+ * @param {Explanation | null} why
  * @param {Trace} trace
- * @param {number} mostGamma the longest draft that is looked at
  */
-export function showWhy(body, rounds, trace, mostGamma) {
-  const why = explain(rounds, trace.header, mostGamma);
+export function showWhy(body, why, trace) {
   if (why === null) {
     body.replaceChildren(element("p", "", NOTHING));
     return;
@@ -40,7 +38,8 @@ export function showWhy(body, rounds, trace, mostGamma) {
     titled("Where a round’s time goes", times(why), element("p", "", shares(why))),
     titled("Predicted against measured", table(why), element("p", "", difference(why))),
     titled("Does it pay?", ...breakEven(why)),
-    titled("The γ that would have been best", ...gammas(why, settings)));
+    titled("The γ that would have been best", ...gammas(why, settings)),
+    titled("What is easily misread", misreadings(why)));
 }
 
 /**
@@ -230,6 +229,7 @@ function gammas({ best_gamma, best_speedup, speeds, speedup, costs }, settings) 
     const item = element("li", `${isBest ? "is-best " : ""}${isOurs ? "is-ours" : ""}`);
     const bar = element("i");
     bar.style.height = `${(100 * speed) / highest}%`;
+    bar.dataset.value = fixed(speed, 2);
     item.append(bar, element("small", "", String(i + 1)));
     list.append(item);
   });

@@ -24,6 +24,9 @@ SHEETS = (
     "panels.css",
     "sizes.css",
     "stage.css",
+    "explain.css",
+    "tour.css",
+    "whatif.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 

@@ -30,6 +30,9 @@ SHEETS = (
     "panels.css",
     "sizes.css",
     "stage.css",
+    "explain.css",
+    "tour.css",
+    "whatif.css",
     "standalone.css",
 )
 # A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
