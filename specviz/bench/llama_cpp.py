@@ -15,6 +15,8 @@ from ..models.pair import Pair
 from .gguf import KINDS, write_gguf
 
 ALONE, SPECULATIVE = "llama-bench", "llama-speculative-simple"
+# It may end before its log is written. What is missing then is the end of the log.
+TRIES = 10
 TIMEOUT = 600.0  # seconds for one call of a program
 DECODED = re.compile(r"decoded\s+\d+ tokens in\s+[\d.]+ seconds, speed:\s+([\d.]+) t/s")
 
@@ -58,13 +60,17 @@ class LlamaCpp:
         It writes `count` tokens or a few more: it ends after a whole round.
         """
         target, draft = self._files[kind]
-        models = ["-m", target, "-md", draft, "-ngl", 0, "-ngld", 0]
+        models = ["-m", target, "-md", draft, "--spec-type", "draft-simple", "-ngl", 0, "-ngld", 0]
         each = ["-t", threads, "-tb", threads, "-td", threads, "-tbd", threads]
         # The cheapest greedy sampler that it has
         greedy = ["--samplers", "top_k", "--top-k", 1, "--temp", 0, "--ignore-eos"]
         run = ["-n", count, "--spec-draft-n-max", gamma, "--no-escape", "-p", prompt]
-        ended = _finished([self._speculative, *models, *each, *greedy, *run])
-        return speculative_rate(ended.stderr), ended.stdout
+        for _ in range(TRIES):
+            ended = _finished([self._speculative, *models, *each, *greedy, *run])
+            rate = speculative_rate(ended.stderr)
+            if rate is not None:
+                return rate, ended.stdout
+        raise SpecvizError(f"{SPECULATIVE} printed no speed: use a newer llama.cpp.")
 
 
 def bench_rates(output: str) -> list[tuple[str, int, float]]:
@@ -78,12 +84,10 @@ def bench_rates(output: str) -> list[tuple[str, int, float]]:
         raise SpecvizError(f"{ALONE} printed no results: use a newer llama.cpp.") from error
 
 
-def speculative_rate(log: str) -> float:
-    """Tokens per second without prefill in the log of `llama-speculative-simple`."""
+def speculative_rate(log: str) -> float | None:
+    """Tokens per second without prefill in the log of `llama-speculative-simple`, if it has it."""
     found = DECODED.search(log)
-    if found is None:
-        raise SpecvizError(f"{SPECULATIVE} printed no speed: use a newer llama.cpp.")
-    return float(found[1])
+    return float(found[1]) if found else None
 
 
 def _program(folder: Path, name: str) -> str:
