@@ -29,6 +29,7 @@ from .drafters import compare_drafters, preset_prompts, score_lines
 from .measure import Row, measured
 from .page import page_cost
 from .random_models import SHAPES, scripted, shaped_pair
+from .rival import rival_report
 from .roofline import Floor, floors
 from .round_time import RoundParts, context_costs
 
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--drafters", action="store_true", help="only all drafters and gamma policies, 4 prompts")
     add("--context", action="store_true", help="only the time of a round by length of context")
     add("--kernels", action="store_true", help="only the models' matrix products, by kernel")
+    add("--rival", type=Path, help="only against llama.cpp, whose programs are in this folder")
     add("--json", type=Path, help="also write the results to this file")
     add_settings(parser)
 
@@ -79,6 +81,9 @@ def main(options: argparse.Namespace) -> None:
         from .kernels import kernel_lines
 
         print(*kernel_lines(pair, KERNEL_ROWS), sep="\n")
+        return
+    if options.rival:
+        rival_report(options.rival, pair, prompts, settings, options.repeats, options.json)
         return
     if options.context:
         print(*_context_lines(pair, settings, options.repeats), sep="\n")

@@ -1,0 +1,185 @@
+"""The lanes against llama.cpp on the same models and prompts, in turn, each at its best."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from ..decoding.loop import decode
+from ..errors import PairError
+from ..models.pair import Pair
+from ..settings import Settings
+from ..trace import LANE_LABELS, LANES, Lane, Round
+from .gguf import KINDS
+from .llama_cpp import LlamaCpp
+from .measure import Spread, spread
+
+HERE = "specviz"
+RIVAL = "llama.cpp {}"  # with the type of its weights
+DRAFTED = (2, 3)  # tokens per round that llama.cpp also tries; 3 is its default
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to write a text. who: `HERE` or `RIVAL`. gamma: drafted tokens per round, 0 for the
+    target alone."""
+
+    who: str
+    lane: Lane
+    threads: int
+    gamma: int
+
+    def __str__(self) -> str:
+        drafts = f", drafts of {self.gamma}" if self.gamma else ""
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{LANE_LABELS[self.lane]}, {self.who}, {threads}{drafts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was measured on `prompts` prompts.
+
+    rates: tokens per second without prefill, by way; the samples of all ways are in one order.
+    same_texts: the number of prompts to which llama.cpp wrote the text that was written here.
+    """
+
+    rates: dict[Way, list[float]]
+    same_texts: dict[str, int]
+    prompts: int
+
+    def best(self, here: bool, lane: Lane | None = None) -> Way:
+        """The way with the highest median, of one lane or of both."""
+        ways = [w for w in self.rates if (w.who == HERE) == here and lane in (None, w.lane)]
+        return max(ways, key=self.median)
+
+    def median(self, way: Way) -> float:
+        return spread(self.rates[way]).median
+
+    def ratio(self, one: Way, other: Way) -> Spread:
+        """The rate of `one` over that of `other`, sample by sample."""
+        pairs = zip(self.rates[one], self.rates[other], strict=True)
+        return spread(a / b for a, b in pairs)
+
+
+def compare_with_llama_cpp(
+    folder: Path, pair: Pair, prompts: Sequence[str], settings: Settings, repeats: int
+) -> Comparison:
+    """Write every prompt greedily in every way, `repeats` times, all ways in turn on each prompt.
+
+    folder: llama.cpp's programs. They read copies of the models, in bf16 and in fp32, and draft
+    as many tokens as the lane here, or `DRAFTED`. Raises `SpecvizError`.
+    """
+    settings = replace(settings, temperature=0.0, ignore_eos=True, chat="off")
+    if pair.draft is None or pair.device.type != "cpu" or not settings.gamma:
+        raise PairError("--rival compares a target and a draft on a processor: choose such a pair.")
+    rates: dict[Way, list[float]] = defaultdict(list)
+    same: dict[str, set[str]] = {RIVAL.format(kind): set() for kind in KINDS}
+    with tempfile.TemporaryDirectory() as place:
+        rival = LlamaCpp(folder, pair, prompts, Path(place))
+        for way in _own_ways(settings):  # what is compiled or allocated once is not measured
+            own_run(pair, prompts[0], settings, way)
+        for prompt in repeats * list(prompts):
+            text = ""
+            for way in _own_ways(settings):
+                rate, text = own_run(pair, prompt, settings, way)
+                rates[way].append(rate)
+            for way, rate, other in _rival_runs(rival, pair, prompt, settings):
+                rates[way].append(rate)
+                if other is not None and other.strip().startswith((prompt + text).strip()):
+                    same[way.who].add(prompt)
+    return Comparison(dict(rates), {who: len(texts) for who, texts in same.items()}, len(prompts))
+
+
+def thread_counts() -> list[int]:
+    """1, 2, 4 and so on, and all processors."""
+    cores = os.cpu_count() or 1
+    return sorted({cores, *(2**i for i in range(cores.bit_length()) if 2**i < cores)})
+
+
+def _own_ways(settings: Settings) -> list[Way]:
+    gamma: dict[Lane, int] = {"baseline": 0, "speculative": settings.gamma}
+    return [Way(HERE, lane, n, gamma[lane]) for n in thread_counts() for lane in LANES]
+
+
+def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, str]:
+    """A lane's tokens per second without prefill, on its own clock, and its text."""
+    ids = pair.encode(prompt, chat=settings.chat)
+    with _own_threads(way.threads):
+        events = list(decode(pair, ids, settings, way.lane))
+    rounds = [event for event in events if isinstance(event, Round)]
+    tokens = [token for one in rounds for token in one.emitted]
+    return len(tokens) / rounds[-1].clock, "".join(token.text for token in tokens)
+
+
+@contextmanager
+def _own_threads(count: int) -> Iterator[None]:
+    """Let the lanes have so many threads during the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _rival_runs(
+    rival: LlamaCpp, pair: Pair, prompt: str, settings: Settings
+) -> Iterator[tuple[Way, float, str | None]]:
+    """Every way of llama.cpp with its rate, and the prompt with its text where it writes one."""
+    count, context = settings.max_new_tokens, len(pair.encode(prompt, chat=settings.chat))
+    for kind, threads, rate in rival.alone(context, count, thread_counts()):
+        yield Way(RIVAL.format(kind), "baseline", threads, 0), rate, None
+    for kind in KINDS:
+        for threads in thread_counts():
+            for gamma in sorted({*DRAFTED, settings.gamma}):
+                rate, text = rival.speculative(kind, prompt, count, threads, gamma)
+                yield Way(RIVAL.format(kind), "speculative", threads, gamma), rate, text
+
+
+def rival_report(
+    folder: Path,
+    pair: Pair,
+    prompts: Sequence[str],
+    settings: Settings,
+    repeats: int,
+    file: Path | None,
+) -> None:
+    """Compare as `compare_with_llama_cpp` does, print all ways and the ratios of the best, and
+    write them to `file` as JSON."""
+    print(
+        f"greedy, {len(prompts)} prompts, {repeats} repeats, {settings.max_new_tokens} tokens "
+        "each; all ways take turns on each prompt; prefill is not counted\n",
+        flush=True,
+    )
+    found = compare_with_llama_cpp(folder, pair, prompts, settings, repeats)
+    print(*_lines(found), sep="\n")
+    if file:
+        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in found.rates.items()]
+        result = {"rows": rows, "same_texts": found.same_texts, "prompts": found.prompts}
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def _lines(found: Comparison) -> Iterator[str]:
+    for way in sorted(found.rates, key=lambda w: (LANES.index(w.lane), w.who, w.threads, w.gamma)):
+        rate = spread(found.rates[way])
+        yield f"  {way!s:60} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
+    for who, count in found.same_texts.items():
+        yield f"  {who} wrote the text that was written here on {count}/{found.prompts} prompts"
+    mine, theirs = found.best(True), found.best(False)
+    yield "\nbest against best, tokens/s"
+    yield _ratio_line(found, found.best(True, "baseline"), found.best(False, "baseline"))
+    yield _ratio_line(found, mine, found.best(True, "baseline"))
+    yield _ratio_line(found, mine, theirs)
+
+
+def _ratio_line(found: Comparison, one: Way, other: Way) -> str:
+    ratio = found.ratio(one, other)
+    return f"  {ratio.median:.2f} ({ratio.low:.2f} - {ratio.high:.2f}) times: {one} / {other}"
