@@ -158,6 +158,11 @@ SILENT_SECONDS = _limit(
     300.0,
     "Seconds without any result until the model process is replaced.",
 )
+DRAIN_SECONDS = _limit(
+    "SPECVIZ_DRAIN_SECONDS",
+    6.0,
+    "Seconds after SIGTERM that the current run has to end by itself.",
+)
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
     _threads,
@@ -186,6 +191,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     MOST_WAITING,
     STOP_SECONDS,
     SILENT_SECONDS,
+    DRAIN_SECONDS,
     THREADS,
     FORM,
     COMPILE,

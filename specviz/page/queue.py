@@ -25,6 +25,7 @@ TICK = 0.1  # seconds between updates; each costs the browser a frame, and a cor
 HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed tab is noticed
 KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 32 * 2**20  # characters of the deltas of finished runs
+CLOSING = "The server is being restarted: press Run again in a minute."
 REMEMBERED = 9  # past jobs whose durations predict those of the next
 
 
@@ -47,6 +48,17 @@ class RunQueue:
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
         self._status = READING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
+        self.closing = False  # whether the server is about to end
+
+    @property
+    def current(self) -> Job | None:
+        """The job that the models are doing."""
+        return self._current
+
+    def jobs(self) -> list[Job]:
+        """The jobs that wait, run or have ended not long ago."""
+        with self._wake:
+            return list(self._jobs.values())
 
     def start(self, pair: str) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
@@ -55,10 +67,12 @@ class RunQueue:
     def submit(self, job: Job) -> None:
         """Add a job at the end of the queue and stop the visitor's earlier one.
 
-        Raises `SpecvizError` if the queue is full.
+        Raises `SpecvizError` if the queue is full, or the server about to end.
         """
         self.stop(job.session)
         with self._wake:
+            if self.closing:
+                raise SpecvizError(CLOSING)
             self.clean_up()
             waiting = len(self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
@@ -68,6 +82,14 @@ class RunQueue:
             self._waiting.append(job)
             self._forget_old()
             self._wake.notify()
+
+    def refuse_from_now_on(self) -> None:
+        """Refuse all further jobs, and those that wait."""
+        with self._wake:
+            self.closing = True
+            for job in list(self._waiting):
+                job.error, job.fall_back = CLOSING, True
+                self.cancel(job)
 
     def stop(self, session: str) -> None:
         """Stop what this visitor has running or waiting."""
