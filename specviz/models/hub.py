@@ -266,12 +266,25 @@ def _file_sentence(source: ModelSource, text: str) -> str:
             f"{shown} is not a causal language model that transformers knows: choose one that "
             "writes text."
         )
+    damaged = None if folder is None else _damaged_json(folder)
+    if damaged is not None:
+        return f"{shown} has a damaged or incomplete file {damaged}: download it again."
     if folder is None and not hub_is_reachable():
         return (
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."
         )
     return _general_sentence(shown)
+
+
+def _damaged_json(folder: Path) -> str | None:
+    """The name of a file that should be JSON and is not."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return path.name
+    return None
 
 
 def _general_sentence(shown: str) -> str:

@@ -199,8 +199,8 @@ class RunQueue:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
                 self._status = sentence
-        except SpecvizError:
-            log.warning("the pair %r could not be loaded ahead of a run", pair, exc_info=True)
+        except SpecvizError as error:
+            log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
         except Exception:
             log.exception("the pair %r could not be loaded ahead of a run", pair)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any, Protocol
 
-from ..errors import PairError, SpecvizError, ran_out_of_memory
+from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
 from ..trace import End
 from .failures import LOST, SILENT, sentence_of
 from .limits import Limits
@@ -65,6 +65,8 @@ class LocalWorker:
             if not isinstance(error, SpecvizError):
                 log.exception("a task failed")
             elif isinstance(error, PairError) or not ran_out_of_memory(error):
+                if error.__cause__ is not None:  # which does not travel to another process
+                    log.warning("a task for the pair %r failed: %s", task.pair, in_one_line(error))
                 raise
             raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
 
