@@ -126,6 +126,11 @@ ANY_MODEL = _off(
     "SPECVIZ_ANY_MODEL",
     "Whether visitors may name any model of the hub and any folder of the machine.",
 )
+ANY_WITH_TOKEN = _off(
+    "SPECVIZ_ANY_WITH_TOKEN",
+    "Whether models that visitors name are read with `HF_TOKEN`: then visitors can use every "
+    "private model that it opens.",
+)
 AUTH: Variable[tuple[str, str] | None] = Variable(
     "SPECVIZ_AUTH",
     _sign_in,
@@ -185,6 +190,7 @@ COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first
 VARIABLES: tuple[Variable[Any], ...] = (
     PAIRS,
     ANY_MODEL,
+    ANY_WITH_TOKEN,
     AUTH,
     MCP,
     MOST_SECONDS,

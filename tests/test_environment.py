@@ -25,6 +25,7 @@ ALLOWED = [
     (environment.ANY_MODEL, "1", True),
     (environment.ANY_MODEL, "True", True),
     (environment.ANY_MODEL, "false", False),
+    (environment.ANY_WITH_TOKEN, "1", True),
     (environment.MCP, "0", False),
     (environment.AUTH, "me:a:b c ", ("me", "a:b c ")),
     (environment.MOST_SECONDS, "0.1", 0.1),
