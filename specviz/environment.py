@@ -99,10 +99,13 @@ def _sign_in(text: str) -> tuple[str, str]:
     return name, password
 
 
-def _form(text: str) -> str:
-    if text not in ("fastest", "static"):
-        raise ValueError
-    return text
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return parse
 
 
 def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
@@ -178,12 +181,25 @@ THREADS: Variable[int | None] = Variable(
 )
 FORM = Variable(
     "SPECVIZ_FORM",
-    _form,
+    _one_of("fastest", "static"),
     "fastest",
     "fastest",
     "one of fastest, static",
     "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
     "them; no effect on ZeroGPU.",
+)
+LOG = Variable(
+    "SPECVIZ_LOG",
+    _one_of("text", "json"),
+    "text",
+    "text",
+    "one of text, json",
+    "The form of the log's lines, also of those that libraries write.",
+)
+METRICS = _off(
+    "SPECVIZ_METRICS",
+    "Whether /metrics has counts and times for Prometheus, if `requirements-metrics.txt` is "
+    "installed.",
 )
 COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 
@@ -201,6 +217,8 @@ VARIABLES: tuple[Variable[Any], ...] = (
     THREADS,
     FORM,
     COMPILE,
+    LOG,
+    METRICS,
 )
 """All of them, in the order in which documents list them."""
 

@@ -4,6 +4,7 @@ begins, then the page is built and served until somebody ends it."""
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import queue
 import signal
@@ -15,10 +16,12 @@ from typing import Any
 
 from .environment import DRAIN_SECONDS, check_variables, on_zerogpu
 from .errors import SettingsError, SpecvizError
-from .logs import set_up_logging
+from .logs import adopt_libraries, in_json, set_up_logging
 from .models.catalogue import operator_pairs
 from .worker.client import ProcessWorker, Worker
 from .worker.process import end_processes
+
+log = logging.getLogger(__name__)
 
 HOST, PORT = "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT"
 """Gradio's own variables. It would take another port than the one that was asked for."""
@@ -34,8 +37,8 @@ def start_page() -> tuple[Worker, Any]:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     # Idle worker threads must not spin on cores that the other lane or the browser needs.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    set_up_logging()
     check_variables()
+    set_up_logging()
     operator_pairs()
     _check_free(*address())
     # The first process of a container is not ended by a signal that it does not handle.
@@ -61,10 +64,16 @@ def launch(page: Any) -> None:
     host, port = address()
     try:
         page.launch(
-            server_name=host, server_port=port, prevent_thread_lock=True, **launch_options()
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=in_json(),
+            **launch_options(),
         )
     except OSError:
         raise _taken(port) from None
+    adopt_libraries()
+    log.info("the page is served at %s", page.local_url)
     try:
         signals.get()
         drain(page.runs, DRAIN_SECONDS.read())

@@ -36,6 +36,8 @@ ALLOWED = [
     (environment.THREADS, "1", 1),
     (environment.FORM, "static", "static"),
     (environment.COMPILE, "1", True),
+    (environment.LOG, "json", "json"),
+    (environment.METRICS, "true", True),
 ]
 REFUSED = [
     (environment.ANY_MODEL, "maybe"),
@@ -54,6 +56,8 @@ REFUSED = [
     (environment.THREADS, "many"),
     (environment.FORM, "statik"),
     (environment.COMPILE, "yes please"),
+    (environment.LOG, "xml"),
+    (environment.METRICS, "2"),
 ]
 
 

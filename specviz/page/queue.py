@@ -17,6 +17,7 @@ from ..worker.failures import FAILED
 from ..worker.limits import Limits
 from ..worker.tasks import READING, LoadTask, Machine, MachineTask
 from .jobs import Job, Run
+from .tally import Tally
 from .wire import Update
 
 log = logging.getLogger(__name__)
@@ -49,11 +50,23 @@ class RunQueue:
         self._status = READING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
         self.closing = False  # whether the server is about to end
+        self.answered = False  # whether the models have loaded a pair or ended a job well
+        self.tally = Tally()
 
     @property
     def current(self) -> Job | None:
         """The job that the models are doing."""
         return self._current
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait behind the current one."""
+        return len(self._waiting)
+
+    @property
+    def restarts(self) -> int:
+        """How many times the models' process was replaced."""
+        return int(getattr(self._worker, "restarts", 0))
 
     def jobs(self) -> list[Job]:
         """The jobs that wait, run or have ended not long ago."""
@@ -72,11 +85,13 @@ class RunQueue:
         self.stop(job.session)
         with self._wake:
             if self.closing:
+                self.tally.refused += 1
                 raise SpecvizError(CLOSING)
             self.clean_up()
             waiting = len(self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self._current):
+                self.tally.refused += 1
                 raise SpecvizError(self._full(waiting))
             self._jobs[job.id] = job
             self._waiting.append(job)
@@ -199,6 +214,7 @@ class RunQueue:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
                 self._status = sentence
+            self.answered = True
         except SpecvizError as error:
             log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
         except Exception:
@@ -206,16 +222,23 @@ class RunQueue:
 
     def _do(self, job: Job) -> None:
         try:
+            # Also what is logged belongs to the visitor's request.
+            job.run_in_context(lambda: self._attempt(job))
+        finally:
+            job.close()
+            self.tally.ended(error=job.error is not None, stopped=job.stopping.is_set())
+
+    def _attempt(self, job: Job) -> None:
+        try:
             if not job.stopping.is_set():
-                job.run_in_context(lambda: self._collect(job))
+                self._collect(job)
+                self.answered = True
         except SpecvizError as error:
             log.info("a task was refused: %s", error)
             job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
         except BaseException:  # even after a SystemExit the next job must run
             log.exception("a task failed")
             job.error = FAILED
-        finally:
-            job.close()
 
     def _collect(self, job: Job) -> None:
         """Run a job's task and give the job its results, until it ends or must be given up."""
@@ -223,6 +246,7 @@ class RunQueue:
             for item in results:
                 if item is not None:
                     job.add(item)
+                    self.tally.add(item)
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return

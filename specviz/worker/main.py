@@ -13,7 +13,7 @@ import threading
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from ..errors import SpecvizError
-from ..logs import set_up_logging
+from ..logs import adopt_libraries, set_up_logging
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
 from .process import write_message
@@ -40,6 +40,7 @@ def serve() -> None:
     from ..engines.base import spare_threads
 
     spare_threads()
+    adopt_libraries()
     worker = LocalWorker(load_named, race)
 
     def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:
