@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..environment import ANY_MODEL, BUILTIN, PAIRS
+from ..environment import ANY_MODEL, BUILTIN
 from ..errors import PairError
-from ..models.catalogue import FITS, FITS_SMALLER, NamedPair, named_pairs, pairs_by_fit
+from ..models.catalogue import (
+    FITS,
+    FITS_SMALLER,
+    NamedPair,
+    named_pairs,
+    operator_pairs,
+    pairs_by_fit,
+)
 from ..models.sizes import shown_bytes
 from ..worker.tasks import WEIGHTS, Machine, with_weights
 
@@ -21,8 +28,8 @@ def others_allowed() -> bool:
 
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
-    wanted = PAIRS.read()
-    return [pair for pair in named_pairs() if not wanted or pair.name in (*wanted, BUILTIN)]
+    wanted = operator_pairs()
+    return [one for one in named_pairs() if not wanted or one in wanted or one.name == BUILTIN]
 
 
 def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:

@@ -77,6 +77,7 @@ def build_page(
     examiner = Doctor(doctor or ProcessWorker())
     presets = load_presets(PRESETS)
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
+    page.runs = runs
     with page:
         with gr.Row(elem_id="topbar"):
             bar = _bar(presets)

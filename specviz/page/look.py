@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..report.charts import PALETTE
 from ..report.html import PAGE, PLOTLY, css_variables
+from .probes import Probes
+from .requests import Requests
 from .security.card import DESCRIPTION, PICTURE
 from .security.operator import guarded_options
 
@@ -53,7 +56,11 @@ SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; run
 
 
 def launch_options() -> dict[str, Any]:
-    """The options of `launch()` for this page."""
+    """The options of `launch()` for this page. Raises `SettingsError`."""
+    guarded = guarded_options()
+    # These two are reached before the guard: a probe has no session and may name any host.
+    front = [Middleware(Requests), Middleware(Probes)]
+    guarded["app_kwargs"]["middleware"][:0] = front
     return {
         "theme": _theme(),
         "head": _head(),
@@ -63,7 +70,7 @@ def launch_options() -> dict[str, Any]:
         "max_threads": THREADS,
         "state_session_capacity": SESSIONS,
         "favicon_path": str(PAGE / "favicon.svg"),
-        **guarded_options(),
+        **guarded,
     }
 
 
