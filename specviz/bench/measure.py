@@ -90,7 +90,7 @@ def measured(
     for again in range(repeats + 1):
         for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
             for count in threads:
-                with _all_with(count):
+                with all_with(count):
                     generate_rates = {name: rate(prompt) for name, rate in variants.items()}
                     trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
                 if again == 0:
@@ -101,7 +101,7 @@ def measured(
                     rates[count][name].append(value)
     rows = []
     for count in threads:
-        with _all_with(count):
+        with all_with(count):
             parts = round_parts(pair, prompts, settings, decider)
         spreads = {name: spread(values) for name, values in rates[count].items()}
         row, header = _row(settings, count, runs[count], spreads, parts)
@@ -110,7 +110,7 @@ def measured(
 
 
 @contextmanager
-def _all_with(threads: int) -> Iterator[None]:
+def all_with(threads: int) -> Iterator[None]:
     """Within, torch and compiled passes share their work among so many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
