@@ -280,3 +280,8 @@ def test_a_device_without_memory_says_what_to_do(
     monkeypatch.setattr(pair.target, "forward", fails(RuntimeError("a fault of the kernel")))
     with pytest.raises(RuntimeError, match="a fault of the kernel"):
         engine.forward(feed, keep=1)
+
+
+def test_other_tests_of_this_process_see_no_accelerator():
+    assert not torch.accelerator.is_available()
+    assert torch.zeros(1).device == torch.ones(1).to("cpu").device == torch.device("cpu")
