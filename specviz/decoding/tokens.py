@@ -110,8 +110,10 @@ def _shown_numbers(judged: Judged, greedy: bool) -> dict[str, Tensor]:
     logits = draft.logits
     if logits is not None:
         found["draft"] = _usable(logits)
-    # Copied drafts have no logits: q is then all there is to show.
-    soft_q = torch.softmax(logits, -1) if greedy and logits is not None else draft.q
+    # Copied drafts have no logits: q is then all there is to show. The others' may lie elsewhere.
+    soft_q = draft.q
+    if greedy and logits is not None:
+        soft_q = torch.softmax(logits.to(p.device), -1)
     place = draft.ids.unsqueeze(-1)
     for name, rows in {"p": p[:-1], "q": draft.q, "soft_p": soft_p[:-1], "soft_q": soft_q}.items():
         found[name] = rows.gather(-1, place).squeeze(-1)

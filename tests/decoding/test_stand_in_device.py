@@ -126,6 +126,17 @@ def test_a_greedy_race_writes_what_generate_writes(pair: Pair, on_host: Pair, fo
         assert [c.id for c in ours.top_p] == [c.id for c in other.top_p]
 
 
+@pytest.mark.parametrize("sampler", ["greedy", "both"])
+def test_a_draft_on_another_device_than_its_target(pair: Pair, on_host: Pair, sampler: str):
+    settings = Settings(gamma=3, max_new_tokens=12, **SAMPLERS[sampler])
+    for target, draft in ((pair.target, on_host.draft), (on_host.target, pair.draft)):
+        split = pair_of(target, draft)
+        rounds = list(speculate(split, PROMPT, settings))
+        assert len(emitted_ids(rounds)) == 12 and any(r.drafted for r in rounds)
+        if settings.greedy:
+            assert emitted_ids(rounds) == generated(on_host.target, PROMPT, 12)
+
+
 def chain(drafter: str) -> tuple[Any, Pair]:
     """A target whose law is known, on the host, and a pair with the same target on the device."""
     if drafter == "early-exit":
@@ -280,3 +291,8 @@ def test_a_device_without_memory_says_what_to_do(
     monkeypatch.setattr(pair.target, "forward", fails(RuntimeError("a fault of the kernel")))
     with pytest.raises(RuntimeError, match="a fault of the kernel"):
         engine.forward(feed, keep=1)
+
+
+def test_other_tests_of_this_process_see_no_accelerator():
+    assert not torch.accelerator.is_available()
+    assert torch.zeros(1).device == torch.ones(1).to("cpu").device == torch.device("cpu")

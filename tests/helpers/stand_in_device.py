@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import (
+    _DummyPrivateUse1Hook,
+    _setup_privateuseone_for_python_backend,
+)
 
 NAME = "standin"
 aten = torch.ops.aten
@@ -191,6 +194,13 @@ def _copy_from(source: Tensor, target: StandInTensor, non_blocking: bool = False
     return target
 
 
+class _Hook(_DummyPrivateUse1Hook):
+    """Tells torch that nobody else should choose this device."""
+
+    def is_available(self) -> bool:
+        return False
+
+
 class _Module:
     """What torch expects as `torch.standin`."""
 
@@ -214,7 +224,7 @@ class _Module:
 
 
 def _register() -> torch.library.Library:
-    _setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
+    _setup_privateuseone_for_python_backend(NAME, backend_module=_Module(), hook=_Hook())
     library = torch.library.Library("aten", "IMPL")
     for name in FACTORIES:
         packet, _, overload = name.partition(".")
