@@ -16,6 +16,8 @@ import { FROM_FILE, UNVERIFIED } from "./words.js";
 /** @import { Timeline } from "./timeline.js" */
 /** @import { View } from "./view.js" */
 
+const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
+
 /**
  * What the actions act on.
  * @typedef {object} Parts
@@ -121,6 +123,7 @@ function listenToPage(parts, actions) {
     "#run": actions.run,
     "#presets .preset": (button) => choosePreset(parts, button.textContent.trim()),
     "[data-differs]": actions.adopt,
+    "[data-run-gamma]": (button) => runWith(parts, Number(button.dataset.runGamma)),
     "[data-toggle-stage]": actions.stage,
     "[data-toggle-help]": actions.help,
     "[data-toggle-about]": actions.about,
@@ -145,4 +148,20 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
   if (session.hasRecording(name)) await session.showNamed(name);
   if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
+}
+
+/**
+ * Run what the page's controls say, with another gamma.
+ * @param {Parts} parts
+ * @param {number} gamma
+ */
+async function runWith({ address, notice, session, shell }, gamma) {
+  if (session.busy) return;
+  shell.setGamma(gamma);
+  const until = performance.now() + SETTING_TAKES;
+  while (address.settings.gamma !== gamma && performance.now() < until) {
+    await new Promise((resume) => setTimeout(resume, 20));
+  }
+  if (address.settings.gamma === gamma) shell.run();
+  else notice.show(`γ could not be set: choose ${gamma} in the settings and press Run.`, true);
 }

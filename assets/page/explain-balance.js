@@ -36,10 +36,11 @@ export function balance(round, trace, tokens) {
  * @param {Round} round
  * @param {Balance} balance
  */
-function balanceSentence({ lane }, { tokens, seconds, first, passes, alone }) {
+function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, alone }) {
   const ours = `${plural(tokens, "token")} in ${milliseconds(seconds)}`;
   if (lane === "baseline") return `${ours}: the target alone always pays one whole pass for one token.`;
   if (alone === null) return `${ours}. The target alone has not written anything yet.`;
+  if (!drafted.length) return `${ours}: without guesses a round is one pass, as in the other lane.`;
   const ratio = alone / seconds;
   const result = ratio >= 1 ? `this round was ${fixed(ratio, 2)} times as fast`
     : `this round was slower, ${fixed(ratio, 2)} times the speed`;

@@ -132,7 +132,9 @@ export class Panels {
   #fillWhy(rounds, trace) {
     const why = explain(rounds, trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node);
+    const held = document.activeElement?.getAttribute("data-run-gamma");
     showWhy(this.#why, why, trace);
+    if (held) findAll(this.#why, `[data-run-gamma="${held}"]`, HTMLElement)[0]?.focus({ preventScroll: true });
     this.#whatIf.show(why, trace.header.settings.gamma);
   }
 

@@ -35,6 +35,17 @@ export class Shell {
     press("#run");
   }
 
+  /**
+   * Write into Gradio's control as a visitor would.
+   * @param {number} gamma
+   */
+  setGamma(gamma) {
+    const box = document.querySelector("#panel input[type=number][aria-label*='γ']");
+    if (!(box instanceof HTMLInputElement)) return;
+    box.value = String(gamma);
+    for (const name of ["input", "blur"]) box.dispatchEvent(new Event(name, { bubbles: true }));
+  }
+
   stop() {
     press("#stop");
   }

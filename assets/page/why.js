@@ -215,6 +215,19 @@ function mark(name, value) {
 }
 
 /**
+ * Over a bar: runs the prompt of the page with this gamma.
+ * @param {number} gamma
+ */
+function runner(gamma) {
+  const node = element("button");
+  node.type = "button";
+  node.dataset.runGamma = String(gamma);
+  node.title = `Run with γ = ${gamma}`;
+  node.setAttribute("aria-label", node.title);
+  return node;
+}
+
+/**
  * A bar for each gamma.
  * @param {Explanation} why
  * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
@@ -231,6 +244,7 @@ function gammas({ best_gamma, best_speedup, speeds, speedup, costs }, settings) 
     bar.style.height = `${(100 * speed) / highest}%`;
     bar.dataset.value = fixed(speed, 2);
     item.append(bar, element("small", "", String(i + 1)));
+    if (document.querySelector("#run")) item.append(runner(i + 1));
     list.append(item);
   });
   list.style.setProperty("--even", String(1 / highest));
