@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
 
 T = TypeVar("T")
+_ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
 
 
 def has_numba() -> bool:
@@ -92,6 +94,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(","))))
 
 
+def _origins(text: str) -> tuple[str, ...]:
+    found = tuple(name.lower().rstrip("/") for name in _names(text))
+    if not all(_ORIGIN.fullmatch(one) for one in found):
+        raise ValueError
+    return found
+
+
 def _sign_in(text: str) -> tuple[str, str]:
     name, _, password = text.partition(":")
     if not name or not password:
@@ -134,6 +143,15 @@ AUTH: Variable[tuple[str, str] | None] = Variable(
     "NAME:PASSWORD, neither of them empty",
     "The name and the password that visitors must enter.",
     secret=True,
+)
+ORIGINS: Variable[tuple[str, ...]] = Variable(
+    "SPECVIZ_ORIGINS",
+    _origins,
+    (),
+    "none",
+    "origins such as https://example.org, separated by commas",
+    "The page's own public origin, if it has a domain name, and other sites that may frame the "
+    "page and use its endpoints in a visitor's browser.",
 )
 MCP = _off(
     "SPECVIZ_MCP",
@@ -181,6 +199,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     PAIRS,
     ANY_MODEL,
     AUTH,
+    ORIGINS,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 from gradio.data_classes import _StaticFiles
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from gradio.routes import App, ORJSONResponse
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...worker.failures import FAILED
+from .answers import NOTHING, Answer
 from .bodies import (
     FORM,
     LARGE,
@@ -32,21 +31,9 @@ from .bodies import (
     check_object,
     check_question,
 )
-from .headers import security_headers, with_nonce
+from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
-
-NOTHING = "There is nothing at this address."
-SENTENCES = {
-    400: NOT_OURS,
-    401: "This page has a password: sign in first.",
-    404: NOTHING,
-    405: NOTHING,
-    422: NOT_OURS,
-    500: FAILED,
-    503: "The server is busy: try again in a minute.",
-}
-OTHERWISE = "This request was refused."
 
 API = "/gradio_api/"
 FILE = API + "file="
@@ -80,23 +67,50 @@ TOOLS = re.compile(r"/gradio_api/mcp(/.*)?")
 TOOL_POST = Post(TOOLS, SMALL, None)
 
 
-class Guard:
-    """The ASGI middleware. tools: whether Gradio's MCP server is on."""
+class GuardedApp(App):
+    """Gradio's application behind a `Guard`, which also comes before Gradio's own middleware:
+    that would answer other sites by itself."""
 
-    def __init__(self, app: ASGIApp, *, tools: bool = False) -> None:
+    def __init__(self, *, sites: Sites, tools: bool) -> None:
+        # FastAPI's own pages load scripts from another host.
+        super().__init__(
+            default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
+        )
+        self._sites = sites
+        self._tools = tools
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return Guard(super().build_middleware_stack(), sites=self._sites, tools=self._tools)
+
+
+class Guard:
+    """The ASGI middleware. sites: which may use the page. tools: whether Gradio's MCP server is
+    on."""
+
+    def __init__(self, app: ASGIApp, *, sites: Sites, tools: bool = False) -> None:
         self._app = app
+        self._sites = sites
         self._tools = tools
         self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # the page uses none
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = Answer(send, head=scope["method"] == "HEAD")
+        answer = Answer(scope, send, self._sites.frames)
         try:
+            headers = Headers(scope=scope)
+            answer.added |= self._sites.admit(headers, scope["app"].get_blocks().share_url)
+            if is_preflight(scope["method"], headers):
+                answer.added |= PREFLIGHT if answer.added else {}
+                await answer.allow()
+                return
             with self._bodies.room() as body:
                 receive = await self._admitted(scope, receive, body)
-                await self._app(scope, receive, answer.send)
+                await self._app(_without_origin(scope), receive, answer.send)
         except Refused as refused:
             await answer.refuse(refused.status, str(refused))
         except Exception:
@@ -130,67 +144,10 @@ class Guard:
         return body.replay(receive)
 
 
-class Answer:
-    """Changes an answer while it is sent: it adds headers, turns failures into sentences, and gives
-    the page's own scripts the nonce without which the browser does not run them."""
-
-    def __init__(self, send: Send, *, head: bool) -> None:
-        self._send = send
-        self._head = head
-        self._nonce = secrets.token_urlsafe(16)
-        self._started = False
-        self._held: Message | None = None  # the start of an HTML page, until its body is complete
-        self._page = b""
-        self._muted = False
-
-    async def send(self, message: Message) -> None:
-        """Pass a part of Gradio's answer on."""
-        if self._muted:
-            return
-        if message["type"] == "http.response.start":
-            await self._start(message)
-        elif self._held is not None:
-            self._page += message.get("body", b"")
-            if not message.get("more_body", False):
-                await self._send_page()
-        else:
-            await self._send(message)
-
-    async def refuse(self, status: int, sentence: str | None = None) -> None:
-        """Answer with a sentence, unless another answer has begun."""
-        self._muted = True
-        if self._started:
-            return
-        shown = sentence or SENTENCES.get(status, OTHERWISE)
-        raw = orjson.dumps({"detail": shown, "error": shown})
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
-        await self._begin({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
-
-    async def _start(self, message: Message) -> None:
-        if message["status"] >= 400:
-            await self.refuse(message["status"])
-        elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
-            self._held = message
-        else:
-            await self._begin(message)
-
-    async def _begin(self, message: Message) -> None:
-        self._started = True
-        headers = MutableHeaders(raw=list(message.get("headers", [])))
-        for name, value in security_headers(self._nonce).items():
-            headers[name] = value
-        await self._send({**message, "headers": headers.raw})
-
-    async def _send_page(self) -> None:
-        assert self._held is not None
-        start, self._held = self._held, None
-        page = with_nonce(self._page, self._nonce)
-        headers = MutableHeaders(raw=list(start["headers"]))
-        if not self._head:
-            headers["content-length"] = str(len(page))
-        await self._begin({**start, "headers": headers.raw})
-        await self._send({"type": "http.response.body", "body": page})
+def _without_origin(scope: Scope) -> Scope:
+    """The request without its site, which Gradio would allow to read the answer."""
+    kept = [(name, value) for name, value in scope["headers"] if name != b"origin"]
+    return {**scope, "headers": kept}
 
 
 def _path_of(scope: Scope) -> str:

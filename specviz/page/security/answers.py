@@ -1,0 +1,109 @@
+"""Answers on their way to the client: their headers, and failures as sentences."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import orjson
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import Message, Scope, Send
+
+from ...worker.failures import FAILED
+from .bodies import NOT_OURS
+from .headers import security_headers, strict_cookie, with_nonce
+
+NOTHING = "There is nothing at this address."
+SENTENCES = {
+    400: NOT_OURS,
+    401: "This page has a password: sign in first.",
+    404: NOTHING,
+    405: NOTHING,
+    422: NOT_OURS,
+    500: FAILED,
+    503: "The server is busy: try again in a minute.",
+}
+OTHERWISE = "This request was refused."
+
+
+class Answer:
+    """Changes an answer while it is sent: it adds headers, turns failures into sentences, and gives
+    the page's own scripts the nonce without which the browser does not run them.
+
+    scope: the request. frames: the sites that may show the page. added: further headers.
+    """
+
+    def __init__(self, scope: Scope, send: Send, frames: Sequence[str]) -> None:
+        self.added: dict[str, str] = {}
+        self._send = send
+        self._head = scope["method"] == "HEAD"
+        self._https = scope["scheme"] == "https"
+        self._frames = frames
+        self._nonce = secrets.token_urlsafe(16)
+        self._started = False
+        self._held: Message | None = None  # the start of an HTML page, until its body is complete
+        self._page = b""
+        self._muted = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a part of Gradio's answer on."""
+        if self._muted:
+            return
+        if message["type"] == "http.response.start":
+            await self._start(message)
+        elif self._held is not None:
+            self._page += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._send_page()
+        else:
+            await self._send(message)
+
+    async def refuse(self, status: int, sentence: str | None = None) -> None:
+        """Answer with a sentence, unless another answer has begun."""
+        self._muted = True
+        if self._started:
+            return
+        shown = sentence or SENTENCES.get(status, OTHERWISE)
+        raw = orjson.dumps({"detail": shown, "error": shown})
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
+        await self._begin({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
+
+    async def allow(self) -> None:
+        """Answer that a request may be sent."""
+        await self._begin({"type": "http.response.start", "status": 204})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _start(self, message: Message) -> None:
+        if message["status"] >= 400:
+            await self.refuse(message["status"])
+        elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
+            self._held = message
+        else:
+            await self._begin(message)
+
+    async def _begin(self, message: Message) -> None:
+        self._started = True
+        raw = [
+            (name, self._cookie(value) if name == b"set-cookie" else value)
+            for name, value in message.get("headers", [])
+        ]
+        headers = MutableHeaders(raw=raw)
+        for name, value in (security_headers(self._nonce, self._frames) | self.added).items():
+            headers[name] = value
+        if self.added:
+            headers.add_vary_header("Origin")
+        await self._send({**message, "headers": headers.raw})
+
+    def _cookie(self, value: bytes) -> bytes:
+        return strict_cookie(value, framed=bool(self._frames), https=self._https)
+
+    async def _send_page(self) -> None:
+        assert self._held is not None
+        start, self._held = self._held, None
+        page = with_nonce(self._page, self._nonce)
+        headers = MutableHeaders(raw=list(start["headers"]))
+        if not self._head:
+            headers["content-length"] = str(len(page))
+        await self._begin({**start, "headers": headers.raw})
+        await self._send({"type": "http.response.body", "body": page})
