@@ -16,9 +16,9 @@ from starlette.responses import Response
 from toy_recordings import SAMPLED, recorded, saved
 
 from specviz import Trace
+from specviz.page import reader as reading
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, load_presets
-from specviz.page import reader as reading
 from specviz.page.reader import Reader
 from specviz.page.recordings import find_recordings, opener
 from specviz.trace.recording import MOST_PACKED, read_recording
