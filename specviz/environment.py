@@ -72,7 +72,7 @@ def whole_number(text: str, least: int = 0) -> int:
     return value
 
 
-def _threads(text: str) -> int:
+def _from_one(text: str) -> int:
     return whole_number(text, least=1)
 
 
@@ -166,6 +166,14 @@ MOST_WAITING = Variable(
     "a whole number from 0 on",
     "The maximum number of runs and experiments that wait in the queue behind the current one.",
 )
+MOST_PER_CLIENT = Variable(
+    "SPECVIZ_MOST_PER_CLIENT",
+    _from_one,
+    8,
+    "8",
+    "a whole number from 1 on",
+    "The maximum number of runs and experiments of one address that wait in the queue.",
+)
 STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
     5.0,
@@ -178,7 +186,7 @@ SILENT_SECONDS = _limit(
 )
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
-    _threads,
+    _from_one,
     None,
     "half of the processors",
     "a whole number from 1 on",
@@ -203,6 +211,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     MCP,
     MOST_SECONDS,
     MOST_WAITING,
+    MOST_PER_CLIENT,
     STOP_SECONDS,
     SILENT_SECONDS,
     THREADS,

@@ -13,6 +13,7 @@ from uuid import uuid4
 from ..settings import Settings
 from ..trace import LANES, End, EndReason, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
+from .security.clients import client_here
 from .wire import Note, Update, encode_delta
 
 PATIENCE = 15.0  # seconds without a request for updates after which a run's visitor has left
@@ -22,14 +23,16 @@ GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 class Job:
     """Something that a visitor wants from the models, which do one job at a time.
 
-    begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
-    noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
-    fall_back: whether a recording may take its place, since nothing is wrong with the request.
+    client: the address of its visitor, if it is known. begun: when its pair was in memory, by the
+    monotonic clock. stopped_at: when its stop was noticed, by the same clock. remark: why it ended
+    early, if its visitor did not stop it. fall_back: whether a recording may take its place, since
+    nothing is wrong with the request.
     """
 
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.session = session
+        self.client = client_here()
         self.task = task
         self.stopping = threading.Event()
         self.stopped_at: float | None = None

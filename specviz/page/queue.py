@@ -17,6 +17,7 @@ from ..worker.failures import FAILED
 from ..worker.limits import Limits
 from ..worker.tasks import READING, LoadTask, Machine, MachineTask
 from .jobs import Job, Run
+from .security.errors import brief
 from .wire import Update
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,10 @@ HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed
 KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 32 * 2**20  # characters of the deltas of finished runs
 REMEMBERED = 9  # past jobs whose durations predict those of the next
+SHARE_USED = (
+    "As many runs of your network are waiting as may wait: play a recording meanwhile, and press "
+    "Run again in a minute."
+)
 
 
 class RunQueue:
@@ -55,7 +60,7 @@ class RunQueue:
     def submit(self, job: Job) -> None:
         """Add a job at the end of the queue and stop the visitor's earlier one.
 
-        Raises `SpecvizError` if the queue is full.
+        Raises `SpecvizError` if the queue is full, or has too many jobs of this client.
         """
         self.stop(job.session)
         with self._wake:
@@ -64,6 +69,9 @@ class RunQueue:
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self._current):
                 raise SpecvizError(self._full(waiting))
+            of_client = sum(one.client == job.client for one in self._waiting)
+            if job.client and of_client >= self.limits.per_client:
+                raise SpecvizError(SHARE_USED)
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._forget_old()
@@ -187,7 +195,7 @@ class RunQueue:
             if not job.stopping.is_set():
                 job.run_in_context(lambda: self._collect(job))
         except SpecvizError as error:
-            log.info("a task was refused: %s", error)
+            log.info("a task was refused: %s", brief(error))
             job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
         except BaseException:  # even after a SystemExit the next job must run
             log.exception("a task failed")

@@ -24,8 +24,8 @@ from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.look import PAGE
 from specviz.page.security import bodies, operator
+from specviz.page.security.addresses import is_public
 from specviz.page.security.bodies import LARGE, SMALL, Bodies, Refused, check_event, check_question
-from specviz.page.security.guard import is_public
 from specviz.page.security.headers import security_headers
 from specviz.page.security.operator import guarded_options
 from specviz.report.html import PLOTLY

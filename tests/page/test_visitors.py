@@ -117,6 +117,17 @@ def test_a_full_queue_says_so_and_places_come_free() -> None:
     assert "error" not in told(queue, run_of("e", SHORT))[-1]
 
 
+def test_one_address_has_a_share_of_the_queue() -> None:
+    queue = queue_of(limits=Limits(per_client=1))
+    first, others = begun(queue, run_of("a")), [run_of("b"), run_of("c"), run_of("d")]
+    for run, client in zip(others, ("10.0.0.1", "10.0.0.1", "10.0.0.2"), strict=True):
+        run.client = client
+    second = in_queue(queue, others[0])
+    assert told(queue, others[1])[-1]["error"] == runs.SHARE_USED
+    for stream in (in_queue(queue, others[2]), second, first):
+        stream.close()  # type: ignore[attr-defined]
+
+
 def test_a_queue_without_places_still_serves_one_at_a_time() -> None:
     queue = queue_of(limits=Limits(waiting=0))
     first = begun(queue, run_of("a"))
@@ -268,6 +279,7 @@ def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ("seconds", "SPECVIZ_MOST_SECONDS"),
         ("waiting", "SPECVIZ_MOST_WAITING"),
+        ("per_client", "SPECVIZ_MOST_PER_CLIENT"),
         ("stop_seconds", "SPECVIZ_STOP_SECONDS"),
         ("silent_seconds", "SPECVIZ_SILENT_SECONDS"),
     ],

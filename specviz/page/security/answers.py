@@ -6,13 +6,16 @@ import secrets
 from collections.abc import Sequence
 
 import orjson
+from anyio import move_on_after
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 from .headers import security_headers, strict_cookie, with_nonce
 
+STALLED = 30.0  # seconds that a client may take for one part of an answer
+LOST = "The results of this run are gone: start it again."
 NOTHING = "There is nothing at this address."
 SENTENCES = {
     400: NOT_OURS,
@@ -44,6 +47,16 @@ class Answer:
         self._held: Message | None = None  # the start of an HTML page, until its body is complete
         self._page = b""
         self._muted = False
+        self._open = False  # whether the answer ends by a last part and not by its length
+        self._stalled = False
+
+    def watched(self, receive: Receive) -> Receive:
+        """A `Receive` that says that a client has left if it takes nothing any more."""
+
+        async def received() -> Message:
+            return {"type": "http.disconnect"} if self._stalled else await receive()
+
+        return received
 
     async def send(self, message: Message) -> None:
         """Pass a part of Gradio's answer on."""
@@ -56,12 +69,16 @@ class Answer:
             if not message.get("more_body", False):
                 await self._send_page()
         else:
-            await self._send(message)
+            with move_on_after(STALLED) as patience:
+                await self._send(message)
+            self._stalled = self._muted = patience.cancelled_caught
 
     async def refuse(self, status: int, sentence: str | None = None) -> None:
-        """Answer with a sentence, unless another answer has begun."""
+        """Answer with a sentence, unless another answer has begun, which then ends."""
         self._muted = True
         if self._started:
+            if self._open and not self._stalled:
+                await self._send({"type": "http.response.body", "body": b""})
             return
         shown = sentence or SENTENCES.get(status, OTHERWISE)
         raw = orjson.dumps({"detail": shown, "error": shown})
@@ -73,6 +90,20 @@ class Answer:
         """Answer that a request may be sent."""
         await self._begin({"type": "http.response.start", "status": 204})
         await self._send({"type": "http.response.body", "body": b""})
+
+    async def lose(self, *, to_page: bool) -> None:
+        """Answer a client that asks for the results of an event that is forgotten, in the form
+        that the page or a program expects."""
+        if to_page:
+            known = {"msg": "unexpected_error", "event_id": None, "message": LOST}
+            raw = b"data: %s\n\n" % orjson.dumps(
+                {**known, "success": False, "session_not_found": True}
+            )
+        else:
+            raw = b"event: error\ndata: %s\n\n" % orjson.dumps(LOST)
+        headers = [(b"content-type", b"text/event-stream")]
+        await self._begin({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": raw})
 
     async def _start(self, message: Message) -> None:
         if message["status"] >= 400:
@@ -89,6 +120,7 @@ class Answer:
             for name, value in message.get("headers", [])
         ]
         headers = MutableHeaders(raw=raw)
+        self._open = "content-length" not in headers
         for name, value in (security_headers(self._nonce, self._frames) | self.added).items():
             headers[name] = value
         if self.added:

@@ -16,6 +16,8 @@ from ...trace.recording import MOST_UNPACKED
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request but a recording fits
+EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
+MOST_ARGUMENTS = 64  # values of an event, and texts in one of them
 # A run is sent for download as text inside JSON, where each quote has an extra backslash.
 LARGE = MOST_UNPACKED + 8 * MIB
 FORM = 16 * KIB  # bytes of a name and a password
@@ -31,11 +33,13 @@ CROWDED = "Too many large files are arriving at once: try again in a minute."
 
 
 class Refused(Exception):
-    """A request is refused. status: of the HTTP answer; str() is its sentence."""
+    """A request is refused. status: of the HTTP answer; str() is its sentence. retry: seconds after
+    which the client may try again, if that helps."""
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, sentence: str, *, retry: int | None = None) -> None:
         super().__init__(sentence)
         self.status = status
+        self.retry = retry
 
 
 class Bodies:
@@ -118,7 +122,7 @@ def check_event(raw: bytes) -> None:
     body = _object(raw)
     data = body.get("data", [])
     _check_names(body, "session_hash", "event_id")
-    if not isinstance(data, list) or not all(map(_plain, data)):
+    if not isinstance(data, list) or len(data) > MOST_ARGUMENTS or not all(map(_plain, data)):
         raise Refused(400, NOT_OURS)
     if body.get("batched") or not isinstance(body.get("fn_index"), int | None):
         raise Refused(400, NOT_OURS)
@@ -126,7 +130,8 @@ def check_event(raw: bytes) -> None:
 
 def check_named_values(raw: bytes) -> None:
     """Raise `Refused` unless these are plain values by name."""
-    if not all(map(_plain, _object(raw).values())):
+    values = _object(raw).values()
+    if len(values) > MOST_ARGUMENTS or not all(map(_plain, values)):
         raise Refused(400, NOT_OURS)
 
 
@@ -174,5 +179,5 @@ def _check_names(body: dict[str, Any], *names: str) -> None:
 
 def _plain(value: Any) -> bool:
     if isinstance(value, list):
-        return all(isinstance(one, str) for one in value)
+        return len(value) <= MOST_ARGUMENTS and all(isinstance(one, str) for one in value)
     return value is None or isinstance(value, str | int | float)

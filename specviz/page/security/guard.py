@@ -8,63 +8,31 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import ExitStack
 
-from gradio.data_classes import _StaticFiles
 from gradio.routes import App, ORJSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .answers import NOTHING, Answer
-from .bodies import (
-    FORM,
-    LARGE,
-    NOT_OURS,
-    SMALL,
-    Bodies,
-    Body,
-    Refused,
-    check_event,
-    check_named_values,
-    check_object,
-    check_question,
+from .addresses import (
+    API,
+    POSTS,
+    TOOL_POST,
+    TOOLS,
+    Post,
+    is_readable,
+    path_of,
+    stream_of,
 )
+from .answers import NOTHING, Answer
+from .bodies import NOT_OURS, Bodies, Body, Refused
+from .clients import client_of
+from .errors import brief
 from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
 
-API = "/gradio_api/"
-FILE = API + "file="
-OPEN = re.compile(
-    r"/|/(config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon|logout)/?"
-    r"|/(assets|static)/[\w./-]+"
-    r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|theme\.css|startup-events"
-    r"|queue/status|queue/data|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?(generate|race|doctor)/\w{1,64}"
-)
-"""The addresses that may be read, besides files. Gradio itself would start any event by its name,
-also the page's own."""
-
-
-class Post(NamedTuple):
-    """An address for POST. most: bytes of a body. check: raises `Refused` for a wrong body."""
-
-    path: re.Pattern[str]
-    most: int
-    check: Callable[[bytes], None] | None
-
-
-POSTS = (
-    Post(re.compile(r"/login/?"), FORM, None),
-    Post(re.compile(r"/gradio_api/component_server/?"), LARGE, check_question),
-    Post(re.compile(r"/gradio_api/call/v2/(generate|race|doctor)/?"), SMALL, check_named_values),
-    Post(re.compile(r"/gradio_api/(queue/join|call/(generate|race|doctor)/?)"), SMALL, check_event),
-    Post(re.compile(r"/gradio_api/(cancel|reset/?)"), SMALL, check_object),
-)
-TOOLS = re.compile(r"/gradio_api/mcp(/.*)?")
-TOOL_POST = Post(TOOLS, SMALL, None)
+_RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
 
 class GuardedApp(App):
@@ -102,78 +70,75 @@ class Guard:
             return
         answer = Answer(scope, send, self._sites.frames)
         try:
-            headers = Headers(scope=scope)
-            answer.added |= self._sites.admit(headers, scope["app"].get_blocks().share_url)
-            if is_preflight(scope["method"], headers):
-                answer.added |= PREFLIGHT if answer.added else {}
-                await answer.allow()
-                return
-            with self._bodies.room() as body:
-                receive = await self._admitted(scope, receive, body)
-                await self._app(_without_origin(scope), receive, answer.send)
+            await self._answer(scope, receive, answer)
         except Refused as refused:
+            if refused.retry is not None:
+                answer.added["retry-after"] = str(refused.retry)
             await answer.refuse(refused.status, str(refused))
-        except Exception:
+        except Exception as error:
             # Events and server functions handle their failures: here, the body was malformed.
-            malformed = scope["method"] == "POST"
-            log.log(logging.INFO if malformed else logging.ERROR, "a request failed", exc_info=True)
-            await answer.refuse(400 if malformed else 500)
+            if scope["method"] == "POST":
+                log.info("a request was malformed: %s", brief(error))
+                await answer.refuse(400)
+            else:
+                log.exception("a request failed")
+                await answer.refuse(500)
 
-    async def _admitted(self, scope: Scope, receive: Receive, body: Body) -> Receive:
-        """The `Receive` from which Gradio reads an admitted request. Raises `Refused`."""
-        method, path = scope["method"], _path_of(scope)
+    async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        headers, page = Headers(scope=scope), scope["app"].get_blocks()
+        answer.added |= self._sites.admit(headers, page.share_url)
+        if is_preflight(scope["method"], headers):
+            answer.added |= PREFLIGHT if answer.added else {}
+            await answer.allow()
+            return
+        path, client = path_of(scope), client_of(scope)
+        post = self._wanted(scope["method"], path, headers)
+        with ExitStack() as until_answered:
+            if post is not None:
+                body = until_answered.enter_context(self._bodies.room())
+                receive = await _checked(post, body, receive, headers)
+                if post.begins:
+                    until_answered.enter_context(page._queue.arriving(client))
+            elif (name := stream_of(path, scope["query_string"])) is not None:
+                session = page._queue.session_of(name)
+                if session is None:
+                    await answer.lose(to_page=path.startswith(API + "queue"))
+                    return
+                until_answered.enter_context(page._queue.listening(session))
+            await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
+
+    def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
+        """What an admitted POST brings; None for other methods. Raises `Refused`."""
         tools = self._tools and bool(TOOLS.fullmatch(path))
-        if method in ("GET", "HEAD"):
-            if not (tools or _readable(path)):
-                raise Refused(404, NOTHING)
-            return receive
+        if method in ("GET", "HEAD") and (tools or is_readable(path)):
+            return None
         if tools and method == "DELETE":
-            return receive
+            return None
         posts = (*POSTS, TOOL_POST) if tools else POSTS
         post = next((one for one in posts if one.path.fullmatch(path)), None)
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
-        headers = Headers(scope=scope)
         # Another site can make a browser send forms here, but not JSON.
         json = headers.get("content-type", "").split(";")[0].strip().lower() == "application/json"
         if post.check is not None and not json:
             raise Refused(400, NOT_OURS)
-        await body.read(receive, post.most, headers.get("content-length"))
-        if post.check is not None:
-            post.check(body.raw)
-        return body.replay(receive)
+        return post
 
 
-def _without_origin(scope: Scope) -> Scope:
-    """The request without its site, which Gradio would allow to read the answer."""
-    kept = [(name, value) for name, value in scope["headers"] if name != b"origin"]
+async def _checked(post: Post, body: Body, receive: Receive, headers: Headers) -> Receive:
+    """The `Receive` from which Gradio reads the body, once all of it is here. Raises `Refused`."""
+    await body.read(receive, post.most, headers.get("content-length"))
+    if post.check is not None:
+        post.check(body.raw)
+    return body.replay(receive)
+
+
+def _for_gradio(scope: Scope) -> Scope:
+    """The request without what Gradio gets wrong: it lets the site that `origin` names read the
+    answer, and fails for most forms of `range`, which may be ignored."""
+    kept = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
+    ]
     return {**scope, "headers": kept}
-
-
-def _path_of(scope: Scope) -> str:
-    """The path of a request, without the prefix that a proxy added."""
-    path: str = scope["path"]
-    front: str = scope.get("root_path", "").rstrip("/")
-    return path[len(front) :] if front and path.startswith(front + "/") else path
-
-
-def _readable(path: str) -> bool:
-    if path.startswith(FILE):
-        return is_public(path[len(FILE) :])
-    return bool(OPEN.fullmatch(path)) and ".." not in path
-
-
-def is_public(name: str) -> bool:
-    """Whether this is the name of a public file, after links and dots in it are resolved.
-
-    Gradio itself would also fetch addresses, and send every file in its cache.
-    """
-    try:
-        path = Path(name)
-        real = path.resolve()
-        hidden = any(part.startswith(".") for part in path.parts[-1:])
-        if not path.is_absolute() or hidden or not real.is_file():
-            return False
-    except (OSError, ValueError):
-        return False
-    return any(real == one or one in real.parents for one in _StaticFiles.all_paths)
