@@ -16,18 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_server import Site, served
+from page_server import Answer, Site, served
 from places import HELPERS, ROOT
 
 from specviz.environment import ASSETS
 from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.look import PAGE
-from specviz.page.security import bodies, operator
+from specviz.page.security import bodies, operator, sign_in
 from specviz.page.security.addresses import is_public
 from specviz.page.security.bodies import LARGE, SMALL, Bodies, Refused, check_event, check_question
 from specviz.page.security.headers import security_headers
 from specviz.page.security.operator import guarded_options
+from specviz.page.security.sign_in import WRONG
 from specviz.report.html import PLOTLY
 
 SECRET = "hf_" + "Secret" * 5
@@ -355,7 +356,7 @@ def broken(*_: Any) -> Any:
 def test_failures_show_nothing_of_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     from specviz.page import layout
 
-    monkeypatch.setattr(layout, "opener", lambda: _named("opened", broken))
+    monkeypatch.setattr(layout, "opener", lambda _: _named("opened", broken))
     with served(race=broken, doctor=type("Broken", (), {"run": broken, "close": broken})()) as site:
         for endpoint, data in (("generate", _values("the cat")), ("doctor", ["builtin"])):
             kind, said = site.events(endpoint, {"data": data})[-1]
@@ -395,11 +396,17 @@ def test_server_functions_are_the_players_alone(site: Site) -> None:
         assert site.question(name, {}).status == 404
 
 
-@pytest.fixture
-def locked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("SPECVIZ_AUTH", "somebody:sesame")
-    with served() as site:
-        yield site
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[Site]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_AUTH", "somebody:sesame")
+        with served() as site:
+            # The variable is read when the page starts.
+            patch.delenv("SPECVIZ_AUTH")
+            yield site
 
 
 def test_a_password_stands_before_everything(locked: Site) -> None:
@@ -412,18 +419,41 @@ def test_a_password_stands_before_everything(locked: Site) -> None:
         locked.post("/gradio_api/call/generate", begun),
         locked.post("/gradio_api/queue/join", {**begun, "fn_index": 0, "session_hash": "x"}),
         locked.question("opened", {}),
+        locked.post("/gradio_api/cancel", {"session_hash": "x", "fn_index": 0, "event_id": "y"}),
+        locked.post("/gradio_api/reset", {"event_id": "x"}),
+        locked.get("/gradio_api/heartbeat/x"),
+        locked.get("/gradio_api/app_id"),
+        locked.get("/gradio_api/theme.css"),
     ):
         assert answer.status == 401 and is_sentence(answer)
     assert b"Once upon" not in locked.get("/").body
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    wrong = locked.post("/login", b"username=somebody&password=open", form)
-    assert wrong.status == 400 and is_sentence(wrong)
-    right = locked.post("/login", b"username=somebody&password=sesame", form)
+    wrong = locked.post("/login", b"username=somebody&password=open", FORM)
+    assert wrong.status == 400 and wrong.json["detail"] == WRONG
+    right = locked.post("/login", b"username=somebody&password=sesame", FORM)
     assert right.status == 200
     cookie = right.headers["set-cookie"].split(";")[0]
     assert "httponly" in right.headers["set-cookie"].lower()
     assert "samesite=lax" in right.headers["set-cookie"].lower()
     assert locked.get("/config", {"Cookie": cookie}).status == 200
+
+
+def test_passwords_cannot_be_tried_fast(locked: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(password: str, address: str) -> Answer:
+        body = f"username=somebody&password={password}".encode()
+        return locked.post("/login", body, {**FORM, "X-Forwarded-For": address})
+
+    monkeypatch.setattr(sign_in, "SLOWER", 0.05)
+    began = time.monotonic()
+    tries = [tried("open", "10.0.0.1") for _ in range(sign_in.MOST_TRIES)]
+    assert time.monotonic() - began > 0.04 * sum(range(sign_in.MOST_TRIES))
+    assert {one.status for one in tries} == {400}
+    paused = tried("sesame", "10.0.0.1")
+    assert paused.status == 429 and paused.json["detail"] == sign_in.PAUSED
+    assert int(paused.headers["retry-after"]) > 0
+    assert tried("sesame", "10.0.0.2").status == 200  # others are not kept out
+    monkeypatch.setattr(sign_in, "PAUSE", 0.01)
+    assert tried("sesame", "10.0.0.1").status == 200
+    assert tried("open", "10.0.0.1").status == 400
 
 
 def test_programs_sign_in_too(locked: Site) -> None:

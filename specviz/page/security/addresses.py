@@ -34,8 +34,12 @@ OPEN = re.compile(
 """The addresses that may be read, besides files. Gradio itself would start any event by its name,
 also the page's own."""
 
-SIGN_IN = re.compile(r"/|/(login|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static)/.+")
-"""What the sign-in page needs: the only addresses that answer before a visitor has signed in."""
+SIGN_IN = re.compile(
+    r"/|/(login|theme\.css|favicon\.ico|robots\.txt|gradio_api/startup-events)/?"
+    r"|/(assets|static)/.+"
+)
+"""What the sign-in page and Gradio's own start need: nothing else answers before a visitor has
+signed in."""
 
 
 class Post(NamedTuple):

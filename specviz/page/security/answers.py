@@ -16,10 +16,11 @@ from .headers import security_headers, strict_cookie, with_nonce
 
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."
+LOCKED = "This page has a password: sign in first."
 NOTHING = "There is nothing at this address."
 SENTENCES = {
     400: NOT_OURS,
-    401: "This page has a password: sign in first.",
+    401: LOCKED,
     404: NOTHING,
     405: NOTHING,
     422: NOT_OURS,
@@ -34,10 +35,13 @@ class Answer:
     the page's own scripts the nonce without which the browser does not run them.
 
     scope: the request. frames: the sites that may show the page. added: further headers.
+    sentences: those of failures, by status. status: of the answer, or 500 before there is one.
     """
 
     def __init__(self, scope: Scope, send: Send, frames: Sequence[str]) -> None:
         self.added: dict[str, str] = {}
+        self.sentences: dict[int, str] = {}
+        self.status = 500
         self._send = send
         self._head = scope["method"] == "HEAD"
         self._https = scope["scheme"] == "https"
@@ -80,7 +84,7 @@ class Answer:
             if self._open and not self._stalled:
                 await self._send({"type": "http.response.body", "body": b""})
             return
-        shown = sentence or SENTENCES.get(status, OTHERWISE)
+        shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
         raw = orjson.dumps({"detail": shown, "error": shown})
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
         await self._begin({"type": "http.response.start", "status": status, "headers": headers})
@@ -114,7 +118,7 @@ class Answer:
             await self._begin(message)
 
     async def _begin(self, message: Message) -> None:
-        self._started = True
+        self._started, self.status = True, message["status"]
         raw = [
             (name, self._cookie(value) if name == b"set-cookie" else value)
             for name, value in message.get("headers", [])

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .addresses import (
     API,
+    LOGIN,
     POSTS,
     TOOL_POST,
     TOOLS,
@@ -28,6 +29,7 @@ from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
 from .clients import client_of
 from .errors import brief
+from .sign_in import WRONG, Attempts, check_signed_in
 from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class Guard:
         self._sites = sites
         self._tools = tools
         self._bodies = Bodies()
+        self._attempts = Attempts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # the page uses none
@@ -93,10 +96,13 @@ class Guard:
             return
         path, client = path_of(scope), client_of(scope)
         post = self._wanted(scope["method"], path, headers)
+        check_signed_in(scope, path)
         with ExitStack() as until_answered:
             if post is not None:
                 body = until_answered.enter_context(self._bodies.room())
                 receive = await _checked(post, body, receive, headers)
+                if post is LOGIN:
+                    await self._attempts.begin(client)
                 if post.begins:
                     until_answered.enter_context(page._queue.arriving(client))
             elif (name := stream_of(path, scope["query_string"])) is not None:
@@ -105,7 +111,11 @@ class Guard:
                     await answer.lose(to_page=path.startswith(API + "queue"))
                     return
                 until_answered.enter_context(page._queue.listening(session))
+            if post is LOGIN:
+                answer.sentences = {400: WRONG}
             await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
+        if post is LOGIN and answer.status < 400:
+            self._attempts.succeeded(client)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""

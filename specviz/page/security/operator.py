@@ -8,6 +8,7 @@ from typing import Any
 
 from ...environment import AUTH, MCP
 from .guard import GuardedApp
+from .sign_in import HINT
 from .sites import Sites
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ def guarded_options() -> dict[str, Any]:
     return {
         "_app": GuardedApp(sites=Sites.from_environment(), tools=tools),
         "auth": password,
+        "auth_message": HINT if password else None,
         "mcp_server": tools,
         "show_error": False,
         "max_file_size": "1b",
