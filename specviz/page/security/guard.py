@@ -99,7 +99,7 @@ class Guard:
         check_signed_in(scope, path)
         with ExitStack() as until_answered:
             if post is not None:
-                body = until_answered.enter_context(self._bodies.room())
+                body = until_answered.enter_context(self._bodies.room(client))
                 receive = await _checked(post, body, receive, headers)
                 if post is LOGIN:
                     await self._attempts.begin(client)
