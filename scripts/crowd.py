@@ -57,6 +57,9 @@ class Visitor:
     def __init__(self, crowd: Crowd, chance: random.Random) -> None:
         self.crowd, self.chance = crowd, chance
         self.session = uuid4().hex[:11]
+        # As a proxy on this machine would: each visitor has a share of the page.
+        address = ".".join(str(chance.randrange(256)) for _ in range(3))
+        self.headers = {"X-Forwarded-For": f"10.{address}"}
 
     async def open(self) -> None:
         """Open the page and load a recording, if there is one, as the page does."""
@@ -147,7 +150,7 @@ class Visitor:
 
     async def _messages(self) -> AsyncGenerator[dict[str, Any], None]:
         address = f"/gradio_api/queue/data?session_hash={self.session}"
-        async with self.crowd.client.stream("GET", address) as response:
+        async with self.crowd.client.stream("GET", address, headers=self.headers) as response:
             async for line in response.aiter_lines():
                 if not line.startswith("data:"):
                     continue
@@ -160,8 +163,11 @@ class Visitor:
 
     async def _join(self, event: dict[str, Any], values: list[Any]) -> None:
         body = {"data": values, "fn_index": event["id"], "session_hash": self.session}
-        answer = await self.crowd.client.post("/gradio_api/queue/join", json=body)
+        answer = await self._post("/gradio_api/queue/join", body)
         answer.raise_for_status()
+
+    async def _post(self, address: str, body: dict[str, Any]) -> httpx.Response:
+        return await self.crowd.client.post(address, json=body, headers=self.headers)
 
     async def _question(self, name: str, data: dict[str, Any]) -> Any:
         body = {
@@ -170,12 +176,12 @@ class Visitor:
             "component_id": self.crowd.player,
             "session_hash": self.session,
         }
-        answer = await self.crowd.client.post("/gradio_api/component_server", json=body)
+        answer = await self._post("/gradio_api/component_server", body)
         answer.raise_for_status()
         return answer.json()
 
     async def _get(self, address: str) -> bytes:
-        answer = await self.crowd.client.get(address)
+        answer = await self.crowd.client.get(address, headers=self.headers)
         answer.raise_for_status()
         return answer.content
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
 
 T = TypeVar("T")
+_ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
 
 
 def has_numba() -> bool:
@@ -70,7 +72,7 @@ def whole_number(text: str, least: int = 0) -> int:
     return value
 
 
-def _threads(text: str) -> int:
+def _from_one(text: str) -> int:
     return whole_number(text, least=1)
 
 
@@ -90,6 +92,13 @@ def _switch(text: str) -> bool:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(","))))
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    found = tuple(name.lower().rstrip("/") for name in _names(text))
+    if not all(_ORIGIN.fullmatch(one) for one in found):
+        raise ValueError
+    return found
 
 
 def _sign_in(text: str) -> tuple[str, str]:
@@ -143,6 +152,15 @@ AUTH: Variable[tuple[str, str] | None] = Variable(
     "The name and the password that visitors must enter.",
     secret=True,
 )
+ORIGINS: Variable[tuple[str, ...]] = Variable(
+    "SPECVIZ_ORIGINS",
+    _origins,
+    (),
+    "none",
+    "origins such as https://example.org, separated by commas",
+    "The page's own public origin, if it has a domain name, and other sites that may frame the "
+    "page and use its endpoints in a visitor's browser.",
+)
 MCP = _off(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
@@ -155,6 +173,14 @@ MOST_WAITING = Variable(
     "16",
     "a whole number from 0 on",
     "The maximum number of runs and experiments that wait in the queue behind the current one.",
+)
+MOST_PER_CLIENT = Variable(
+    "SPECVIZ_MOST_PER_CLIENT",
+    _from_one,
+    8,
+    "8",
+    "a whole number from 1 on",
+    "The maximum number of runs and experiments of one address that wait in the queue.",
 )
 STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
@@ -173,7 +199,7 @@ DRAIN_SECONDS = _limit(
 )
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
-    _threads,
+    _from_one,
     None,
     "what makes rounds fastest; half of the processors where torch runs the models",
     "a whole number from 1 on",
@@ -208,9 +234,11 @@ VARIABLES: tuple[Variable[Any], ...] = (
     ANY_MODEL,
     ANY_WITH_TOKEN,
     AUTH,
+    ORIGINS,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,
+    MOST_PER_CLIENT,
     STOP_SECONDS,
     SILENT_SECONDS,
     DRAIN_SECONDS,

@@ -44,13 +44,14 @@ def chromium_path() -> str | None:
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
-    """A headless browser for the block; raises `SpecvizError` without Chromium or Playwright."""
+def chromium(*flags: str) -> Iterator[Any]:
+    """A headless browser for the block, with further flags; raises `SpecvizError` without Chromium
+    or Playwright."""
     path = chromium_path()
     if path is None:
         raise SpecvizError("no Chromium was found: install one, or set CHROMIUM to its path.")
     with _playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS, *flags])
         try:
             yield browser
         finally:

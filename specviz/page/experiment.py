@@ -48,7 +48,7 @@ class Experiment(Job):
             asked.pair, asked.prompt, asked.settings, asked.draws, LENGTH, MOST_PROMPT
         )
         super().__init__(asked.session, task)
-        self.draws = asked.draws
+        self.draws = self.length = asked.draws
         self.done = 0
         self.read = Read(0, False)
         self.compared: Compared | None = None

@@ -14,6 +14,7 @@ from ..settings import Settings
 from ..trace import LANES, End, EndReason, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
 from .requests import note_request
+from .security.clients import client_here
 from .wire import Note, Update, encode_delta
 
 PATIENCE = 15.0  # seconds without a request for updates after which a run's visitor has left
@@ -23,18 +24,23 @@ GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 class Job:
     """Something that a visitor wants from the models, which do one job at a time.
 
-    begun: when its pair was in memory, by the monotonic clock. stopped_at: when its stop was
-    noticed, by the same clock. remark: why it ended early, if its visitor did not stop it.
-    fall_back: whether a recording may take its place, since nothing is wrong with the request.
+    length: how much is wanted, in a unit of its kind. said: the last sentence about it. client:
+    the address of its visitor, if it is known. begun: when its pair was in memory, by the
+    monotonic clock. stopped_at: when its stop was noticed, by the same clock. remark: why it ended
+    early, if its visitor did not stop it. fall_back: whether a recording may take its place, since
+    nothing is wrong with the request.
     """
 
     def __init__(self, session: str, task: Task) -> None:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.session = session
+        self.client = client_here()
         self.task = task
+        self.length = 1
         self.stopping = threading.Event()
         self.stopped_at: float | None = None
         self.begun: float | None = None
+        self.said: str | None = None
         self.over = False
         self.error: str | None = None
         self.remark: str | None = None
@@ -45,6 +51,7 @@ class Job:
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
+        self.said = item if isinstance(item, str) else self.said
         if self.begun is None and (item == READING or not isinstance(item, str)):
             self.begun = time.monotonic()
 
@@ -87,6 +94,7 @@ class Run(Job):
     def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
         super().__init__(session, RaceTask(pair, prompt, settings))
         self.prompt, self.settings = prompt, settings
+        self.length = settings.max_new_tokens  # tokens
         self.racing = False
         self.delivered = False
         self.deltas: list[str] = []

@@ -34,6 +34,7 @@ from .look import RECORDINGS, keep_no_statistics, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue, deltas
+from .reader import Reader
 from .recordings import opener
 from .security.errors import Page, answering
 
@@ -125,8 +126,9 @@ def _static(name: str, html: str) -> None:
 
 def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
-    sampling = sampling_functions(runs, pair)
-    return [answering(one) for one in (_missed_of(runs), opener(), taker(), *sampling)]
+    reader = Reader()
+    functions = (_missed_of(runs), opener(reader), taker(reader), *sampling_functions(runs, pair))
+    return [answering(one) for one in functions]
 
 
 def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:

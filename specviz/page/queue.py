@@ -4,7 +4,6 @@ each visitor reads the updates of that visitor's run."""
 from __future__ import annotations
 
 import logging
-import statistics
 import threading
 import time
 from collections import OrderedDict, deque
@@ -15,9 +14,11 @@ from ..errors import NoGpuError, SpecvizError
 from ..worker.client import Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.limits import Limits
-from ..worker.tasks import READING, LoadTask, Machine, MachineTask
+from ..worker.tasks import LoadTask, Machine, MachineTask
 from .jobs import Job, Run
+from .security.errors import brief
 from .tally import Tally
+from .waits import Durations, about
 from .wire import Update
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,11 @@ HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed
 KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 32 * 2**20  # characters of the deltas of finished runs
 CLOSING = "The server is being restarted: press Run again in a minute."
-REMEMBERED = 9  # past jobs whose durations predict those of the next
+STARTING = "Getting the models ready."
+SHARE_USED = (
+    "As many runs of your network are waiting as may wait: play a recording meanwhile, and press "
+    "Run again in a minute."
+)
 
 
 class RunQueue:
@@ -44,10 +49,10 @@ class RunQueue:
         self._waiting: deque[Job] = deque()
         self._current: Job | None = None
         self._since = 0.0  # when the current job was begun, by the monotonic clock
-        self._durations: dict[type, deque[float]] = {}  # seconds of past jobs, by kind
+        self._durations = Durations()
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
-        self._status = READING  # a sentence for those who wait for the first load
+        self._status = STARTING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
         self.closing = False  # whether the server is about to end
         self.answered = False  # whether the models have loaded a pair or ended a job well
@@ -80,7 +85,8 @@ class RunQueue:
     def submit(self, job: Job) -> None:
         """Add a job at the end of the queue and stop the visitor's earlier one.
 
-        Raises `SpecvizError` if the queue is full, or the server about to end.
+        Raises `SpecvizError` if the queue is full or has too many jobs of this client, or if the
+        server is about to end.
         """
         self.stop(job.session)
         with self._wake:
@@ -93,6 +99,9 @@ class RunQueue:
             if waiting >= self.limits.waiting and (waiting or self._current):
                 self.tally.refused += 1
                 raise SpecvizError(self._full(waiting))
+            of_client = sum(one.client == job.client for one in self._waiting)
+            if job.client and of_client >= self.limits.per_client:
+                raise SpecvizError(SHARE_USED)
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._forget_old()
@@ -134,14 +143,14 @@ class RunQueue:
         with self._wake:
             self.clean_up()
             if job not in self._waiting:
-                return self._status
+                return job.said or self._status
             place = self._waiting.index(job)
             ahead = place + (self._current is not None)
             if not ahead:
                 return self._status
             wait = self._wait(place)
         runs = "1 other run is" if ahead == 1 else f"{ahead} other runs are"
-        return f"{runs} ahead of yours{_about(wait)}."
+        return f"{runs} ahead of yours{about(wait)}."
 
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
@@ -167,12 +176,11 @@ class RunQueue:
         return sum(known) if len(known) == len(expected) else None
 
     def _expected(self, job: Job) -> float | None:
-        """Seconds that a job takes, estimated from past jobs of its kind."""
-        durations = self._durations.get(type(job))
-        return min(statistics.median(durations), self.limits.seconds) if durations else None
+        seconds = self._durations.expected(job)
+        return None if seconds is None else min(seconds, self.limits.seconds)
 
     def _full(self, waiting: int) -> str:
-        wait = _about(self._wait(waiting))
+        wait = about(self._wait(waiting))
         return (
             f"{waiting} runs are waiting already{wait}, and the queue is full: play a "
             "recording meanwhile, and press Run again in a minute."
@@ -196,7 +204,7 @@ class RunQueue:
     def _work(self, pair: str | None) -> None:
         if pair is not None:
             self._prepare(pair)
-        self._status = READING
+        self._status = STARTING
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: bool(self._waiting))
@@ -205,8 +213,7 @@ class RunQueue:
             self._do(job)
             with self._wake:
                 if job.begun is not None:
-                    durations = self._durations.setdefault(type(job), deque(maxlen=REMEMBERED))
-                    durations.append(time.monotonic() - self._since)
+                    self._durations.add(job, time.monotonic() - self._since)
                 self._current = None
 
     def _prepare(self, pair: str) -> None:
@@ -234,7 +241,7 @@ class RunQueue:
                 self._collect(job)
                 self.answered = True
         except SpecvizError as error:
-            log.info("a task was refused: %s", error)
+            log.info("a task was refused: %s", brief(error))
             job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
         except BaseException:  # even after a SystemExit the next job must run
             log.exception("a task failed")
@@ -271,15 +278,6 @@ class RunQueue:
     def _another_pair_wanted(self, pair: str) -> bool:
         with self._wake:
             return any(job.task.pair != pair for job in self._waiting)
-
-
-def _about(seconds: float | None) -> str:
-    """A duration in words, to be put behind what takes so long."""
-    if seconds is None:
-        return ""
-    return (
-        f", about {max(1, round(seconds))} s" if seconds < 90 else f", about {seconds / 60:.0f} min"
-    )
 
 
 def _cut_short(seconds: float) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import TraceError
-from ..trace.recording import MOST_PACKED, read_recording
+from ..report.reading import TRACE
+from ..trace.recording import MOST_PACKED
 from .look import static_url
+from .reader import Reader
 
 SUFFIX = ".json.gz"
 LONGEST = 4 * (MOST_PACKED // 3 + 2)  # base64 characters, a few more than a recording may have
 
-Opened = Callable[[dict[str, Any]], dict[str, Any]]
+Opened = Callable[[dict[str, Any]], Any]
 
 
 def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
@@ -27,16 +28,13 @@ def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
     return {name: static_url(found[name]) for name in names}
 
 
-def opener() -> Opened:
+def opener(reader: Reader) -> Opened:
     """The server function that turns the file a visitor opens into a trace or a sentence."""
-    one_at_a_time = threading.Lock()
 
     # A function and not a method, because Gradio marks it; Gradio passes exactly one argument.
-    def opened(asked: dict[str, Any]) -> dict[str, Any]:
+    def opened(asked: dict[str, Any]) -> Any:
         try:
-            raw = _unwrapped(asked)
-            with one_at_a_time:  # reading a large file takes a processor from the models
-                return {"trace": read_recording(raw).to_dict()}
+            return reader.answer(TRACE, _unwrapped(asked))
         except TraceError as error:
             return {"error": str(error)}
 

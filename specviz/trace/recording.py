@@ -20,6 +20,7 @@ from .validators import ADVICE, Invalid
 UNVERIFIED = "Times are as the file states them; they cannot be verified."
 MOST_PACKED = 4 * 2**20  # bytes of a file
 MOST_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
+MOST_VALUES = 2 * 2**20  # in it; a real recording of that size has about half as many
 
 
 def read_recording(
@@ -99,6 +100,9 @@ def _too_large(what: str, most: int) -> TraceError:
 
 
 def _parsed(raw: bytes) -> Any:
+    # Each value takes a parser far more time and memory than its bytes: they are counted before.
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise TraceError(f"this file has more values than any recording of its size; {ADVICE}.")
     try:
         # orjson rejects NaN, deep nesting, single surrogates and text that is not UTF-8.
         return orjson.loads(raw)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 from toy_recordings import SAMPLED, recorded, saved
 
 from specviz import Trace
+from specviz.page import reader as reading
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, load_presets
+from specviz.page.reader import Reader
 from specviz.page.recordings import find_recordings, opener
 from specviz.trace.recording import MOST_PACKED, read_recording
 
@@ -28,12 +36,25 @@ def test_recordings_are_found_by_name_those_of_presets_first(tmp_path: Path) -> 
     assert find_recordings(tmp_path / "nowhere") == {}
 
 
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    running = Reader()
+    yield running
+    running.close()
+
+
+def asked_of(reader: Reader, asked: Any) -> dict[str, Any]:
+    """The answer of the server function, as the browser reads it."""
+    answer = opener(reader)(asked)
+    return json.loads(answer.body) if isinstance(answer, Response) else answer
+
+
 def packed(raw: bytes) -> dict[str, Any]:
     return {"packed": base64.b64encode(raw).decode()}
 
 
-def test_a_file_that_is_a_recording_becomes_its_trace(tmp_path: Path) -> None:
-    answer = opener()(packed(saved(recorded(SAMPLED), tmp_path)))
+def test_a_file_that_is_a_recording_becomes_its_trace(reader: Reader, tmp_path: Path) -> None:
+    answer = asked_of(reader, packed(saved(recorded(SAMPLED), tmp_path)))
     assert Trace.from_dict(answer["trace"]) == recorded(SAMPLED)
 
 
@@ -43,16 +64,46 @@ def test_a_file_that_is_a_recording_becomes_its_trace(tmp_path: Path) -> None:
         (packed(b"junk"), "no valid JSON"),
         (packed(bytes(MOST_PACKED + 1)), "holds more than 4 MiB"),
         (packed(bytes(2 * MOST_PACKED)), "holds more than 4 MiB"),
+        (packed(gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")), "more values than any"),
         ({"packed": "%%%"}, "did not arrive whole"),
         ({"packed": 7}, "did not arrive whole"),
         ({}, "did not arrive whole"),
         ("text", "did not arrive whole"),
     ],
 )
-def test_any_other_file_becomes_a_sentence(asked: Any, sentence: str) -> None:
-    answer = opener()(asked)
+def test_any_other_file_becomes_a_sentence(reader: Reader, asked: Any, sentence: str) -> None:
+    answer = asked_of(reader, asked)
     assert answer.keys() == {"error"}
     assert sentence in answer["error"]
+
+
+def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "MOST_SECONDS", 0.0)
+        slow = packed(gzip.compress(b"[" + b"1," * 2**20 + b"1]"))
+        assert "takes too long" in asked_of(reader, slow)["error"]
+    assert "trace" in asked_of(reader, packed(saved(recorded(SAMPLED), tmp_path)))
+
+
+def test_only_a_few_files_wait(reader: Reader) -> None:
+    """Each holds a thread of the server."""
+    answers: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        answers.append(asked_of(reader, packed(b"{}")))
+
+    askers = [threading.Thread(target=ask) for _ in range(reading.MOST_WAITING + 3)]
+    with reader._lock:
+        for one in askers:
+            one.start()
+        while len(answers) < 2:
+            time.sleep(0.01)
+        assert [one["error"] for one in answers] == [reading.CROWDED] * 2
+    for one in askers:
+        one.join()
+    assert len(answers) == len(askers)
 
 
 @pytest.mark.skipif(not PRESENT, reason="no recordings are here")

@@ -19,9 +19,11 @@ from specviz.page import jobs
 from specviz.page import queue as runs
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue, deltas
+from specviz.page.waits import Durations
 from specviz.trace import Event
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
+from specviz.worker.tasks import READING
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=400, seed=3)
 SHORT = Settings(gamma=3, max_new_tokens=4)
@@ -76,10 +78,10 @@ def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
     waiting = [run_of(name) for name in ("b", "c", "d")]
     waiting_streams = [in_queue(queue, run) for run in waiting]
     said = [queue.status_of(run) for run in waiting]
-    pattern = r"(\d) other runs? (?:is|are) ahead of yours, about (\d+) s\."
+    pattern = r"(\d) other runs? (?:is|are) ahead of yours, about (\d+) (s|min)\."
     places = [re.fullmatch(pattern, sentence) for sentence in said]
     assert [match and match[1] for match in places] == ["1", "2", "3"]
-    seconds = [int(match[2]) for match in places if match]
+    seconds = [int(match[2]) * {"s": 1, "min": 60}[match[3]] for match in places if match]
     assert seconds == sorted(seconds)
     waiting_streams[1].close()  # type: ignore[attr-defined]
     assert queue.status_of(waiting[2]).startswith("2 other runs")
@@ -90,6 +92,43 @@ def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
     assert until(lambda: queue._current is waiting[2])
     assert not waiting[1].racing
     waiting_streams[2].close()  # type: ignore[attr-defined]
+
+
+def test_told_waits_count_lengths() -> None:
+    past = Durations()
+
+    def expected(tokens: int) -> float | None:
+        return past.expected(run_of("a", Settings(max_new_tokens=tokens)))
+
+    assert expected(8) is None
+    past.add(run_of("a", Settings(max_new_tokens=50)), 1.0)
+    assert expected(400) == 8.0
+    past.add(run_of("a", Settings(max_new_tokens=100)), 1.5)
+    assert expected(400) == pytest.approx(0.5 + 400 * 0.01) and expected(1) == 1.0
+    past.add(run_of("a", Settings(max_new_tokens=400)), 0.1)  # it ended early
+    assert expected(400) == 1.0
+
+
+def test_the_models_are_said_to_warm_up_when_they_do() -> None:
+    """Not while their process starts again, which says nothing."""
+    held = threading.Event()
+
+    class Restarting(LocalWorker):
+        def run(self, task: Any, stop: Any = None) -> Any:
+            while not held.wait(0.05):
+                yield None
+            yield from super().run(task, stop)
+
+    pair = pair_of(mini(5), mini(5, seed=1))
+    queue = RunQueue(Restarting(lambda *_: pair, race), Limits())
+    queue._start_thread(None)
+    run = run_of("a", SHORT)
+    stream = deltas(queue, run)
+    said = [json.loads(next(stream)).get("status") for _ in range(2)]
+    assert said == ["Getting ready.", runs.STARTING]
+    held.set()
+    rest = [json.loads(text).get("status") for text in stream]
+    assert READING in rest and runs.STARTING not in rest
 
 
 def test_without_earlier_runs_no_time_is_made_up() -> None:
@@ -115,6 +154,17 @@ def test_a_full_queue_says_so_and_places_come_free() -> None:
         stream.close()  # type: ignore[attr-defined]
     assert until(lambda: queue._current is None)
     assert "error" not in told(queue, run_of("e", SHORT))[-1]
+
+
+def test_one_address_has_a_share_of_the_queue() -> None:
+    queue = queue_of(limits=Limits(per_client=1))
+    first, others = begun(queue, run_of("a")), [run_of("b"), run_of("c"), run_of("d")]
+    for run, client in zip(others, ("10.0.0.1", "10.0.0.1", "10.0.0.2"), strict=True):
+        run.client = client
+    second = in_queue(queue, others[0])
+    assert told(queue, others[1])[-1]["error"] == runs.SHARE_USED
+    for stream in (in_queue(queue, others[2]), second, first):
+        stream.close()  # type: ignore[attr-defined]
 
 
 def test_a_queue_without_places_still_serves_one_at_a_time() -> None:
@@ -268,6 +318,7 @@ def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ("seconds", "SPECVIZ_MOST_SECONDS"),
         ("waiting", "SPECVIZ_MOST_WAITING"),
+        ("per_client", "SPECVIZ_MOST_PER_CLIENT"),
         ("stop_seconds", "SPECVIZ_STOP_SECONDS"),
         ("silent_seconds", "SPECVIZ_SILENT_SECONDS"),
     ],

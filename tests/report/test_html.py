@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.responses import Response
 from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
 from specviz.page.download import taker
+from specviz.page.reader import Reader
 from specviz.report.html import PAGE, standalone_html
 from specviz.report.tables import rounds_csv, tokens_csv
 from specviz.trace import Trace
@@ -61,12 +65,30 @@ def test_malicious_texts_are_shown_as_text() -> None:
     assert json.loads(inside(page, "trace"))["header"]["prompt"] == MALICIOUS
 
 
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    running = Reader()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def taken_away(reader: Reader) -> Callable[[Any], dict[str, Any]]:
+    """What the browser reads when it asks for a file."""
+
+    def ask(asked: Any) -> dict[str, Any]:
+        answer = taker(reader)(asked)
+        return json.loads(answer.body) if isinstance(answer, Response) else answer
+
+    return ask
+
+
 @pytest.mark.parametrize("form", ["html", "tokens", "rounds"])
-def test_the_browser_gets_the_run_that_it_shows(form: str) -> None:
+def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> None:
     trace = recorded(GREEDY)
     # A browser writes whole floats without a point.
     text = json.dumps(values(GREEDY)).replace("1.0,", "1,").replace("0.0,", "0,")
-    answer = taker()({"form": form, "trace": text})
+    answer = taken_away({"form": form, "trace": text})
     wanted = {"html": standalone_html, "tokens": tokens_csv, "rounds": rounds_csv}[form](trace)
     if form == "html":
         taken = Trace.from_dict(json.loads(inside(answer["text"], "trace")))
@@ -91,16 +113,18 @@ def test_the_browser_gets_the_run_that_it_shows(form: str) -> None:
         ({"form": "html", "trace": " " * (17 * 2**20)}, "MiB"),
     ],
 )
-def test_an_invalid_run_is_rejected_with_a_sentence(asked: object, said: str) -> None:
-    answer = taker()(asked)  # type: ignore[arg-type]
+def test_an_invalid_run_is_rejected_with_a_sentence(
+    taken_away: Any, asked: object, said: str
+) -> None:
+    answer = taken_away(asked)
     assert set(answer) == {"error"}
     assert said in answer["error"]
 
 
-def test_a_changed_run_is_rejected() -> None:
+def test_a_changed_run_is_rejected(taken_away: Any) -> None:
     data = values(SAMPLED)
     data["rounds"][0]["clock"] += 1.0
-    assert "error" in taker()({"form": "html", "trace": json.dumps(data)})
+    assert "error" in taken_away({"form": "html", "trace": json.dumps(data)})
 
 
 def test_the_verb_writes_page_and_tables(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,11 +17,16 @@ from ...trace.recording import MOST_UNPACKED
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request but a recording fits
+EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
+MOST_ARGUMENTS = 64  # values of an event, and texts in one of them
 # A run is sent for download as text inside JSON, where each quote has an extra backslash.
 LARGE = MOST_UNPACKED + 8 * MIB
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
+LARGE_OF_CLIENT = 2  # of these, from one address
 PATIENCE = 60.0  # seconds that a body may take to arrive
+SILENCE = 5.0  # seconds between two parts of it
+SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
 MOST_STRINGS = 200  # in a large body; a recording is a single string there
 NAME = re.compile(r"[\w.-]{1,64}")
 
@@ -28,55 +34,64 @@ NOT_OURS = "This request is not one that the page makes, nor one of the API in t
 TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
 TOO_SLOW = "This request took too long to arrive: try again."
 CROWDED = "Too many large files are arriving at once: try again in a minute."
+SHARE_USED = "Too many large files of your network are arriving at once: try again in a minute."
+RETRY = 10  # seconds after which a refused client may try again
 
 
 class Refused(Exception):
-    """A request is refused. status: of the HTTP answer; str() is its sentence."""
+    """A request is refused. status: of the HTTP answer; str() is its sentence. retry: seconds after
+    which the client may try again, if that helps."""
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, sentence: str, *, retry: int | None = None) -> None:
         super().__init__(sentence)
         self.status = status
+        self.retry = retry
 
 
 class Bodies:
     """Limits the large bodies in memory to `LARGE_AT_ONCE` at a time, so that many senders together
-    cannot fill it."""
+    cannot fill it, and to `LARGE_OF_CLIENT` of each address, so that none keeps others out."""
 
     def __init__(self) -> None:
-        self._large = 0
+        self._large: Counter[str] = Counter()
 
     @contextmanager
-    def room(self) -> Iterator[Body]:
-        """A body to be read. If it is large, it counts as such until the end of the block."""
-        body = Body(self)
+    def room(self, client: str) -> Iterator[Body]:
+        """A body of this client to be read. If it is large, it counts as such until the end of the
+        block."""
+        body = Body(lambda: self._take_place(client))
         try:
             yield body
         finally:
-            self._large -= body.large
+            self._large -= Counter({client: int(body.large)})
 
-    def take_place(self) -> None:
-        """Count one more large body. Raises `Refused` if there are too many."""
-        if self._large >= LARGE_AT_ONCE:
-            raise Refused(503, CROWDED)
-        self._large += 1
+    def _take_place(self, client: str) -> None:
+        if self._large.total() >= LARGE_AT_ONCE:
+            raise Refused(503, CROWDED, retry=RETRY)
+        if self._large[client] >= LARGE_OF_CLIENT:
+            raise Refused(429, SHARE_USED, retry=RETRY)
+        self._large[client] += 1
 
 
 class Body:
-    """The body of one request. large: whether it counts as a large one."""
+    """The body of one request. take_place: called when it becomes a large one; raises `Refused` if
+    there are too many. large: whether it counts as a large one."""
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, take_place: Callable[[], None]) -> None:
         self.raw = b""
         self.large = False
-        self._bodies = bodies
+        self._take_place = take_place
 
     async def read(self, receive: Receive, most: int, promised: str | None) -> None:
         """Read it to its end. Raises `Refused` as soon as it has more than `most` bytes, or if its
         header, `promised`, says so; no more is kept."""
         if promised and (not promised.isdigit() or int(promised[:18]) > most):
             raise Refused(413, TOO_LARGE.format(most // KIB))
-        parts, size, deadline = [], 0, time.monotonic() + PATIENCE
-        more = True
+        parts, size, more = [], 0, True
+        began = time.monotonic()
         while more:
+            behind = began + SILENCE + size / SLOWEST
+            deadline = min(began + PATIENCE, time.monotonic() + SILENCE, behind)
             message = await _before(deadline, receive)
             part = message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
@@ -84,7 +99,7 @@ class Body:
             if size > most:
                 raise Refused(413, TOO_LARGE.format(most // KIB))
             if size > SMALL and not self.large:
-                self._bodies.take_place()
+                self._take_place()
                 self.large = True
             parts.append(part)
         self.raw = b"".join(parts)
@@ -118,7 +133,7 @@ def check_event(raw: bytes) -> None:
     body = _object(raw)
     data = body.get("data", [])
     _check_names(body, "session_hash", "event_id")
-    if not isinstance(data, list) or not all(map(_plain, data)):
+    if not isinstance(data, list) or len(data) > MOST_ARGUMENTS or not all(map(_plain, data)):
         raise Refused(400, NOT_OURS)
     if body.get("batched") or not isinstance(body.get("fn_index"), int | None):
         raise Refused(400, NOT_OURS)
@@ -126,7 +141,8 @@ def check_event(raw: bytes) -> None:
 
 def check_named_values(raw: bytes) -> None:
     """Raise `Refused` unless these are plain values by name."""
-    if not all(map(_plain, _object(raw).values())):
+    values = _object(raw).values()
+    if len(values) > MOST_ARGUMENTS or not all(map(_plain, values)):
         raise Refused(400, NOT_OURS)
 
 
@@ -174,5 +190,5 @@ def _check_names(body: dict[str, Any], *names: str) -> None:
 
 def _plain(value: Any) -> bool:
     if isinstance(value, list):
-        return all(isinstance(one, str) for one in value)
+        return len(value) <= MOST_ARGUMENTS and all(isinstance(one, str) for one in value)
     return value is None or isinstance(value, str | int | float)

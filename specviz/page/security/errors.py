@@ -1,4 +1,5 @@
-"""Failures of events, server functions and the API, shown as sentences."""
+"""Gradio's `Blocks` for strangers: limits of events, and failures of events, server functions and
+the API as sentences."""
 
 from __future__ import annotations
 
@@ -12,26 +13,44 @@ import gradio as gr
 from ...errors import SpecvizError
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
+from .events import HeardQueue
 
 if TYPE_CHECKING:
     from ..queue import RunQueue
 
 log = logging.getLogger(__name__)
 
+MOST_LOGGED = 500  # characters
+
 Answer = Callable[[dict[str, Any]], Any]
 
 
 class Page(gr.Blocks):
-    """Blocks whose events fail with a sentence. The details are in the log. runs: its queue."""
+    """Blocks whose events wait for somebody who reads their results, and fail with a sentence. The
+    details are in the log. runs: its queue."""
 
     runs: RunQueue
+
+    def queue(self, *args: Any, **kwargs: Any) -> Page:
+        """As Gradio's, with a `HeardQueue`."""
+        super().queue(*args, **kwargs)
+        old = self._queue
+        self._queue = HeardQueue(
+            live_updates=old.live_updates,
+            concurrency_count=old.max_thread_count,
+            update_intervals=old.update_intervals,
+            max_size=old.max_size,
+            blocks=self,
+            default_concurrency_limit=old.default_concurrency_limit,
+        )
+        return self
 
     async def preprocess_data(self, *args: Any, **kwargs: Any) -> Any:
         """Read the values of an event; if the page cannot have sent them, the error says so."""
         try:
             return await super().preprocess_data(*args, **kwargs)
-        except Exception:
-            log.info("an event came with values that it cannot have", exc_info=True)
+        except Exception as error:
+            log.info("an event came with values that it cannot have: %s", brief(error))
             raise sentence(NOT_OURS) from None
 
     async def process_api(self, *args: Any, **kwargs: Any) -> Any:
@@ -43,6 +62,12 @@ class Page(gr.Blocks):
         except Exception:
             log.exception("an event failed")
             raise sentence(FAILED) from None
+
+
+def brief(error: BaseException) -> str:
+    """An error that a stranger caused, for the log: one line, and not all of a long one."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= MOST_LOGGED else text[:MOST_LOGGED] + " ..."
 
 
 def sentence(text: str) -> gr.Error:
@@ -59,8 +84,8 @@ def answering(function: Answer) -> Answer:
             return function(asked)
         except SpecvizError as error:
             return {"error": str(error), "over": True}
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            log.info("a question made no sense", exc_info=True)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            log.info("a question made no sense: %s", brief(error))
             return {"error": NOT_OURS, "over": True}
         except Exception:
             log.exception("a question could not be answered")

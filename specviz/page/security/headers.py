@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
-HUB = "https://huggingface.co"
+from .sites import HUB
+
 _SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
+_ANY_SITE = re.compile(rb"SameSite=none", re.IGNORECASE)
 # Gradio's manifest is not needed here. Without a link to an icon, a browser asks for one at the
 # root of the host, which may belong to another site.
 _MANIFEST = re.compile(rb'<link rel="manifest"[^>]*>')
 _ICON = b'<link rel="icon" type="image/svg+xml" href="favicon.ico">'
 
 
-def security_headers(nonce: str) -> dict[str, str]:
-    """Headers by name. nonce: of the inline scripts that may run.
+def security_headers(nonce: str, frames: Sequence[str] = ()) -> dict[str, str]:
+    """Headers by name. nonce: of the inline scripts that may run. frames: the sites that may show
+    the page in a frame, beside the page itself.
 
     Gradio compiles templates and listeners in the browser, so scripts may evaluate text
     ('unsafe-eval'); its components and Plotly set styles inline. Scripts in attributes, or in
@@ -22,7 +26,7 @@ def security_headers(nonce: str) -> dict[str, str]:
     """
     return {
         "content-security-policy": "; ".join(
-            f"{name} {value}" for name, value in _policy(nonce).items()
+            f"{name} {value}" for name, value in _policy(nonce, frames).items()
         ),
         "x-content-type-options": "nosniff",
         "referrer-policy": "same-origin",
@@ -30,8 +34,16 @@ def security_headers(nonce: str) -> dict[str, str]:
     }
 
 
-def _policy(nonce: str) -> dict[str, str]:
-    # On a Space, Gradio loads its top bar from the hub, and the hub shows the page in a frame.
+def strict_cookie(cookie: bytes, *, framed: bool, https: bool) -> bytes:
+    """A `Set-Cookie` of Gradio for this page: other sites do not send it, unless one of them shows
+    the page in a frame, and it does not travel over plain HTTP if the page came over HTTPS."""
+    if not framed:
+        cookie = _ANY_SITE.sub(b"SameSite=lax", cookie)
+    return cookie if not https or b"secure" in cookie.lower().split(b"; ") else cookie + b"; Secure"
+
+
+def _policy(nonce: str, frames: Sequence[str]) -> dict[str, str]:
+    # On a Space, Gradio loads its top bar from the hub.
     hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
     return {
         "default-src": "'self'",
@@ -45,7 +57,7 @@ def _policy(nonce: str) -> dict[str, str]:
         "object-src": "'none'",
         "base-uri": "'self'",
         "form-action": "'self'",
-        "frame-ancestors": f"'self' {HUB} https://*.hf.space",
+        "frame-ancestors": " ".join(["'self'", *frames]),
     }
 
 

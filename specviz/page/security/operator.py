@@ -6,10 +6,10 @@ import importlib.util
 import logging
 from typing import Any
 
-from starlette.middleware import Middleware
-
 from ...environment import AUTH, MCP
-from .guard import Guard
+from .guard import GuardedApp
+from .sign_in import HINT
+from .sites import Sites
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +25,9 @@ def guarded_options() -> dict[str, Any]:
     password = AUTH.read()
     tools = _tools(password is not None)
     return {
-        "app_kwargs": {
-            "middleware": [Middleware(Guard, tools=tools)],
-            # FastAPI's own pages load scripts from another host.
-            "docs_url": None,
-            "redoc_url": None,
-            "openapi_url": None,
-        },
+        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools),
         "auth": password,
+        "auth_message": HINT if password else None,
         "mcp_server": tools,
         "show_error": False,
         "max_file_size": "1b",

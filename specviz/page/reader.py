@@ -1,0 +1,103 @@
+"""The process that reads visitors' files, as the page sees it: one file at a time, for a limited
+time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from starlette.responses import Response
+
+from ..errors import TraceError
+from ..logs import SECRETS
+
+log = logging.getLogger(__name__)
+
+_SERVE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.report.reading import serve; "
+    "serve(sys.stdin.buffer, sys.stdout.buffer)"
+)
+_ROOT = Path(__file__).resolve().parent.parent.parent
+MOST_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
+MOST_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
+IDLE = 60.0  # seconds without a file after which the process ends
+
+TOO_SLOW = "this file takes too long to read; record a shorter run."
+CROWDED = "many files are being opened at the moment; try again in a minute."
+
+
+class Reader:
+    """Gives files to the process, which starts with the first one, and again after it ended."""
+
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(MOST_WAITING + 1)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._idle: threading.Timer | None = None
+
+    def answer(self, form: str, raw: bytes) -> Response:
+        """The answer to a request of `report.reading`, as it came, so that the page's process need
+        not read it. Raises `TraceError` if there was none in time."""
+        if not self._places.acquire(blocking=False):
+            raise TraceError(CROWDED)
+        try:
+            with self._lock:
+                return Response(self._asked(form, raw), media_type="application/json")
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            self._end()
+
+    def _asked(self, form: str, raw: bytes) -> bytes:
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        limit = _after(MOST_SECONDS, process.kill)
+        try:
+            process.stdin.write(f"{form} {len(raw)}\n".encode())
+            process.stdin.write(raw)
+            process.stdin.flush()
+            size = int(process.stdout.readline())
+            answer = process.stdout.read(size)
+            if len(answer) < size:
+                raise EOFError
+        except (OSError, EOFError, ValueError):
+            self._end()
+            log.warning("a visitor's file of %d bytes could not be read", len(raw))
+            raise TraceError(TOO_SLOW) from None
+        finally:
+            limit.cancel()
+        self._idle = _after(IDLE, self.close)
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(_ROOT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={name: one for name, one in os.environ.items() if name not in SECRETS},
+            )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def _after(seconds: float, action: object) -> threading.Timer:
+    timer = threading.Timer(seconds, action)  # type: ignore[arg-type]
+    timer.daemon = True
+    timer.start()
+    return timer

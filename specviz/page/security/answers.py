@@ -1,0 +1,148 @@
+"""Answers on their way to the client: their headers, and failures as sentences."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import orjson
+from anyio import move_on_after
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import Message, Receive, Scope, Send
+
+from ...worker.failures import FAILED
+from .bodies import NOT_OURS
+from .card import address_of, with_card
+from .headers import security_headers, strict_cookie, with_nonce
+
+STALLED = 30.0  # seconds that a client may take for one part of an answer
+LOST = "The results of this run are gone: start it again."
+LOCKED = "This page has a password: sign in first."
+NOTHING = "There is nothing at this address."
+SENTENCES = {
+    400: NOT_OURS,
+    401: LOCKED,
+    404: NOTHING,
+    405: NOTHING,
+    422: NOT_OURS,
+    500: FAILED,
+    503: "The server is busy: try again in a minute.",
+}
+OTHERWISE = "This request was refused."
+
+
+class Answer:
+    """Changes an answer while it is sent: it adds headers, turns failures into sentences, gives the
+    page's own scripts the nonce without which the browser does not run them, and has a link to the
+    page show what it is.
+
+    scope: the request. frames: the sites that may show the page. added: further headers.
+    sentences: those of failures, by status. status: of the answer, or 500 before there is one.
+    """
+
+    def __init__(self, scope: Scope, send: Send, frames: Sequence[str]) -> None:
+        self.added: dict[str, str] = {}
+        self.sentences: dict[int, str] = {}
+        self.status = 500
+        self._send = send
+        self._head = scope["method"] == "HEAD"
+        self._https = scope["scheme"] == "https"
+        self._frames = frames
+        self._address = address_of(scope)
+        self._nonce = secrets.token_urlsafe(16)
+        self._started = False
+        self._held: Message | None = None  # the start of an HTML page, until its body is complete
+        self._page = b""
+        self._muted = False
+        self._open = False  # whether the answer ends by a last part and not by its length
+        self._stalled = False
+
+    def watched(self, receive: Receive) -> Receive:
+        """A `Receive` that says that a client has left if it takes nothing any more."""
+
+        async def received() -> Message:
+            return {"type": "http.disconnect"} if self._stalled else await receive()
+
+        return received
+
+    async def send(self, message: Message) -> None:
+        """Pass a part of Gradio's answer on."""
+        if self._muted:
+            return
+        if message["type"] == "http.response.start":
+            await self._start(message)
+        elif self._held is not None:
+            self._page += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._send_page()
+        else:
+            with move_on_after(STALLED) as patience:
+                await self._send(message)
+            self._stalled = self._muted = patience.cancelled_caught
+
+    async def refuse(self, status: int, sentence: str | None = None) -> None:
+        """Answer with a sentence, unless another answer has begun, which then ends."""
+        self._muted = True
+        if self._started:
+            if self._open and not self._stalled:
+                await self._send({"type": "http.response.body", "body": b""})
+            return
+        shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
+        raw = orjson.dumps({"detail": shown, "error": shown})
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
+        await self._begin({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
+
+    async def allow(self) -> None:
+        """Answer that a request may be sent."""
+        await self._begin({"type": "http.response.start", "status": 204})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def lose(self, *, to_page: bool) -> None:
+        """Answer a client that asks for the results of an event that is forgotten, in the form
+        that the page or a program expects."""
+        if to_page:
+            known = {"msg": "unexpected_error", "event_id": None, "message": LOST}
+            raw = b"data: %s\n\n" % orjson.dumps(
+                {**known, "success": False, "session_not_found": True}
+            )
+        else:
+            raw = b"event: error\ndata: %s\n\n" % orjson.dumps(LOST)
+        headers = [(b"content-type", b"text/event-stream")]
+        await self._begin({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": raw})
+
+    async def _start(self, message: Message) -> None:
+        if message["status"] >= 400:
+            await self.refuse(message["status"])
+        elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
+            self._held = message
+        else:
+            await self._begin(message)
+
+    async def _begin(self, message: Message) -> None:
+        self._started, self.status = True, message["status"]
+        raw = [
+            (name, self._cookie(value) if name == b"set-cookie" else value)
+            for name, value in message.get("headers", [])
+        ]
+        headers = MutableHeaders(raw=raw)
+        self._open = "content-length" not in headers
+        for name, value in (security_headers(self._nonce, self._frames) | self.added).items():
+            headers[name] = value
+        if self.added:
+            headers.add_vary_header("Origin")
+        await self._send({**message, "headers": headers.raw})
+
+    def _cookie(self, value: bytes) -> bytes:
+        return strict_cookie(value, framed=bool(self._frames), https=self._https)
+
+    async def _send_page(self) -> None:
+        assert self._held is not None
+        start, self._held = self._held, None
+        page = with_card(with_nonce(self._page, self._nonce), self._address)
+        headers = MutableHeaders(raw=list(start["headers"]))
+        if not self._head:
+            headers["content-length"] = str(len(page))
+        await self._begin({**start, "headers": headers.raw})
+        await self._send({"type": "http.response.body", "body": page})

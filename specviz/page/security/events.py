@@ -1,0 +1,198 @@
+"""Gradio's queue of events, with limits: an event begins once somebody reads its results, and what
+nobody reads is forgotten.
+
+Gradio itself runs every event to its end, and keeps the results of 2,000 sessions: those of the
+oldest are lost when strangers send new names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from gradio.queueing import Event, Queue
+
+from ...environment import MOST_PER_CLIENT
+from .bodies import Refused
+from .clients import client_of
+
+PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
+MOST_EVENTS = 512  # unfinished ones, of all clients
+MOST_UNREAD = 64 * 2**20  # bytes of results that were not read yet, of all sessions
+RETRY = 5  # seconds after which a refused client may try again
+
+TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
+BUSY = "The server is busy: try again in a minute."
+
+
+class Inbox(asyncio.Queue[Any]):
+    """The results of one session that were not read yet. unread: their bytes."""
+
+    def _init(self, maxsize: int) -> None:
+        self.unread = 0
+        self._items: deque[tuple[Any, int]] = deque()
+
+    def qsize(self) -> int:
+        return len(self._items)
+
+    def empty(self) -> bool:
+        return not self._items
+
+    def _put(self, item: Any) -> None:
+        size = len(orjson.dumps(getattr(item, "output", None), default=str))
+        self.unread += size
+        self._items.append((item, size))
+
+    def _get(self) -> Any:
+        item, size = self._items.popleft()
+        self.unread -= size
+        return item
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._items.clear()
+        self.unread = 0
+
+
+class Inboxes(dict[str, Inbox]):
+    """The inboxes of all sessions. Gradio adds them and may remove one twice."""
+
+    def __setitem__(self, session: str, _: object) -> None:
+        super().__setitem__(session, Inbox())
+
+    def __delitem__(self, session: str) -> None:
+        self.pop(session, None)
+
+
+class HeardQueue(Queue):
+    """Gradio's queue, whose events wait until the stream of their session is open.
+
+    All of it happens in the server's event loop, so nothing here needs a lock.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pending_messages_per_session = Inboxes()  # type: ignore[assignment]
+        self._open: Counter[str] = Counter()  # streams by session
+        self._silent: dict[str, float] = {}  # since when nobody reads, by session
+        self._arriving: Counter[str] = Counter()  # events on their way here, by client
+        self._most = 4 * MOST_PER_CLIENT.read()
+
+    def __len__(self) -> int:
+        """The events that could begin."""
+        return sum(map(self._heard, self._queued()))
+
+    @contextmanager
+    def arriving(self, client: str) -> Iterator[None]:
+        """Count an event of this client while it is on its way. Raises `Refused` if the client has
+        too many unfinished ones."""
+        self._forget_silent()
+        if self.unfinished(client) >= self._most:
+            raise Refused(429, TOO_MANY, retry=RETRY)
+        if self._total() >= MOST_EVENTS and not self._forget_longest_silent():
+            raise Refused(503, BUSY, retry=RETRY)
+        self._arriving[client] += 1
+        try:
+            yield
+        finally:
+            self._arriving -= Counter([client])
+
+    def unfinished(self, client: str) -> int:
+        """How many events of this client have not ended."""
+        events = self.event_ids_to_events.values()
+        return self._arriving[client] + sum(client_of(e.request.scope) == client for e in events)
+
+    def session_of(self, name: str) -> str | None:
+        """The session with this name, or to which the event of this id belongs."""
+        if name in self.pending_messages_per_session:
+            return name
+        event = self.event_ids_to_events.get(name)
+        if event is not None:
+            return event.session_hash
+        pending = self.pending_event_ids_session.items()
+        return next((session for session, ids in pending if name in ids), None)
+
+    @contextmanager
+    def listening(self, session: str) -> Iterator[None]:
+        """While the block runs, somebody reads the results of this session."""
+        self._open[session] += 1
+        self._silent.pop(session, None)
+        try:
+            yield
+        finally:
+            self._open -= Counter([session])
+            if not self._open[session]:
+                self._silent[session] = time.monotonic()
+                if not self.pending_event_ids_session.get(session):
+                    self._forget(session)
+            self._forget_silent()
+
+    async def push(self, body: Any, request: Any, username: str | None) -> Any:
+        pushed = await super().push(body, request, username)
+        if body.session_hash and not self._open[body.session_hash]:
+            self._silent.setdefault(body.session_hash, time.monotonic())
+        return pushed
+
+    def get_events(self) -> tuple[list[Event], bool, str] | None:
+        for name, line in self.event_queue_per_concurrency_id.items():
+            limit = line.concurrency_limit
+            if limit is not None and line.current_concurrency >= limit:
+                continue
+            event = next(filter(self._heard, line.queue), None)
+            if event is not None:
+                line.queue.remove(event)
+                return [event], False, name
+        return None
+
+    def send_message(self, event: Event, event_message: Any) -> None:
+        inboxes: Any = self.pending_messages_per_session
+        if event.session_hash not in inboxes:
+            return
+        super().send_message(event, event_message)
+        # Whoever reads at once has next to nothing unread, so the rest is seldom needed.
+        if inboxes[event.session_hash].unread > MOST_UNREAD / MOST_EVENTS:
+            while sum(one.unread for one in inboxes.values()) > MOST_UNREAD:
+                self._forget(max(inboxes, key=lambda name: inboxes[name].unread))
+
+    def _heard(self, event: Event) -> bool:
+        return self._open[event.session_hash] > 0
+
+    def _queued(self) -> Iterator[Event]:
+        return (e for line in self.event_queue_per_concurrency_id.values() for e in line.queue)
+
+    def _total(self) -> int:
+        return len(self.event_ids_to_events) + self._arriving.total()
+
+    def _forget_silent(self) -> None:
+        """Forget the sessions that nobody has read for `PATIENCE`."""
+        overdue = time.monotonic() - PATIENCE
+        for session in [name for name, since in self._silent.items() if since < overdue]:
+            self._forget(session)
+
+    def _forget_longest_silent(self) -> bool:
+        """Make room for a newcomer; whether there was a session that nobody reads."""
+        if not self._silent:
+            return False
+        self._forget(min(self._silent, key=lambda session: self._silent[session]))
+        return True
+
+    def _forget(self, session: str) -> None:
+        """End the events of a session, and free the memory of their results."""
+        for event in [
+            e for job in self.active_jobs for e in job or () if e.session_hash == session
+        ]:
+            event.alive = False
+        for line in self.event_queue_per_concurrency_id.values():
+            for event in [one for one in line.queue if one.session_hash == session]:
+                line.queue.remove(event)
+                self.event_ids_to_events.pop(event._id, None)
+        inbox = self.pending_messages_per_session.pop(session, None)
+        if isinstance(inbox, Inbox):
+            inbox.clear()
+        self.pending_event_ids_session.pop(session, None)
+        self._silent.pop(session, None)

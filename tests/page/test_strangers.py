@@ -1,0 +1,178 @@
+"""Strangers against the running page: what they send costs other visitors nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import threading
+import time
+from asyncio import Queue as AsyncQueue
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gradio.server_messages import ProcessCompletedMessage
+from machine_load import is_busy
+from page_server import Answer as Got
+from page_server import Site, served
+
+from specviz import race
+from specviz.environment import MOST_PER_CLIENT
+from specviz.page.security import answers, events
+from specviz.page.security.answers import LOST, Answer
+from specviz.page.security.events import HeardQueue
+
+BOMB = base64.b64encode(gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")).decode()
+# As many values as a recording may have.
+HEAVY = base64.b64encode(gzip.compress(b"[" + b"[]," * 1_000_000 + b"[]]")).decode()
+
+
+class Paced:
+    """A race that counts its runs, and takes its time for long ones."""
+
+    def __init__(self) -> None:
+        self.begun = self.over = 0
+
+    def __call__(self, pair: Any, prompt: Any, settings: Any) -> Iterator[Any]:
+        self.begun += 1
+        try:
+            for event in race(pair, prompt, settings):
+                time.sleep(0.01 if settings.max_new_tokens > 100 else 0)
+                yield event
+        finally:
+            self.over += 1
+
+
+PACED = Paced()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with served(race=PACED) as site:
+        yield site
+
+
+@pytest.fixture(autouse=True)
+def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No stranger of an earlier test is remembered in the next one."""
+    yield
+    for session in list(site.page._queue._silent):
+        site.page._queue._forget(session)
+
+
+def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=action) for action in actions]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
+    assert len(BOMB) < 50_000
+    site.question("opened", {"packed": "e30="})  # the reading process is there
+    errors: list[str] = []
+
+    def open_file(packed: str) -> None:
+        errors.append(site.question("opened", {"packed": packed}).json["error"])
+
+    threads = at_once([lambda one=one: open_file(one) for one in (BOMB, HEAVY, BOMB, BOMB)])
+    waits = []
+    while any(thread.is_alive() for thread in threads):
+        began = time.monotonic()
+        assert site.get("/gradio_api/app_id").status == 200
+        waits.append(time.monotonic() - began)
+    assert len(errors) == 4 and all(error.endswith(".") for error in errors)
+    assert max(waits) < (2.5 if is_busy() else 0.5)  # seconds
+
+
+def from_address(address: str) -> dict[str, str]:
+    """The headers of a proxy on this machine, whose visitor has this address."""
+    return {"Content-Type": "application/json", "X-Forwarded-For": address}
+
+
+def begin(site: Site, address: str, tokens: int = 4) -> Got:
+    asked = {"prompt": "the cat", "max_new_tokens": tokens}
+    return site.post("/gradio_api/call/v2/generate", asked, from_address(address))
+
+
+def read(site: Site, begun: Got) -> str:
+    """The last word of a run."""
+    said = site.get(f"/gradio_api/call/generate/{begun.json['event_id']}").body.decode()
+    return said.strip().split("\n\n")[-1]
+
+
+def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, before = site.page._queue, PACED.begun
+    begun = [begin(site, f"10.0.{number}.1") for number in range(25)]
+    assert read(site, begun[-1]).startswith("event: complete")
+    assert PACED.begun == before + 1 and len(queue.event_ids_to_events) == 24
+    monkeypatch.setattr(events, "PATIENCE", 0.0)
+    late = begin(site, "10.0.0.2")
+    assert len(queue.event_ids_to_events) == 1
+    assert LOST in read(site, begun[0])
+    assert read(site, late).startswith("event: complete")
+    for held in (queue.event_ids_to_events, queue.pending_messages_per_session, queue._silent):
+        assert not held
+    assert not queue.pending_event_ids_session and PACED.begun == before + 2
+
+
+def test_one_client_has_a_share_of_the_events(site: Site) -> None:
+    begun = [begin(site, "10.1.0.1") for _ in range(40)]
+    refused = [one for one in begun if one.status != 200]
+    assert len(refused) == 40 - 4 * MOST_PER_CLIENT.default
+    for answer in refused:
+        assert answer.status == 429 and "your network" in answer.json["detail"]
+        assert int(answer.headers["retry-after"]) > 0
+    assert read(site, begin(site, "10.1.0.2")).startswith("event: complete")
+
+
+def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_EVENTS", 10)
+    last: list[str] = []
+    runs = [begin(site, f"10.2.0.{number}", tokens=120) for number in range(2)]
+    visitors = at_once([lambda one=one: last.append(read(site, one)) for one in runs])
+    number = 0
+    while number < 30 or any(visitor.is_alive() for visitor in visitors):
+        number += 1
+        asked = {"data": [], "fn_index": 0, "session_hash": f"new{number}"}
+        site.post("/gradio_api/queue/join", asked, from_address(f"10.3.{number % 250}.1"))
+        assert len(site.page._queue.event_ids_to_events) <= 10
+    assert [one.split("\n")[0] for one in last] == ["event: complete"] * 2
+
+
+def test_what_nobody_reads_takes_no_more_than_some_bytes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that opens a stream and takes nothing of it loses it first."""
+    monkeypatch.setattr(events, "MOST_UNREAD", 100_000)
+    queue = HeardQueue(True, 1, 1, None, site.page)
+    message = ProcessCompletedMessage(output={"data": ["x" * 1000]}, success=True)
+    for session, count in (("prompt", 3), ("slow", 300)):
+        queue.pending_messages_per_session[session] = AsyncQueue()
+        event = SimpleNamespace(session_hash=session, alive=True, _id=session)
+        with queue.listening(session):
+            for _ in range(count):
+                queue.send_message(event, message)  # type: ignore[arg-type]
+                inboxes = queue.pending_messages_per_session.values()
+                assert sum(one.unread for one in inboxes) <= 100_000
+            queue.pending_event_ids_session[session] = {session}
+    assert list(queue.pending_messages_per_session) == ["prompt"]
+
+
+def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "STALLED", 0.05)
+
+    async def never(_: Any = None) -> Any:
+        await asyncio.sleep(60)
+
+    async def stream() -> Any:
+        answer = Answer({"method": "GET", "scheme": "http"}, never, ())
+        answer._started = True
+        await answer.send({"type": "http.response.body", "body": b"x", "more_body": True})
+        return await answer.watched(never)()
+
+    assert asyncio.run(stream())["type"] == "http.disconnect"
