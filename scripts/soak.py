@@ -1,4 +1,5 @@
-"""The soak test: the page with many visitors for a minute, then 2,000 short runs.
+"""The soak test: the page with many visitors and some hostile clients for a minute, then 2,000
+short runs.
 
     make soak                  the whole test, about ten minutes
     make soak ARGS=--short     half a minute, as in the test suite
@@ -46,12 +47,13 @@ class Census:
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of the test: visitors at the same time, seconds, and runs.
+    """The size of the test: visitors and strangers at the same time, seconds, and runs.
 
     flat: the fraction by which the memory of a process may grow after the warm-up.
     """
 
     visitors: int = 50
+    strangers: int = 6
     warmup: float = 30.0
     seconds: float = 60.0
     warmup_runs: int = 300
@@ -60,7 +62,7 @@ class Plan:
 
 
 # After so short a warm-up, Python's allocator and Gradio's caches still grow.
-SHORT = Plan(visitors=12, warmup=6.0, seconds=8.0, warmup_runs=20, runs=40, flat=0.2)
+SHORT = Plan(visitors=12, strangers=3, warmup=6.0, seconds=8.0, warmup_runs=20, runs=40, flat=0.2)
 
 
 def main() -> int:
@@ -92,9 +94,9 @@ def soaked(url: str, plan: Plan) -> dict[str, Any]:
 
     # Gradio keeps the components of SESSIONS visitors: this memory is filled before the test.
     _visits(url, "--visitors", 6, "--questions", SESSIONS + 50)
-    _visits(url, "--visitors", plan.visitors, "--seconds", plan.warmup, "--seed", 1)
+    _crowded(url, plan, plan.warmup, 1)
     before = census()
-    crowd = _visits(url, "--visitors", plan.visitors, "--seconds", plan.seconds, "--seed", 2)
+    crowd, strangers = _crowded(url, plan, plan.seconds, 2)
     after = census()
     _visits(url, "--visitors", 6, "--runs", plan.warmup_runs, "--tokens", 4)
     first = census()
@@ -102,13 +104,28 @@ def soaked(url: str, plan: Plan) -> dict[str, Any]:
     last = census()
     problems = [
         *_problems("crowd", crowd, before, after, plan.flat),
+        *(f"strangers: {many} times {what}" for what, many in strangers["errors"].items()),
         *_problems("runs", runs, first, last, plan.flat),
     ]
     return {
+        "strangers": strangers,
         "crowd": {**crowd, "before": asdict(before), "after": asdict(after)},
         "runs": {**runs, "before": asdict(first), "after": asdict(last)},
         "problems": problems,
     }
+
+
+def _crowded(
+    url: str, plan: Plan, seconds: float, seed: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The results of the visitors, and of the strangers beside them."""
+    command = [sys.executable, "-m", "scripts.strangers", url, "--strangers", str(plan.strangers)]
+    beside = subprocess.Popen(
+        [*command, "--seconds", str(seconds)], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    visitors = _visits(url, "--visitors", plan.visitors, "--seconds", seconds, "--seed", seed)
+    said, _ = beside.communicate()
+    return visitors, json.loads(said)
 
 
 def _visits(url: str, *arguments: Any) -> dict[str, Any]:
@@ -180,6 +197,7 @@ def _resident(process: int) -> float:
 
 
 def _print(figures: dict[str, Any]) -> None:
+    print(f"strangers: {figures['strangers']}")
     for part in ("crowd", "runs"):
         one = figures[part]
         print(f"{part}: {one['seconds']} s, errors {one['errors']}, {one['counts']}")

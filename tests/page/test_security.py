@@ -415,7 +415,7 @@ def test_results_that_are_gone_are_a_whole_answer(site: Site) -> None:
     said = json.loads(page.body.removeprefix(b"data: "))
     assert said["message"] == LOST and said["session_not_found"] and not said["success"]
     program = site.get("/gradio_api/call/generate/nothing").body.decode()
-    assert program == f"event: error\ndata: {json.dumps(LOST)}\n\n"
+    assert program == f'event: error\ndata: {{"error":"{LOST}"}}\n\n'
 
 
 def test_a_malformed_event_is_a_short_line_of_the_log(

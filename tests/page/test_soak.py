@@ -40,6 +40,7 @@ def test_a_crowd_leaves_nothing_behind_and_meets_no_error(tmp_path: Path) -> Non
     assert min(crowd["counts"][kind] for kind in ("visits", "runs", "left")) > 0
     assert runs["counts"]["runs"] >= 40
     assert crowd["waits"]["replay"]["p50"] > 0
+    assert sum(figures["strangers"]["statuses"].values()) > 0
 
 
 def first_in_a_namespace() -> list[str]:

@@ -107,7 +107,7 @@ class Answer:
                 {**known, "success": False, "session_not_found": True}
             )
         else:
-            raw = b"event: error\ndata: %s\n\n" % orjson.dumps(LOST)
+            raw = b"event: error\ndata: %s\n\n" % orjson.dumps({"error": LOST})
         headers = [(b"content-type", b"text/event-stream")]
         await self._begin({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": raw})

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from gradio.routes import App, ORJSONResponse
 from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .addresses import (
@@ -50,7 +51,9 @@ class GuardedApp(App):
         self._tools = tools
 
     def build_middleware_stack(self) -> ASGIApp:
-        return Guard(super().build_middleware_stack(), sites=self._sites, tools=self._tools)
+        guard = Middleware(Guard, sites=self._sites, tools=self._tools)
+        self.user_middleware.insert(0, guard)
+        return super().build_middleware_stack()
 
 
 class Guard:
