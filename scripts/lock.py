@@ -1,7 +1,7 @@
-"""Write the lock files, from which the Docker image is made: each package that requirements.txt
-brings, with one version and the checksums of its files on PyPI.
+"""Write the lock files, from which the Docker image is made: every package that it needs, with one
+version and the checksums of its files on PyPI.
 
-    make lock        takes the newest versions that requirements.txt allows
+    make lock        takes the newest versions that the requirement files allow
 
 torch and what only its CUDA build needs are in a file of their own: an image without CUDA installs
 another build of torch.
@@ -16,13 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = "3.12"  # of the image
+REQUIREMENTS = ("requirements.txt", "requirements-metrics.txt")
 CUDA = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 HEAD = "# Written by 'make lock'; only the Docker image is installed from this.\n"
 
 
 def main() -> None:
     """Ask uv for the versions and write both files."""
-    command = ["uv", "pip", "compile", "requirements.txt", "--universal", "--generate-hashes"]
+    command = ["uv", "pip", "compile", *REQUIREMENTS, "--universal", "--generate-hashes"]
     options = ["--python-version", PYTHON, "--no-header", "--no-annotate", "--quiet"]
     done = subprocess.run(
         [sys.executable, "-m", *command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True

@@ -214,6 +214,7 @@ FORM = Variable(
     "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
     "them; no effect on ZeroGPU.",
 )
+COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 LOG = Variable(
     "SPECVIZ_LOG",
     _one_of("text", "json"),
@@ -227,7 +228,6 @@ METRICS = _off(
     "Whether /metrics has counts and times for Prometheus, if `requirements-metrics.txt` is "
     "installed.",
 )
-COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 
 VARIABLES: tuple[Variable[Any], ...] = (
     PAIRS,

@@ -70,7 +70,9 @@ def launch(page: Any) -> None:
             quiet=in_json(),
             **launch_options(),
         )
-    except OSError:
+    except OSError as error:
+        if "empty port" not in str(error):
+            raise
         raise _taken(port) from None
     adopt_libraries()
     log.info("the page is served at %s", page.local_url)

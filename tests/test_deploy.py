@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scripts import install
-from scripts.lock import pins_in
+from scripts.lock import REQUIREMENTS, pins_in
 from specviz.environment import variables_table
 from specviz.models.catalogue import known_model
 
@@ -75,6 +75,7 @@ def test_the_container_ends_is_watched_and_cannot_change_its_code() -> None:
 
 def test_the_locks_pin_what_is_required_by_checksum() -> None:
     from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
 
     pins = {}
     for name in LOCKS:
@@ -82,9 +83,13 @@ def test_the_locks_pin_what_is_required_by_checksum() -> None:
             package, version = re.findall(r"^([\w.-]+)==([\w.]+)", pin)[0]
             assert "--hash=sha256:" in pin, package
             pins[package] = version
-    lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
+    lines = [
+        line for name in REQUIREMENTS for line in (ROOT / name).read_text("utf-8").splitlines()
+    ]
     for wanted in (Requirement(line) for line in lines if line and not line.startswith("#")):
-        assert wanted.specifier.contains(pins[wanted.name]), f"{wanted}: run 'make lock'"
+        assert wanted.specifier.contains(pins[canonicalize_name(wanted.name)]), (
+            f"{wanted}: run 'make lock'"
+        )
     base = (ROOT / LOCKS[0]).read_text("utf-8")
     assert not re.search(r"^(torch|nvidia|triton)", base, re.MULTILINE)
 

@@ -21,7 +21,7 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the models' process was started")
 
     monkeypatch.setattr(serve, "_start_worker", started)
-    monkeypatch.setattr("specviz.logs.logging.basicConfig", lambda **_: None)
+    monkeypatch.setattr(serve, "set_up_logging", lambda: None)
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")
 

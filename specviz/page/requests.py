@@ -14,11 +14,11 @@ from ..logs import REQUEST
 ID = "x-request-id"
 _GIVEN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy
 _HASHED = re.compile(r"/assets/.*-[\w-]{8}\.\w+")  # Gradio's: another content has another name
-_FILES = re.compile(r"/(assets|static|favicon|gradio_api/file=)")
+_FILES = re.compile(r"/(assets|static|favicon|gradio_api/file=)|/$")
 
 FOR_EVER = "public, max-age=31536000, immutable"
 CHECKED = "no-cache"  # may be kept, and is asked for again: a new release must not mix with an old
-NEVER = "no-store"  # answers that hold what visitors wrote, or a nonce
+NEVER = "no-store"  # answers that may hold what visitors wrote
 
 
 class Requests:
@@ -36,7 +36,8 @@ class Requests:
         name = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
         others = [pair for pair in scope["headers"] if pair[0] != ID.encode()]
         scope = {**scope, "headers": [*others, (ID.encode(), name.encode())]}
-        answer = _Answer(send, name, scope["path"], asked.get("if-none-match"))
+        kept = asked.get("if-none-match", "").removeprefix("W/")  # a proxy that compresses adds it
+        answer = _Answer(send, name, scope["path"], kept)
         before = REQUEST.set(name)
         try:
             await self._app(scope, receive, answer.send)
@@ -47,7 +48,7 @@ class Requests:
 class _Answer:
     """Adds headers to an answer, and leaves out a file that the client has kept."""
 
-    def __init__(self, send: Send, name: str, path: str, kept: str | None) -> None:
+    def __init__(self, send: Send, name: str, path: str, kept: str) -> None:
         self._send = send
         self._name, self._path, self._kept = name, path, kept
         self._unchanged = False
