@@ -20,6 +20,7 @@ export class Card {
   #trace;
   /** @type {HTMLElement | null} */
   #anchor = null; // the token that the card is about
+  #isPinned = false; // by a click: it stays until another one, or Escape
 
   /**
    * @param {HTMLElement} root
@@ -29,14 +30,19 @@ export class Card {
     this.#card = find(root, ".sv-card");
     this.#trace = trace;
     root.addEventListener("pointerover", (event) => {
+      if (this.#isPinned) return;
       if (closest(event, TOKEN)) this.#openAt(event);
       else if (this.#anchor && !this.#anchor.matches(":focus-visible")) this.close();
     });
-    root.addEventListener("pointerleave", () => this.close());
+    root.addEventListener("pointerleave", () => { if (!this.#isPinned) this.close(); });
     root.addEventListener("focusin", (event) => this.#openAt(event));
     root.addEventListener("focusout", () => this.close());
-    // A tap on a token opens, a tap beside it closes.
-    root.addEventListener("click", (event) => { if (!this.#openAt(event)) this.close(); });
+    // A tap on a token opens and pins, a tap beside it closes.
+    root.addEventListener("click", (event) => {
+      const isOnToken = this.#openAt(event);
+      if (!isOnToken) this.close();
+      this.#isPinned = isOnToken;
+    });
     root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
   }
 
@@ -45,6 +51,7 @@ export class Card {
     const wasOpen = this.#anchor !== null;
     this.#anchor?.removeAttribute("aria-describedby");
     this.#anchor = null;
+    this.#isPinned = false;
     this.#card.hidden = true;
     return wasOpen;
   }
@@ -86,7 +93,7 @@ export class Card {
 
   /** Focus brings its token into view by scrolling: the card stays with it. */
   #move() {
-    if (this.#anchor?.matches(":focus-visible")) this.#putBeside(this.#anchor);
+    if (this.#anchor && (this.#isPinned || this.#anchor.matches(":focus-visible"))) this.#putBeside(this.#anchor);
     else this.close();
   }
 

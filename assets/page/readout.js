@@ -4,7 +4,7 @@ import { find } from "./dom.js";
 import { measure } from "./metrics.js";
 import { uncertainty } from "./uncertainty.js";
 import { detail, doubt, isImpossible, range, verdict } from "./verdict.js";
-import { bonusOf, comparison, fixed, guesser, sameness, written } from "./words.js";
+import { bonusOf, comparison, fixed, guesser, plural, sameness, written } from "./words.js";
 
 /** @import { Metrics } from "./metrics.js" */
 
@@ -100,7 +100,7 @@ export class Readout {
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
     const pace = speed === null ? "–" : Math.round(speed);
-    find(bar, ".sv-value").textContent = `${tokens} tokens · ${metrics.seconds[name].toFixed(2)} s · ${pace} tok/s`;
+    find(bar, ".sv-value").textContent = `${plural(tokens, "token")} · ${metrics.seconds[name].toFixed(2)} s · ${pace} tok/s`;
     markFinish(find(bar, "u"), name, measured);
   }
 }
@@ -118,7 +118,7 @@ function markFinish(mark, name, measured) {
   const tokens = then.reduce((total, round) => total + round.emitted.length, 0);
   mark.hidden = !isDone(other, measured) || metrics.tokens[name] - tokens < 2;
   mark.style.left = `${(100 * tokens) / trace.header.settings.max_new_tokens}%`;
-  mark.title = `${tokens} tokens when the other lane was done`;
+  mark.title = `${plural(tokens, "token")} when the other lane was done`;
 }
 
 /**

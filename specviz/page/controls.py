@@ -84,6 +84,8 @@ def checked_prompt(prompt: object) -> str:
     """The prompt, if it is a text that the page would take. Raises `PromptError`."""
     if not isinstance(prompt, str):
         raise PromptError("The prompt is no text: send a string.")
+    if not prompt.strip():
+        raise PromptError("The prompt is empty: write at least one word.")
     if len(prompt) > MOST_CHARACTERS:
         raise PromptError(f"The prompt has {len(prompt)} characters: use up to {MOST_CHARACTERS}.")
     return prompt

@@ -30,7 +30,7 @@ from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
 from .jobs import Run
-from .look import RECORDINGS, keep_no_statistics, serve_static_files
+from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue, deltas
@@ -92,6 +92,7 @@ def build_page(
         add_api(runs, examiner, pair)
         _connect_buttons(bar, presets, controls)
         _connect_address(page, bar, controls)
+    rest_when_idle(page)
     return page
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 from serve import UNHURRIED
-from visitor import Visit
+from visitor import PATIENCE, Visit
 
 from specviz import Trace, compute_metrics
 from specviz.report.charts import series
+from specviz.report.uncertainty import spread
 from specviz.trace import LANES
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
@@ -159,3 +160,30 @@ def test_a_closed_tab_ends_its_run(visit: Visit) -> None:
     expect(other.page.locator("[data-notice]")).to_contain_text("ahead of yours")
     one.page.close()
     other.state("ended")
+
+
+def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.set("number input for Length", 10)
+    visitor.run()
+    said = page.locator("[data-repeats]")
+    page.get_by_role("button", name="Repeat ×5").click()
+    expect(said).to_contain_text("5 runs of the same: median ", timeout=PATIENCE)
+    ratios = [1.5, 3.0, 2.0, 2.5, 1.75]
+    words = page.evaluate(
+        """async (ratios) => {
+          const { summary } = await import(window.specviz.modules + "repeats.js");
+          return summary(ratios);
+        }""",
+        [*ratios, None],
+    )
+    found = spread(ratios)
+    half = f"half of them {found.low:.2f} to {found.high:.2f}, all 1.50 to 3.00"
+    assert words.startswith(f"5 runs of the same: median {found.median:.2f}, {half}.")
+    assert words.endswith("Without 1 run that gave no fair ratio.")
+    page.evaluate("window.isHurried = true")
+    visitor.run()
+    visitor.state("running")  # by itself
+    expect(page.locator("[data-pace]")).to_be_visible()
+    assert page.evaluate("window.specviz.position < window.specviz.events")
