@@ -110,7 +110,7 @@ function line(kind, text, drawing, ...numbers) {
   const row = element("tr");
   const drawn = element(kind);
   drawn.append(drawing);
-  const head = element(kind);
+  const head = element(text === null ? "td" : kind);
   if (text !== null) head.append(word(text));
   row.append(head, drawn, ...numbers.map((number) => element(kind, "", number)));
   return row;

@@ -31,6 +31,8 @@ export class Explain {
   #trace;
   #timeline;
   #dialog = element("dialog", "sv-explain");
+  /** @type {Trace | null} */
+  #held = null; // the trace of the round, whatever the page shows by now
   /** @type {Round | null} */
   #round = null;
   /** @type {Step[]} */
@@ -60,8 +62,10 @@ export class Explain {
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
+    if (this.#dialog.open || this.#root.dataset.guess) return;
+    this.#held = this.#trace();
     const round = this.#roundOf(token ?? null);
-    if (!round || this.#dialog.open || this.#root.dataset.guess) return;
+    if (!round) return;
     this.#resume = this.#timeline.playing;
     if (this.#resume) this.#timeline.pause();
     this.#dialog.showModal();
@@ -86,7 +90,7 @@ export class Explain {
 
   /** @param {Element | null} token */
   #roundOf(token) {
-    const rounds = this.#trace()?.rounds ?? [];
+    const rounds = this.#held?.rounds ?? [];
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane");
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((one) => one.lane === lane && one.index === index);
@@ -98,7 +102,7 @@ export class Explain {
 
   /** @param {Round} round */
   #show(round) {
-    const trace = this.#trace();
+    const trace = this.#held;
     if (!trace) return;
     this.#round = round;
     this.#steps = stepsOf(round, trace);
@@ -138,7 +142,7 @@ export class Explain {
 
   /** @param {Step} step */
   #draw(step) {
-    const dialog = this.#dialog, trace = this.#trace(), round = this.#round;
+    const dialog = this.#dialog, trace = this.#held, round = this.#round;
     if (!trace || !round) return;
     for (const button of dialog.querySelectorAll("[data-chapter]")) {
       const isCurrent = button.getAttribute("data-chapter") === step.chapter;
@@ -175,7 +179,7 @@ export class Explain {
   /** @param {number} by rounds of the same lane */
   #neighbour(by) {
     const { lane, index } = this.#round ?? {};
-    return this.#trace()?.rounds.find((one) => one.lane === lane && one.index === Number(index) + by);
+    return this.#held?.rounds.find((one) => one.lane === lane && one.index === Number(index) + by);
   }
 
   /**
@@ -183,7 +187,7 @@ export class Explain {
    * @param {string | undefined} lane
    */
   #cross(lane) {
-    const trace = this.#trace(), round = this.#round;
+    const trace = this.#held, round = this.#round;
     if (!trace || !round || round.lane === lane) return;
     const before = textBefore(round, trace.rounds).length;
     const others = trace.rounds.filter((one) => one.lane === lane).sort((a, b) => a.index - b.index);

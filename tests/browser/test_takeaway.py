@@ -81,9 +81,8 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.locator("[data-headline]")).to_have_text(headline)
     expect(offline.locator("[data-chart=tokens] .main-svg").first).to_be_visible()
 
-    offline.keyboard.press("e")
-    offline.keyboard.press("ArrowRight")
-    expect(offline.locator(".sv-explain[open] .sx-places .is-p li").first).to_be_visible()
+    offline.get_by_role("button", name="Explain").click()
+    expect(offline.locator(".sv-explain[open] .sx-bars li").first).to_be_visible()
     offline.keyboard.press("Escape")
     offline.get_by_role("button", name="Why this speed?").click()
     expect(offline.locator("tr[data-row=measured] td").last).to_have_text(headline)
