@@ -28,7 +28,7 @@ from .kernels import kernel_lines
 from .measure import Row, Spread, measured
 from .page import page_cost
 from .random_models import SHAPES, scripted, shaped_pair
-from .rival import rival_report
+from .rival_table import rival_report
 from .roofline import Floor, floors
 from .round_time import RoundParts, context_costs
 
