@@ -5,13 +5,15 @@
 # make docs        write the API reference from docstrings into build/api
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
+# make gpu         all that only a GPU can show: CUDA tests and speeds, in less than 25 minutes
 # make format      let ruff format and fix what it can
 # make pictures    take the README's pictures of the page
 # make recordings  record the page's presets with the built-in pair
+# make lock        look up the versions and checksums that the Docker image is made from
 # make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check lint formatting types bandit javascript docs bench soak format pictures recordings clean
+.PHONY: run test check lint formatting types bandit javascript docs bench soak gpu format pictures recordings lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -63,6 +65,9 @@ bench: $(VENV)/.installed
 soak: $(VENV)/.installed
 	$(PY) -m scripts.soak $(ARGS)
 
+gpu: $(VENV)/.installed-dev
+	$(PY) -m scripts.measure_gpu $(ARGS)
+
 format: $(VENV)/.installed-dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
@@ -72,6 +77,10 @@ pictures: $(VENV)/.installed-dev
 
 recordings: $(VENV)/.installed
 	$(PY) -m scripts.record_presets $(ARGS)
+
+lock: $(VENV)/.installed
+	$(PY) -m pip install --quiet --disable-pip-version-check "uv>=0.9,<1"
+	$(PY) -m scripts.lock
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .gradio

@@ -28,15 +28,10 @@ def run(*command: str | Path) -> bool:
 
 
 def apt_install(package: str) -> bool:
-    """Install a package of Debian without asking for a password; returns whether that worked."""
-    if not shutil.which("apt-get"):
+    """Install a package of Debian if this user may, without sudo; returns whether that worked."""
+    if not shutil.which("apt-get") or os.geteuid() != 0:
         return False
-    prefix: list[str] = []
-    if os.geteuid() != 0:
-        prefix = ["sudo", "-n"]
-        if not shutil.which("sudo") or subprocess.run([*prefix, "true"]).returncode:
-            return False
-    apt_get = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
+    apt_get = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     install = [*apt_get, "install", "--no-install-recommends", package]
     return run(*install) or (run(*apt_get, "update") and run(*install))
 
@@ -56,8 +51,8 @@ def make_venv(venv: Path) -> None:
     if shutil.which("virtualenv") and run("virtualenv", "--clear", "-p", sys.executable, venv):
         return
     raise SystemExit(
-        f"Python {version} cannot make a virtual environment here: "
-        f"install Debian's package python{version}-venv, then run this again."
+        f"Python {version} cannot make a virtual environment here: on Debian, "
+        f"'sudo apt-get install python{version}-venv' helps; then run this again."
     )
 
 
@@ -66,10 +61,10 @@ def install(venv: Path, requirements: str) -> None:
     pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install"]
     pip.append("--disable-pip-version-check")
     if not shutil.which("nvidia-smi"):
-        # An installed torch that matches requirements.txt is kept. If the index cannot be reached,
-        # pip skips it and installs PyPI's larger build.
-        quick: list[str | Path] = ["--retries", "1", "--extra-index-url", CPU_INDEX]
-        run(*pip, *quick, "--constraint", "requirements.txt", "torch")
+        # An installed torch that matches requirements.txt is kept. Nothing else comes from this
+        # index; if it cannot be reached, the next command installs PyPI's larger build.
+        alone: list[str | Path] = ["--retries", "1", "--no-deps", "--index-url", CPU_INDEX]
+        run(*pip, *alone, "--constraint", "requirements.txt", "torch")
     if not run(*pip, "--requirement", requirements):
         raise SystemExit(f"pip could not install {requirements}: its message above says why.")
 
@@ -82,7 +77,10 @@ def install_chromium(venv: Path) -> None:
     if not apt_install("chromium"):
         run(python, "-m", "playwright", "install", "chromium")
     if not run(python, "-c", FIND_CHROMIUM):
-        raise SystemExit("The page's tests need a browser: install Debian's package chromium.")
+        raise SystemExit(
+            "The page's tests need a browser: on Debian, 'sudo apt-get install chromium' installs "
+            "one."
+        )
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import ctypes
 import gc
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -69,6 +70,9 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ.setdefault("GRADIO_SERVER_PORT", str(free.getsockname()[1]))
     import app  # the page itself, with its worker
     from specviz.page import launch_options
 

@@ -72,7 +72,9 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with served_page() as url, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
+        page = browser.new_page(
+            viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce"
+        )
         page.goto(f"{url}/?__theme=light")
         page.wait_for_selector("[data-player][data-ready]")
         race_on(page, options.preset)

@@ -99,10 +99,13 @@ def _sign_in(text: str) -> tuple[str, str]:
     return name, password
 
 
-def _form(text: str) -> str:
-    if text not in ("fastest", "static"):
-        raise ValueError
-    return text
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return parse
 
 
 def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
@@ -125,6 +128,11 @@ PAIRS: Variable[tuple[str, ...]] = Variable(
 ANY_MODEL = _off(
     "SPECVIZ_ANY_MODEL",
     "Whether visitors may name any model of the hub and any folder of the machine.",
+)
+ANY_WITH_TOKEN = _off(
+    "SPECVIZ_ANY_WITH_TOKEN",
+    "Whether models that visitors name are read with `HF_TOKEN`: then visitors can use every "
+    "private model that it opens.",
 )
 AUTH: Variable[tuple[str, str] | None] = Variable(
     "SPECVIZ_AUTH",
@@ -158,37 +166,59 @@ SILENT_SECONDS = _limit(
     300.0,
     "Seconds without any result until the model process is replaced.",
 )
+DRAIN_SECONDS = _limit(
+    "SPECVIZ_DRAIN_SECONDS",
+    6.0,
+    "Seconds after SIGTERM that the current run has to end by itself.",
+)
 THREADS: Variable[int | None] = Variable(
     "SPECVIZ_THREADS",
     _threads,
     None,
-    "half of the processors",
+    "what makes rounds fastest; half of the processors where torch runs the models",
     "a whole number from 1 on",
-    "The number of torch's threads.",
+    "The number of threads that share a pass.",
 )
 FORM = Variable(
     "SPECVIZ_FORM",
-    _form,
+    _one_of("fastest", "static"),
     "fastest",
     "fastest",
     "one of fastest, static",
     "How models run: static is caches of a fixed length and CUDA graphs, for models that support "
     "them; no effect on ZeroGPU.",
 )
+LOG = Variable(
+    "SPECVIZ_LOG",
+    _one_of("text", "json"),
+    "text",
+    "text",
+    "one of text, json",
+    "The form of the log's lines, also of those that libraries write.",
+)
+METRICS = _off(
+    "SPECVIZ_METRICS",
+    "Whether /metrics has counts and times for Prometheus, if `requirements-metrics.txt` is "
+    "installed.",
+)
 COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
 
 VARIABLES: tuple[Variable[Any], ...] = (
     PAIRS,
     ANY_MODEL,
+    ANY_WITH_TOKEN,
     AUTH,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,
     STOP_SECONDS,
     SILENT_SECONDS,
+    DRAIN_SECONDS,
     THREADS,
     FORM,
     COMPILE,
+    LOG,
+    METRICS,
 )
 """All of them, in the order in which documents list them."""
 

@@ -1,13 +1,21 @@
-"""The log: no secrets in it, and no visitor's text that forges a line or drives a terminal."""
+"""The log: our lines and those of libraries in one form, text or JSON, without secrets and without
+a visitor's text that forges a line or drives a terminal."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+import time
 import traceback
+from contextvars import ContextVar
+from typing import Any
 
-from .environment import AUTH
+from .environment import AUTH, LOG
+
+REQUEST: ContextVar[str] = ContextVar("REQUEST", default="")
+"""The id of the request that is being answered, or empty. The client finds it in its answer."""
 
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", AUTH.name)
 """Variables whose values are nobody's business; of NAME:PASSWORD, the password is."""
@@ -30,7 +38,9 @@ class DiscreetFormatter(logging.Formatter):
         return text
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _CONTROL.sub(_escaped, record.message)
+        request = REQUEST.get()
+        message = f"[{request}] {record.message}" if request else record.message
+        record.message = _CONTROL.sub(_escaped, message)
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:
@@ -39,12 +49,51 @@ class DiscreetFormatter(logging.Formatter):
         return "\n".join("    " + line for line in lines)
 
 
+class JsonFormatter(logging.Formatter):
+    """A formatter that writes an object per line and hides secrets: time (UTC), level, logger,
+    message, and, where there are any, request (its id) and exception (the traceback)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if REQUEST.get():
+            said["request"] = REQUEST.get()
+        if record.exc_info:
+            said["exception"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        for secret in secrets_here():  # in the texts: in JSON a secret may look different
+            said = {name: text.replace(secret, HIDDEN) for name, text in said.items()}
+        return json.dumps(said)
+
+
 def set_up_logging() -> None:
-    """Log to stderr, discreetly."""
+    """Log to stderr in the form that SPECVIZ_LOG asks for. Raises `SettingsError`."""
     handler = logging.StreamHandler()
-    handler.setFormatter(DiscreetFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    text = DiscreetFormatter("%(asctime)s %(name)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonFormatter() if in_json() else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.captureWarnings(True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def adopt_libraries() -> None:
+    """Send what libraries log to our handler. To be called again after others were imported: some
+    bring a handler of their own, which knows no secrets."""
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if not isinstance(logger, logging.Logger):
+            continue
+        for handler in [one for one in logger.handlers if type(one) is logging.StreamHandler]:
+            logger.removeHandler(handler)
+            logger.propagate = True
+
+
+def in_json() -> bool:
+    """Whether the log is made of JSON objects. Raises `SettingsError`."""
+    return LOG.read() == "json"
 
 
 def secrets_here() -> list[str]:

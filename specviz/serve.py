@@ -1,29 +1,48 @@
-"""The start of the page: its settings are checked, then the models' process begins, then the page
-is built."""
+"""The page from its start to its end: settings and address are checked, then the models' process
+begins, then the page is built and served until somebody ends it."""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import queue
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from .environment import check_variables, on_zerogpu
-from .logs import set_up_logging
+from .environment import DRAIN_SECONDS, check_variables, on_zerogpu
+from .errors import SettingsError, SpecvizError
+from .logs import adopt_libraries, in_json, set_up_logging
+from .models.catalogue import operator_pairs
 from .worker.client import ProcessWorker, Worker
-from .worker.process import end_with_children
+from .worker.process import end_processes
+
+log = logging.getLogger(__name__)
+
+HOST, PORT = "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT"
+"""Gradio's own variables. It would take another port than the one that was asked for."""
 
 
 def start_page() -> tuple[Worker, Any]:
     """The models' worker, started, and the page that asks it: Gradio's `Blocks`, not yet launched.
 
     To be called in the main thread, before Gradio or torch is imported: both read variables of the
-    environment then. Raises `SettingsError` for a variable that is not valid, and `PairError` for a
-    pair that ZeroGPU was to load.
+    environment then. Raises `SettingsError` for a variable that is not valid or an address that is
+    taken, and `PairError` for a pair that ZeroGPU cannot load.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     # Idle worker threads must not spin on cores that the other lane or the browser needs.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    set_up_logging()
     check_variables()
+    set_up_logging()
+    operator_pairs()
+    _check_free(*address())
+    # The first process of a container is not ended by a signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     worker = _start_worker()
     from .page import build_page
 
@@ -32,17 +51,83 @@ def start_page() -> tuple[Worker, Any]:
 
 
 def launch(page: Any) -> None:
-    """Serve the page where GRADIO_SERVER_NAME and GRADIO_SERVER_PORT say, until it is ended."""
-    from .page import launch_options
+    """Serve the page until SIGTERM or Ctrl-C. To be called in the main thread.
 
-    end_with_children()
-    page.launch(**launch_options())
+    After SIGTERM no run begins, the current one has `SPECVIZ_DRAIN_SECONDS` to end, and then this
+    returns. Ctrl-C ends everything at once. Raises `SettingsError` if the address is taken.
+    """
+    from .page import close_page, drain, launch_options
+
+    # Only this kind of queue may be used by a signal's handler.
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda number, _: signals.put(number))
+    host, port = address()
+    try:
+        page.launch(
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=in_json(),
+            **launch_options(),
+        )
+    except OSError:
+        raise _taken(port) from None
+    adopt_libraries()
+    log.info("the page is served at %s", page.local_url)
+    try:
+        signals.get()
+        drain(page.runs, DRAIN_SECONDS.read())
+    except KeyboardInterrupt:
+        pass
+    finally:
+        end_processes()
+        close_page(page)
 
 
 def serve_page() -> None:
-    """Start the page and serve it. Raises what `start_page` raises."""
+    """Start the page and serve it. Raises what `start_page` and `launch` raise."""
     _, page = start_page()
     launch(page)
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Inside the block, a user's mistake ends the program with one line on stderr."""
+    try:
+        yield
+    except SpecvizError as error:
+        print(f"specviz: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
+    """The host and the port to listen on. Raises `SettingsError` for a port that is none."""
+    text = environment.get(PORT) or "7860"
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+        raise SettingsError(f"{PORT} is {text!r}: use a whole number from 1 to 65535.")
+    return environment.get(HOST) or "127.0.0.1", int(text)
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raise `SettingsError` if this machine cannot listen there."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(place)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise _taken(port) from None
+        raise SettingsError(
+            f"The page cannot listen on {host!r}, port {port} ({error.strerror}): set {HOST} to "
+            f"an address of this machine and {PORT} to a port that this user may open."
+        ) from None
+
+
+def _taken(port: int) -> SettingsError:
+    return SettingsError(
+        f"Port {port} is taken: end the program that listens there, or set {PORT} to another port."
+    )
 
 
 def _start_worker() -> Worker:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,8 @@ from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main
+from specviz.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
 from specviz.bench.hf_generate import generate_seconds
-from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
 from specviz.bench.random_models import scripted, shaped_pair
 from specviz.errors import SettingsError, SpecvizError
 
@@ -80,8 +82,10 @@ def test_bench_measures_all_variants_on_the_same_prompts(
     prompts.write_text(json.dumps(["Once upon", "It was"]))
     arguments = ["bench", "--models", *folders.split("+"), "--prompts", str(prompts)]
     arguments += ["--repeats", "1", "--temperatures", "0", "--max-new-tokens", "12"]
-    assert main([*arguments, "--json", str(figures)]) == 0
-    (row,) = json.loads(figures.read_text())["rows"]
+    assert main([*arguments, "--threads", "1", "--json", str(figures)]) == 0
+    results = json.loads(figures.read_text())
+    (row,), (best,) = results["rows"], results["best"]
+    assert set(best["threads"].values()) == {1} and f"{SPECULATIVE} / {ASSISTED}" in best["ratios"]
     assert set(row["tokens_per_second"]) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert row["prompts"] == row["identical"] == 2
     for name, rate in row["wall_rates"].items():
@@ -95,6 +99,7 @@ def test_bench_of_one_token_says_that_it_is_too_short(
 ) -> None:
     arguments = ["bench", "--models", *folders.split("+"), "--lanes-only", "--repeats", "1"]
     arguments += ["--count", "1", "--temperatures", "0", "--max-new-tokens", "1"]
+    arguments += ["--threads", "1"]
     assert main(arguments) == 0
     assert re.search(r"speed-up +too short to compare", capsys.readouterr().out)
 
@@ -145,3 +150,14 @@ def test_a_target_without_a_draft_races_with_another_drafter(
     assert "8/8 tokens identical to the baseline" in capsys.readouterr().out
     assert main([*arguments, "--drafter", "model"]) == 2
     assert "no draft model" in capsys.readouterr().err
+
+
+def test_everything_but_compiled_passes_works_without_numba(folders: str) -> None:
+    without = "import sys; sys.modules['numba'] = None; from specviz.__main__ import main; "
+    script = without + "sys.exit(main(sys.argv[1:]))"
+    arguments = ["run", "Once upon", "--pair", folders, "--max-new-tokens", "3"]
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "draft + target" in ended.stdout

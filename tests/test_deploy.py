@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts import install
+from scripts.lock import pins_in
 from specviz.environment import variables_table
 from specviz.models.catalogue import known_model
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = (ROOT / "docs" / "deploy.md").read_text("utf-8")
 CODE = [ROOT / "app.py", *sorted((ROOT / "specviz").rglob("*.py"))]
+DOCKER = (ROOT / "Dockerfile").read_text("utf-8")
+LOCKS = ("requirements.lock", "requirements-torch.lock")
 FRONT = yaml.safe_load((ROOT / "README.md").read_text("utf-8").split("---\n", 2)[1])
 
 
@@ -55,10 +59,50 @@ def test_the_container_gets_all_that_the_page_needs_and_no_more() -> None:
     rules = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     kept = {rule[1:] for rule in rules if rule.startswith("!")}
     assert rules[0] == "*" and all((ROOT / name).exists() for name in kept)
-    docker = (ROOT / "Dockerfile").read_text("utf-8")
-    assert {"app.py", "assets", "specviz", "requirements.txt"} == kept
-    assert FRONT["python_version"] in docker.splitlines()[0]
-    assert "USER page" in docker and 'CMD ["python", "app.py"]' in docker
+    assert {"app.py", "assets", "specviz", *LOCKS} == kept
+    assert f"ARG BASE=python:{FRONT['python_version']}-slim\nFROM ${{BASE}}\n" in DOCKER
+    assert DOCKER.count("pip install") == 3 and DOCKER.count("--no-deps") == 3
+    assert DOCKER.count("--require-hashes") == 2
+
+
+def test_the_container_ends_is_watched_and_cannot_change_its_code() -> None:
+    lines = DOCKER.splitlines()
+    assert lines[-2:] == ['ENTRYPOINT ["tini", "--"]', 'CMD ["python", "app.py"]']
+    assert "/healthz" in next(line for line in lines if line.startswith("HEALTHCHECK"))
+    copied = [at for at, line in enumerate(lines) if line.startswith("COPY")]
+    assert max(copied) < lines.index("USER page") and "--chown" not in DOCKER
+
+
+def test_the_locks_pin_what_is_required_by_checksum() -> None:
+    from packaging.requirements import Requirement
+
+    pins = {}
+    for name in LOCKS:
+        for pin in pins_in((ROOT / name).read_text("utf-8")):
+            package, version = re.findall(r"^([\w.-]+)==([\w.]+)", pin)[0]
+            assert "--hash=sha256:" in pin, package
+            pins[package] = version
+    lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
+    for wanted in (Requirement(line) for line in lines if line and not line.startswith("#")):
+        assert wanted.specifier.contains(pins[wanted.name]), f"{wanted}: run 'make lock'"
+    base = (ROOT / LOCKS[0]).read_text("utf-8")
+    assert not re.search(r"^(torch|nvidia|triton)", base, re.MULTILINE)
+
+
+def test_the_installer_asks_for_no_rights_and_takes_torch_alone_from_its_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(install, "run", lambda *part: ran.append(tuple(map(str, part))) or True)
+    monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: pytest.fail("a command ran"))
+    monkeypatch.setattr(install.shutil, "which", lambda name: name != "nvidia-smi" and f"/{name}")
+    monkeypatch.setattr(install.os, "geteuid", lambda: 1000)
+    assert not install.apt_install("chromium") and not ran
+    install.install(Path("venv"), "requirements.txt")
+    (torch, rest) = ran
+    assert torch[-1] == "torch" and "--no-deps" in torch
+    assert torch[torch.index("--index-url") + 1] == install.CPU_INDEX
+    assert not any("index" in part for part in rest)
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", ".dockerignore", "docs/deploy.md"])

@@ -25,15 +25,19 @@ ALLOWED = [
     (environment.ANY_MODEL, "1", True),
     (environment.ANY_MODEL, "True", True),
     (environment.ANY_MODEL, "false", False),
+    (environment.ANY_WITH_TOKEN, "1", True),
     (environment.MCP, "0", False),
     (environment.AUTH, "me:a:b c ", ("me", "a:b c ")),
     (environment.MOST_SECONDS, "0.1", 0.1),
     (environment.MOST_WAITING, "0", 0),
     (environment.STOP_SECONDS, "7", 7.0),
     (environment.SILENT_SECONDS, "1e3", 1000.0),
+    (environment.DRAIN_SECONDS, "30", 30.0),
     (environment.THREADS, "1", 1),
     (environment.FORM, "static", "static"),
     (environment.COMPILE, "1", True),
+    (environment.LOG, "json", "json"),
+    (environment.METRICS, "true", True),
 ]
 REFUSED = [
     (environment.ANY_MODEL, "maybe"),
@@ -47,10 +51,13 @@ REFUSED = [
     (environment.MOST_WAITING, "2.5"),
     (environment.STOP_SECONDS, "inf"),
     (environment.SILENT_SECONDS, "soon"),
+    (environment.DRAIN_SECONDS, "0"),
     (environment.THREADS, "0"),
     (environment.THREADS, "many"),
     (environment.FORM, "statik"),
     (environment.COMPILE, "yes please"),
+    (environment.LOG, "xml"),
+    (environment.METRICS, "2"),
 ]
 
 

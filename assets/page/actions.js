@@ -1,7 +1,8 @@
 // What keys and buttons do.
 
 import { controlsFor } from "./address.js";
-import { closest, find } from "./dom.js";
+import { closable, closest, dialogOf, find, findAll } from "./dom.js";
+import { Explain } from "./explain.js";
 import { FileMenu } from "./filemenu.js";
 import { listenToKeys } from "./keys.js";
 import { Takeaway } from "./takeaway.js";
@@ -31,7 +32,7 @@ import { FROM_FILE, UNVERIFIED } from "./words.js";
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
-/** @typedef {ReturnType<typeof actionsOn>} Actions */
+/** @typedef {ReturnType<typeof actionsOn> & { about(): void }} Actions */
 
 /**
  * Have keys, buttons and menus act.
@@ -50,9 +51,15 @@ export function wireActions(root, parts) {
     },
   });
   const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
+  const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline });
+  const about = dialogOf(root, "[data-about]");
+  const terms = findAll(root, "[data-term]", HTMLDetailsElement).map(closable);
   // One at a time: what lies over the others comes first.
-  const actions = actionsOn(parts,
-    [() => view.closeCard(), fileMenu.close, takeaway.close, () => view.closePanel()]);
+  const actions = {
+    ...actionsOn({ ...parts, explain }, [() => view.closeCard(), fileMenu.close, takeaway.close,
+      () => terms.some((close) => close()), () => view.closePanel()]),
+    about: () => about.showModal(),
+  };
   listenToKeys(root, actions);
   listenToPlayback(root, actions);
   listenToPage(parts, actions);
@@ -60,10 +67,10 @@ export function wireActions(root, parts) {
 
 /**
  * Actions by name.
- * @param {Parts} parts
+ * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ session, shell, stage, timeline, view }, closes) {
+function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -75,7 +82,9 @@ function actionsOn({ session, shell, stage, timeline, view }, closes) {
     roundBack() { timeline.stepRound(-1); },
     restart() { timeline.restart(); },
     follow() { timeline.follow(); },
-    dismiss() { closes.some((close) => close()); },
+    dismiss() { if (!closes.some((close) => close())) stage.leave(); },
+    faster() { stage.vote("faster"); },
+    slower() { stage.vote("slower"); },
     theme() { shell.toggleTheme(); },
     preset(/** @type {number} */ number) { shell.choosePreset(number); },
     stage() { stage.toggle(); },
@@ -84,7 +93,9 @@ function actionsOn({ session, shell, stage, timeline, view }, closes) {
     guess() { stage.guess(); },
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
+    explain() { explain.open(); },
     run() { session.awaitRun(); },
+    adopt() { shell.adopt(); },
   };
 }
 
@@ -109,8 +120,10 @@ function listenToPage(parts, actions) {
   const buttons = {
     "#run": actions.run,
     "#presets .preset": (button) => choosePreset(parts, button.textContent.trim()),
+    "[data-differs]": actions.adopt,
     "[data-toggle-stage]": actions.stage,
     "[data-toggle-help]": actions.help,
+    "[data-toggle-about]": actions.about,
   };
   document.addEventListener("click", (event) => {
     for (const [selector, act] of Object.entries(buttons)) {
@@ -128,7 +141,8 @@ function listenToPage(parts, actions) {
 async function choosePreset({ config, address, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
   if (session.busy || !preset) return;
-  address.change({ values: controlsFor({ preset: name, prompt: null, settings: {} }, config) });
+  const settings = address.naming;
+  address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
   if (session.hasRecording(name)) await session.showNamed(name);
   if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
 }

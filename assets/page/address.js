@@ -2,6 +2,8 @@
 
 const LONGEST_WRITTEN = 1500; // characters of a prompt that still make an address to pass on
 const WRITTEN_AFTER = 300; // ms without another change
+const LONGEST_NAME = 300; // characters of a model's name
+const OTHER = "other"; // the pair whose models a visitor names
 const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage"]; // all else are settings
 
 /**
@@ -32,7 +34,7 @@ export function readAddress(search, config) {
   const settings = {};
   for (const setting of Object.keys(config.defaults)) {
     const text = take(nameOf(setting), (value) => isSetting(setting, value, config));
-    if (text !== null) settings[setting] = Object.hasOwn(config.choices, setting) ? text : Number(text);
+    if (text !== null) settings[setting] = isText(setting, config) ? text : Number(text);
   }
   const asked = {
     preset: take("preset", (name) => presets.includes(name)),
@@ -40,6 +42,7 @@ export function readAddress(search, config) {
     recording: take("recording", (name) => Object.hasOwn(config.recordings, name)),
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
+    tour: take("tour", (flag) => ["0", "1"].includes(flag)) === "1",
   };
   return { ...asked, settings, wrong };
 }
@@ -49,12 +52,22 @@ export function readAddress(search, config) {
  * @param {string} text
  * @param {Config} config
  */
-function isSetting(setting, text, { choices, limits, whole }) {
+function isSetting(setting, text, config) {
+  const { choices, limits, whole } = config;
   if (Object.hasOwn(choices, setting)) return choices[setting].includes(text);
+  if (isText(setting, config)) return text.length <= LONGEST_NAME && choices.pair.includes(OTHER);
   if (!/^\d{1,16}(\.\d{1,16})?$/.test(text)) return false;
   const value = Number(text), [least, most] = limits[setting];
   return value >= least && value <= most && (Number.isInteger(value) || !whole.includes(setting));
 }
+
+/**
+ * Whether a setting is written as it is: a choice, or the name of a model.
+ * @param {string} setting
+ * @param {Config} config
+ */
+const isText = (setting, { choices, defaults }) =>
+  Object.hasOwn(choices, setting) || typeof defaults[setting] === "string";
 
 /**
  * The values of the page's controls, in their order, for what an address asks.
@@ -64,7 +77,7 @@ function isSetting(setting, text, { choices, limits, whole }) {
  */
 export function controlsFor(asked, config) {
   const preset = presetFor(asked, config);
-  const settings = { ...(preset?.settings ?? config.defaults), ...asked.settings };
+  const settings = { ...config.defaults, ...preset?.settings, ...asked.settings };
   const prompt = asked.prompt ?? preset?.prompt ?? "";
   return [prompt, ...Object.keys(config.defaults).map((name) => settings[name])];
 }
@@ -94,7 +107,7 @@ export function queryOf({ values, recording, theme, stage }, config, search) {
   const preset = config.presets.find((one) => one.prompt === prompt);
   if (preset) query.set("preset", preset.name);
   else if (prompt.length <= LONGEST_WRITTEN) query.set("prompt", prompt);
-  const usual = preset?.settings ?? config.defaults;
+  const usual = { ...config.defaults, ...preset?.settings };
   const changed = settings.filter((name, i) => chosen[i] !== null && chosen[i] !== usual[name]);
   for (const name of changed) query.set(nameOf(name), String(chosen[settings.indexOf(name)]));
   if (preset === config.presets[0] && !changed.length) query.delete("preset");
@@ -133,10 +146,23 @@ export class Address {
     return this.#config.presets.find((one) => one.prompt === this.state.values[0]);
   }
 
+  /** The preset whose prompt and settings are in the page. */
+  get chosen() {
+    const { preset, settings } = this;
+    const isUnchanged = preset && Object.entries(preset.settings).every(([name, value]) => settings[name] === value);
+    return isUnchanged ? preset : undefined;
+  }
+
   /** The values of the page's controls, by the names of their settings. */
   get settings() {
     const names = Object.keys(this.#config.defaults);
     return Object.fromEntries(names.map((name, i) => [name, this.state.values[1 + i]]));
+  }
+
+  /** The part of the settings that chooses the models: presets leave it as it is. */
+  get naming() {
+    const { pair, target, draft, weights } = this.settings;
+    return { pair, target, draft, weights };
   }
 
   #write() {

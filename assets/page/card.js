@@ -1,7 +1,7 @@
 // The card that says why a token got its verdict; follows hover, focus and tap.
 
 import { closest, element, find } from "./dom.js";
-import { tokensOf } from "./lane.js";
+import { isOwn, tokensOf } from "./lane.js";
 import { chance, keep, reason } from "./reasons.js";
 import { fixed, visible } from "./words.js";
 
@@ -12,6 +12,8 @@ const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
   + "at temperature 1.";
+
+const AS_USED = "Chances after temperature, top-k and top-p. E goes through the round step by step.";
 
 export class Card {
   #card;
@@ -57,7 +59,7 @@ export class Card {
    * @param {Event} event
    */
   #openAt(event) {
-    const node = closest(event, TOKEN);
+    const node = closest(event, ".sv-n") ? null : closest(event, TOKEN); // its number is a button
     if (node && node !== this.#anchor) this.#open(node);
     return node !== null;
   }
@@ -109,15 +111,29 @@ function content(at, isPending) {
   const judged = tokensOf(round)[place];
   const token = isPending ? asGuess(judged) : judged;
   const title = element("p", "sv-card-title");
-  const word = element("b", `t ${token.outcome}`);
+  const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   word.append(element("span", "w", visible(token.text)));
-  const where = round.lane === "baseline" ? `pass ${round.index + 1}`
-    : `${token.outcome} in round ${round.index + 1}, place ${place + 1}`;
+  const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
   title.append(word, element("small", "", where));
   /** @type {HTMLElement[]} */
   const parts = [title, element("p", "sv-card-reason", reason(token, at)), numbers(token), lists(token)];
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
+  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", AS_USED));
   return parts;
+}
+
+/**
+ * What a token is and where it stands: a corrected one stands in the place of the rejected one.
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {number} place among the drafted tokens and then the target's own
+ */
+function standing(token, round, place) {
+  const number = `round ${round.index + 1}`;
+  if (isOwn(token, round)) return `the target’s own in ${number}`;
+  const refused = round.drafted.findIndex((other) => other.outcome === "rejected");
+  const at = token.outcome === "corrected" && refused >= 0 ? refused : place;
+  return `${token.outcome} in ${number}, place ${at + 1}`;
 }
 
 /** @param {ShownToken} token */
@@ -137,7 +153,8 @@ function numbers(token) {
   const list = element("dl", "sv-card-numbers");
   /** @type {[string, number | null | undefined][]} */
   const rows = [
-    ["target p", token.p], ["draft q", token.q], ["min(1, p/q)", token.p == null ? null : keep(token)],
+    ["target p", token.p], ["draft q", token.q],
+    ["min(1, p/q)", token.p == null || token.outcome === "corrected" ? null : keep(token)],
     ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.beta],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];

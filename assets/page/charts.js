@@ -77,6 +77,9 @@ export class Charts {
       const figure = element("figure");
       figure.dataset.chart = name;
       const plot = element("div", "sv-plot");
+      plot.setAttribute("role", "img");
+      plot.setAttribute("aria-label", "Nothing is shown yet.");
+      figure.setAttribute("aria-label", title);
       figure.append(this.#caption(name, title), plot);
       this.#box.append(figure);
       this.#plots.set(name, plot);
@@ -185,12 +188,16 @@ export class Charts {
       layout.yaxis = { ...layout.yaxis, showticklabels: false };
     }
     if (layout.width) window.Plotly?.react(plot, traces, layout, OPTIONS);
+    plot.setAttribute("aria-label", isEmpty ? "Nothing is shown yet." : saidOf(traces));
   }
 
-  /** On stage a chart is read from afar: its type and lines grow with the screen. */
+  /** On large screens and on stage a chart is read from afar: its type and lines grow. */
   #scale() {
     const figure = this.#box.firstElementChild;
-    if (!document.body.classList.contains("sv-stage") || !figure) return 1;
+    if (!figure) return 1;
+    if (!document.body.classList.contains("sv-stage")) {
+      return Number(getComputedStyle(this.#root).getPropertyValue("--sv-chart")) || 1;
+    }
     return Math.max(1, parseFloat(getComputedStyle(figure).fontSize) / BASE_SIZE);
   }
 
@@ -208,6 +215,21 @@ export class Charts {
     }
     this.#hurried = false;
   }
+}
+
+/**
+ * A chart in a sentence: where each line ends, or each bar.
+ * @param {ChartTrace[]} traces
+ */
+function saidOf(traces) {
+  const number = (/** @type {string | number | null | undefined} */ value) =>
+    (typeof value === "number" ? String(Number(value.toFixed(2))) : String(value ?? "–"));
+  const parts = traces.map(({ name, x = [], y = [], type, orientation }) => {
+    if (orientation === "h") return `${name} ${x.map((value, i) => `${number(value)} ms in ${y[i]}`).join(" and ")}`;
+    if (type === "bar") return y.map((value, i) => `${number(value)} at place ${x[i]}`).join(", ");
+    return `${name} ends at ${number(y[y.length - 1])}`;
+  });
+  return `${parts.join("; ")}.`;
 }
 
 /**

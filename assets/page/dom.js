@@ -65,3 +65,16 @@ export function closable(menu) {
     return wasOpen;
   };
 }
+
+/**
+ * A dialog that its button and a press beside it close: inside it, a press lands on what it holds.
+ * @param {ParentNode} root
+ * @param {string} selector
+ */
+export function dialogOf(root, selector) {
+  const dialog = find(root, selector, HTMLDialogElement);
+  const close = () => dialog.close();
+  dialog.addEventListener("click", ({ target }) => { if (target === dialog) close(); });
+  find(dialog, "button").addEventListener("click", close);
+  return dialog;
+}

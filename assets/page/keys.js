@@ -8,7 +8,7 @@ const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true
 const PRESSABLE = "button, a, [role=button], summary, label";
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", l: "follow", end: "follow",
+  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", l: "follow", end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
 
@@ -50,6 +50,8 @@ function nameOf({ key, shiftKey }, isFor) {
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
   if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";
   if (key === "Escape") return "dismiss";
+  if (document.querySelector("[data-guess]") && key === "ArrowUp") return "faster";
+  if (document.querySelector("[data-guess]") && key === "ArrowDown") return "slower";
   if (/^[1-9]$/.test(key)) return "preset";
   return NAMES[key.toLowerCase()] ?? null;
 }

@@ -133,6 +133,14 @@ export function tokensOf(round) {
 }
 
 /**
+ * Whether the target wrote a token of the lane with drafts without any guess before it.
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
+export const isOwn = (token, round) =>
+  round.lane === "speculative" && token.outcome === "bonus" && !round.drafted.length;
+
+/**
  * The drafted tokens of an unfinished round: some judged, the others still waiting.
  * @param {PlayEvent} event
  * @returns {ShownToken[]}
@@ -160,7 +168,7 @@ const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.o
  * @param {boolean} atBreak whether the text before ends in a line break
  */
 function tokenNode(token, round, index, atBreak) {
-  const node = element("span", `t ${token.outcome}`);
+  const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   node.dataset.round = String(round.index);
   node.dataset.index = String(index);
   if (token.outcome !== "pending") node.dataset.outcome = token.outcome;

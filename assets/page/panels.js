@@ -1,8 +1,10 @@
 // The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
+import { explain } from "./costs.js";
 import { element, findAll } from "./dom.js";
 import { Experiment } from "./experiment.js";
 import { showGreedy, showSampled } from "./same.js";
+import { WhatIf } from "./whatif.js";
 import { showWhy } from "./why.js";
 
 /** @import { Session } from "./session.js" */
@@ -12,9 +14,11 @@ const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 const REDRAW = 300; // ms between drawings, at least
 
 export class Panels {
-  #drawer = element("aside", "sv-drawer");
+  #drawer = element("div", "sv-drawer");
   #title = element("h2");
   #body = element("div", "sv-drawer-body");
+  #why = element("div", "sv-why");
+  #whatIf;
   #openers;
   #config;
   #experiment;
@@ -32,6 +36,7 @@ export class Panels {
    */
   constructor(root, { server, config, session }) {
     this.#config = config;
+    this.#whatIf = new WhatIf(config.mostGamma);
     this.#openers = findAll(root, "[data-panel-open]", HTMLButtonElement);
     this.#experiment = new Experiment({
       server,
@@ -82,6 +87,7 @@ export class Panels {
     close.setAttribute("aria-label", "Close");
     close.addEventListener("click", () => this.close());
     Object.assign(this.#drawer, { id: "sv-drawer", hidden: true, tabIndex: -1 });
+    this.#body.tabIndex = 0; // so that keys can scroll it
     this.#title.id = "sv-drawer-title";
     this.#drawer.setAttribute("role", "dialog");
     this.#drawer.setAttribute("aria-labelledby", this.#title.id);
@@ -112,10 +118,22 @@ export class Panels {
   #fill() {
     if (this.#open === null || !this.#shown) return;
     const { rounds, trace } = this.#shown;
-    if (this.#open === "why") showWhy(this.#body, rounds, trace, this.#config.mostGamma);
+    if (this.#open === "why") this.#fillWhy(rounds, trace);
     else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace);
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
     this.#filled = trace;
+  }
+
+  /**
+   * The sliders stay in their place: whoever holds one must not lose it.
+   * @param {Round[]} rounds
+   * @param {Trace} trace
+   */
+  #fillWhy(rounds, trace) {
+    const why = explain(rounds, trace.header, this.#config.mostGamma);
+    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node);
+    showWhy(this.#why, why, trace);
+    this.#whatIf.show(why, trace.header.settings.gamma);
   }
 
   #fillSoon() {

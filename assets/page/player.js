@@ -3,13 +3,16 @@
 
 import { wireActions } from "./actions.js";
 import { Address } from "./address.js";
-import { find } from "./dom.js";
+import { find, findAll } from "./dom.js";
 import { measure, series } from "./metrics.js";
 import { Notice } from "./notice.js";
+import { Repeats } from "./repeats.js";
+import { SlowReplay } from "./replay.js";
 import { Session } from "./session.js";
 import { Shell } from "./shell.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
+import { Tour } from "./tour.js";
 import { View } from "./view.js";
 
 /**
@@ -36,36 +39,49 @@ export function mount({ element, props, watch, server, config }) {
     server, config, address, timeline, notice,
     on: {
       begun: () => view.draw(),
-      shown: (trace, origin) => view.begin(trace, origin),
+      shown: (trace, origin) => { replay.cancel(); view.begin(trace, origin); repeats.shown(); },
       rounds: (rounds) => view.speak(rounds),
-      over: () => view.requestDraw(),
+      over: () => {
+        repeats.over();
+        if (!session.failed && !repeats.isUnderWay) replay.offer();
+        view.requestDraw();
+      },
       left: () => shell.stop(),
     },
+  });
+  const replay = new SlowReplay(timeline);
+  const repeats = new Repeats(root, {
+    session, run: () => shell.run(), canRun: config.modules !== undefined,
   });
   const stage = new Stage(root, () => {
     address.change({ stage: stage.isOn });
     if (stage.isOn) session.fetchRecordings();
     view.requestDraw();
   });
-  const view = new View(root, { server, config, session, timeline, stage });
+  const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view });
-  window.specviz = handles(config, { address, session, shell, timeline });
+  window.specviz = handles(config, { address, session, shell, timeline, view });
 
+  for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
+    const url = config.links[link.dataset.link ?? ""];
+    if (url) Object.assign(link, { href: url, hidden: false });
+  }
   if (address.asked.theme) shell.setTheme(address.asked.theme);
   if (address.asked.stage) stage.set(true);
   watch("value", () => session.receive(props.value));
   session.receive(props.value);
   view.draw();
   root.dataset.ready = "true";
-  session.open();
+  const tour = new Tour(root, timeline);
+  session.open().then(() => { if (session.trace && !config.trace) tour.open(address.asked); });
 }
 
 /**
  * What tools may read of the player, and what Gradio's controls tell it.
  * @param {Config} config
- * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline }} parts
+ * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View }} parts
  */
-function handles(config, { address, session, shell, timeline }) {
+function handles(config, { address, session, shell, timeline, view }) {
   const shown = () => timeline.shown().rounds;
   return {
     modules: config.modules && new URL(config.modules, document.baseURI).href,
@@ -82,12 +98,23 @@ function handles(config, { address, session, shell, timeline }) {
     /** What the controls should hold when the page opens. */
     filled() {
       shell.summarise(address.settings);
+      shell.markPreset(address.chosen?.name);
       return address.state.values;
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       address.change({ values });
       shell.summarise(address.settings);
+      shell.markPreset(address.chosen?.name);
+      view.compareControls();
+    },
+    /**
+     * What the controls should hold to be those of the shown run.
+     * @param {Value[]} values  what they hold
+     */
+    adopted(values) {
+      const { controls } = session;
+      return values.map((value, i) => controls[i] ?? value);
     },
   };
 }

@@ -1,10 +1,10 @@
 // Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
 
-import { element, find } from "./dom.js";
+import { find } from "./dom.js";
 import { measure } from "./metrics.js";
-import {
-  comparison, detail, fixed, FROM_FILE, guesser, provenance, sameness, UNVERIFIED, verdict, written,
-} from "./words.js";
+import { uncertainty } from "./uncertainty.js";
+import { detail, doubt, isImpossible, range, verdict } from "./verdict.js";
+import { bonusOf, comparison, fixed, guesser, sameness, written } from "./words.js";
 
 /** @import { Metrics } from "./metrics.js" */
 
@@ -18,10 +18,15 @@ const LANES = ["speculative", "baseline"];
 
 export class Readout {
   #root;
+  #mostGamma;
 
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /**
+   * @param {HTMLElement} root
+   * @param {number} mostGamma the longest draft that is looked at for a better one
+   */
+  constructor(root, mostGamma) {
     this.#root = root;
+    this.#mostGamma = mostGamma;
   }
 
   /**
@@ -31,10 +36,8 @@ export class Readout {
   show(rounds, trace) {
     const metrics = measure(rounds, trace.header);
     const same = comparison(rounds);
-    this.#set("[data-headline]", fixed(metrics.speedup, 2));
     const isOver = trace.end !== null && rounds.length === trace.rounds.length;
-    this.#set("[data-verdict]", verdict(metrics, trace, same.differAt, isOver));
-    this.#set("[data-detail]", detail(metrics, isOver));
+    this.#showRatio({ rounds, trace, metrics }, same.differAt, isOver);
     this.#set("[data-identical]", sameness(same, trace));
     const { alpha, efficiency, tau, tau_predicted, c } = metrics;
     for (const [name, value] of Object.entries({ alpha, efficiency, tau, tau_predicted, c })) {
@@ -43,6 +46,7 @@ export class Readout {
     for (const [outcome, count] of Object.entries(metrics.counts)) {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
+    this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
     const reasons = isOver ? trace.end?.reasons ?? {} : {};
     this.#set('[data-sums="speculative"]', written(metrics.emitted, metrics.drafted, reasons.speculative));
     this.#set('[data-sums="baseline"]', written(metrics.tokens.baseline, null, reasons.baseline));
@@ -50,18 +54,30 @@ export class Readout {
   }
 
   /**
+   * Another run is shown.
    * @param {Trace} trace
-   * @param {string} origin LIVE or RECORDED, and what else must be said of where a run comes from
    */
-  badge({ header }, origin) {
-    const node = find(this.#root, "[data-badge]");
-    node.replaceChildren(element("i"), element("span", "", `${origin} · ${provenance(header)}`));
-    node.hidden = false;
+  begin({ header }) {
     this.#set("[data-guesser]", guesser(header.settings));
-    const models = [header.target, header.draft].flatMap((model) =>
-      (model ? [`${model.name}: ${(model.parameters / 1e6).toFixed(1)} M parameters`] : []));
-    const made = Object.entries(header.versions ?? {}).map(([name, version]) => `${name} ${version}`);
-    node.title = [...models, ...made, ...(origin.includes(FROM_FILE) ? [UNVERIFIED] : [])].join("\n");
+  }
+
+  /**
+   * The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
+   * @param {Measured} measured
+   * @param {number | null} differAt
+   * @param {boolean} isOver
+   */
+  #showRatio({ rounds, trace, metrics }, differAt, isOver) {
+    const found = uncertainty(rounds);
+    const shown = isImpossible(found) ? null : metrics.speedup;
+    const why = doubt(metrics, found, isOver);
+    this.#set("[data-headline]", fixed(shown, 2));
+    this.#set("[data-times]", shown === null ? "" : `${fixed(shown, 2)} times `);
+    this.#set("[data-verdict]", isImpossible(found) ? "No fair ratio." : verdict(metrics, trace, differAt, isOver));
+    this.#set("[data-detail]", detail(metrics, rounds, trace.header, this.#mostGamma, isOver));
+    this.#set("[data-spread]", found?.spread && shown !== null ? range(found.spread) : "");
+    this.#set("[data-doubt]", why);
+    this.#root.toggleAttribute("data-doubted", why !== "");
   }
 
   /**

@@ -79,19 +79,25 @@ function rejected(token, own) {
   return `${sure(token)}: ${drawn(token)}, so it was rejected.${then}`;
 }
 
+/** @param {ShownToken} token */
+function drawn(token) {
+  const { odds, draw } = oddsAndDraw(token);
+  return `it is kept with probability ${odds}; the draw was ${draw}`;
+}
+
 /**
  * The odds and the draw, with two decimals, or as many as it takes to tell the odds from 0 and 1
  * and the draw from both.
- * @param {ShownToken} token
+ * @param {Pick<Token, "p" | "q" | "u">} token
  */
-function drawn({ p = 0, q = 1, u = 0 }) {
+export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
   const odds = p / q;
   const areSame = (/** @type {number} */ places) =>
     [[odds, 0], [odds, 1], [odds, u], [u, 0], [u, 1]].some(([one, other]) =>
       one !== other && one.toFixed(places) === other.toFixed(places));
   let places = 2;
   while (places < 8 && areSame(places)) places += 1;
-  return `it is kept with probability ${Math.min(1, odds).toFixed(places)}; the draw was ${u.toFixed(places)}`;
+  return { odds: Math.min(1, odds).toFixed(places), draw: u.toFixed(places) };
 }
 
 /**
@@ -131,7 +137,7 @@ function corrected(token, round) {
  */
 function bonus(token, round) {
   const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
-  if (!count) return `Nothing was drafted in this round: one pass, one token. The target was ${p} sure of it.`;
+  if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
   const held = count === 1 ? "The one guess before it held" : `All ${count} guesses before it held`;
   return `${held}, so the pass that judged ${count === 1 ? "it" : "them"} gave this token as well: it came free. `
     + `The target was ${p} sure of it.`;

@@ -1,6 +1,7 @@
 // Which run is shown: a live one, a recording, or what had arrived of a run that was interrupted.
 
 import { presetFor } from "./address.js";
+import { controlsOf, differences } from "./controls.js";
 import { keepOnReload, takeKept } from "./kept.js";
 import { Recordings } from "./recordings.js";
 import { Store } from "./store.js";
@@ -11,9 +12,14 @@ import { readableSpeed } from "./timeline.js";
 /** @import { Timeline } from "./timeline.js" */
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
-const DEAD_AFTER = 4000; // ms without an answer to a plain question
+const SLOW_AFTER = 4000; // ms without an answer to a plain question
+const DEAD_AFTER = 60_000; // ms without one: a connection can break without a word
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
+// Gradio asks as often, and loads the page anew when the server answers, which would end a run that
+// somebody had started meanwhile.
+const RELOAD_WITHIN = 5000; // ms
 const CROWDED = "The server is busy: your run is in line.";
+const SLOW = "The server is slow to answer: your run is in line, and begins as soon as it can.";
 const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
 const BACK = "The server is back, without your run: press Run to start it again.";
 const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
@@ -45,6 +51,7 @@ export class Session {
   failed = false; // the newest live run has
   /** @type {"live" | "recording"} */
   source = "live";
+  #ran = /** @type {Value[]} */ ([]); // what the controls said when the newest live run began
   #server;
   #config;
   #address;
@@ -93,6 +100,18 @@ export class Session {
   /** The id of the live run that is shown, if it is one. */
   get liveRun() {
     return this.source === "live" ? this.run : null;
+  }
+
+  /** What the controls would have to say for the shown run; empty where nothing is shown. */
+  get controls() {
+    if (!this.trace) return [];
+    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#config);
+  }
+
+  /** Where they say something else. */
+  get differences() {
+    const { controls } = this;
+    return controls.length ? differences(this.#address.state.values, controls, this.#config) : new Map();
   }
 
   /** @param {string | null} delta */
@@ -165,11 +184,13 @@ export class Session {
     await pause(CROWDED_AFTER);
     if (this.run !== before) return;
     this.#notice.show(CROWDED);
-    if (!(await this.#isServerThere()) && this.run === before) this.#reconnect();
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#notice.show(SLOW); });
+    if (!isThere && this.run === before) this.#reconnect();
   }
 
   #begin() {
     this.busy = true;
+    this.#ran = this.#address.state.values;
     this.failed = this.#lost = false;
     this.#notice.clear();
     this.#timeline.pause();
@@ -253,12 +274,19 @@ export class Session {
     this.#lost = true;
     await this.#finish(LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
+    await pause(RELOAD_WITHIN);
     if (this.run === before && !this.busy) this.#notice.show(BACK);
   }
 
-  async #isServerThere() {
+  /**
+   * Only a question that fails says that the server is gone: one that waits may be in a long line.
+   * @param {() => void} [isSlow] told if it waits
+   */
+  async #isServerThere(isSlow = () => {}) {
     const question = this.#server.missed?.({ run: "", seq: 0 });
+    const waiting = setTimeout(isSlow, SLOW_AFTER);
     const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
+    clearTimeout(waiting);
     return Array.isArray(answer);
   }
 }

@@ -39,6 +39,11 @@ export class Shell {
     press("#stop");
   }
 
+  /** Set the controls to those of the shown run. */
+  adopt() {
+    press("#adopt");
+  }
+
   /** @param {number} number from 1 */
   choosePreset(number) {
     press("#presets button.preset", number - 1);
@@ -54,6 +59,22 @@ export class Shell {
       this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${length} tokens`;
     }
     document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
+  }
+
+  /**
+   * Mark the preset whose prompt and settings the controls hold.
+   * @param {string | undefined} name
+   */
+  markPreset(name) {
+    for (const button of document.querySelectorAll("#presets .preset")) {
+      button.setAttribute("aria-pressed", String(button.textContent?.trim() === name));
+    }
+  }
+
+  /** @param {boolean} canStop whether there is a run to stop */
+  offerStop(canStop) {
+    const button = document.querySelector("#stop");
+    if (button instanceof HTMLButtonElement) button.disabled = !canStop;
   }
 
   #togglePanel() {

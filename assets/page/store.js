@@ -1,6 +1,7 @@
 // The shown trace: that of the newest run, put together from numbered deltas, or a recording.
 
 const PATIENCE = 4000; // ms without news of a live run before the server is asked
+const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it does
 
 /**
  * Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
@@ -47,6 +48,7 @@ export class Store {
   #over = true;
   #asking = false;
   #heardAt = 0; // ms
+  #watch = 0; // timer, while a run is under way
   /** @type {Set<string>} */
   #past = new Set(); // runs that are not heard any more
   /** @type {Map<number, Delta>} */
@@ -63,7 +65,6 @@ export class Store {
     this.#ask = ask;
     this.#on = on;
     this.#schema = schema;
-    setInterval(() => this.#checkSilence(), 1000);
   }
 
   /** @param {string | null} text a delta as JSON */
@@ -97,6 +98,8 @@ export class Store {
     this.#next = 0;
     this.#over = false;
     this.#early.clear();
+    clearInterval(this.#watch);
+    this.#watch = setInterval(() => this.#checkSilence(), 1000);
     this.#on.begun(run);
   }
 
@@ -159,8 +162,12 @@ export class Store {
   }
 
   #checkSilence() {
+    if (this.#over) {
+      clearInterval(this.#watch);
+      return;
+    }
     const silence = performance.now() - this.#heardAt;
-    if (this.#over || silence < PATIENCE) return;
-    if (silence > 4 * PATIENCE) this.#lose(); else this.#askMissed();
+    if (silence > LOST_AFTER) this.#lose();
+    else if (silence > PATIENCE) this.#askMissed();
   }
 }

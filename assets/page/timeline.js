@@ -2,8 +2,8 @@
 
 const LONGEST_FRAME = 500; // ms
 const FEW = 64; // rounds that are put in their places one by one
-export const SPEEDS = [0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
-const SLOWEST = 0.05; // at which a recording plays by itself
+export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
+const SLOWEST = 0.005; // at which a recording plays by itself
 const READABLE = 12; // seconds that a recording should take to play
 const FIRST = { speculative: 0, baseline: 1 }; // order of what happens at the same time
 

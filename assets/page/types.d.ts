@@ -73,6 +73,7 @@ interface Header {
   dtype: string;
   versions: Record<string, string>;
   threads: number;
+  lane_threads?: Record<LaneName, number> | null;
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
@@ -196,12 +197,14 @@ interface Config {
   modules?: string; // address of the folder with the page's modules
   plotly: string; // address of Plotly's script
   charts: Record<Theme, Record<string, ChartSpec>>;
+  links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name
   presets: Preset[];
   recordings: Record<string, string>; // addresses by name
   defaults: Record<string, Value>; // settings in the order of their controls
   limits: Record<string, [number, number]>;
   choices: Record<string, string[]>;
+  pairs: Record<string, Record<"target" | "draft", [string, number]>>; // models: name, parameters
   whole: string[]; // settings that are whole numbers
   schema: number; // of traces
   mostPrompt: number; // characters
@@ -218,6 +221,7 @@ interface Asked {
   recording: string | null;
   theme: string | null;
   stage: boolean;
+  tour: boolean;
   settings: Record<string, Value>;
   wrong: string[];
 }
@@ -239,6 +243,8 @@ interface Points {
 
 interface ChartTrace extends Partial<Points> {
   name?: string;
+  type?: string;
+  orientation?: string;
   line?: { color: string; width: number; dash?: string };
   marker?: { color: string };
 }

@@ -7,10 +7,13 @@ import { keepReachable } from "./keys.js";
 import { Lane } from "./lane.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
+import { Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
 
+/** @import { Repeats } from "./repeats.js" */
 /** @import { Session } from "./session.js" */
+/** @import { Shell } from "./shell.js" */
 /** @import { Stage } from "./stage.js" */
 /** @import { Timeline } from "./timeline.js" */
 
@@ -24,6 +27,8 @@ const HIDDEN_FRAME = 100; // ms
  * @property {Session} session
  * @property {Timeline} timeline
  * @property {Stage} stage
+ * @property {Shell} shell
+ * @property {Repeats} repeats
  */
 
 export class View {
@@ -31,9 +36,12 @@ export class View {
   #session;
   #timeline;
   #stage;
+  #shell;
+  #repeats;
   #say;
   #lanes;
   #readout;
+  #strip;
   #charts;
   #card;
   #panels;
@@ -45,13 +53,16 @@ export class View {
    * @param {HTMLElement} root
    * @param {ViewParts} parts
    */
-  constructor(root, { server, config, session, timeline, stage }) {
+  constructor(root, { server, config, session, timeline, stage, shell, repeats }) {
     this.#root = root;
     this.#session = session;
     this.#timeline = timeline;
     this.#stage = stage;
+    this.#shell = shell;
+    this.#repeats = repeats;
     this.#say = find(root, "[data-say]");
-    this.#readout = new Readout(root);
+    this.#readout = new Readout(root, config.mostGamma);
+    this.#strip = new Strip(root, () => session.differences);
     this.#charts = new Charts(root, config);
     this.#lanes = findAll(root, "[data-lane]", HTMLElement).map((article) => new Lane(article));
     this.#card = new Card(root, () => session.trace);
@@ -73,7 +84,14 @@ export class View {
     this.#card.close();
     this.#root.dataset.source = this.#session.source;
     for (const lane of this.#lanes) lane.reset(trace.header.prompt);
-    this.#readout.badge(trace, origin);
+    this.#readout.begin(trace);
+    this.#strip.show(trace, origin);
+  }
+
+  /** The controls have changed. */
+  compareControls() {
+    this.#strip.compare();
+    this.#repeats.offer();
   }
 
   requestDraw() {
@@ -90,6 +108,7 @@ export class View {
     const { rounds, partial } = this.#timeline.shown();
     this.#root.dataset.state = this.#state();
     document.body.classList.toggle("sv-busy", busy);
+    this.#shell.offerStop(busy);
     this.#transport.show(rounds.length, trace?.rounds.length ?? 0);
     if (!trace) return;
     for (const lane of this.#lanes) {
@@ -101,6 +120,7 @@ export class View {
     this.#readout.show(rounds, trace);
     this.#charts.show(rounds);
     this.#panels.show(rounds, trace);
+    this.#repeats.offer();
     if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
   }
 

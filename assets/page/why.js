@@ -1,14 +1,14 @@
 // The panel "Why this speed?": what a round costs, what it yields, and what would pay.
 
-import { explain } from "./costs.js";
 import { element } from "./dom.js";
+import { misreadings } from "./misreadings.js";
 import { chance } from "./reasons.js";
+import { adapts, adviceOf, NEAR } from "./verdict.js";
 import { fixed } from "./words.js";
 
 /** @import { Explanation } from "./costs.js" */
 /** @import { Metrics } from "./metrics.js" */
 
-const NEAR = 0.03; // a speed-up or a share that differs by less is as good as the same
 /** @type {("draft" | "verify" | "overhead")[]} */
 const PARTS = ["draft", "verify", "overhead"];
 const NOTHING = "Nothing can be compared yet: both lanes must finish two rounds.";
@@ -17,21 +17,19 @@ const NEVER_PAYS = "Not at this γ: a round costs more steps than the tokens tha
 const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
 
 /**
- * Fill `body` from the rounds that are shown.
+ * Fill `body` with what explains the rounds that are shown.
  * @param {HTMLElement} body
- * @param {Round[]} rounds
+ * @param {Explanation | null} why
  * @param {Trace} trace
- * @param {number} mostGamma the longest draft that is looked at
  */
-export function showWhy(body, rounds, trace, mostGamma) {
-  const why = explain(rounds, trace.header, mostGamma);
+export function showWhy(body, why, trace) {
   if (why === null) {
     body.replaceChildren(element("p", "", NOTHING));
     return;
   }
-  const { gamma } = trace.header.settings;
+  const { settings } = trace.header;
   const lead = element("div");
-  lead.append(element("p", "sv-lead", verdictOf(why, gamma)), element("p", "", endToEnd(why.m)));
+  lead.append(element("p", "sv-lead", verdictOf(why, settings)), element("p", "", endToEnd(why.m)));
   if (!why.m.drafted) {
     body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
     return;
@@ -40,7 +38,8 @@ export function showWhy(body, rounds, trace, mostGamma) {
     titled("Where a round’s time goes", times(why), element("p", "", shares(why))),
     titled("Predicted against measured", table(why), element("p", "", difference(why))),
     titled("Does it pay?", ...breakEven(why)),
-    titled("The γ that would have been best", ...gammas(why, gamma)));
+    titled("The γ that would have been best", ...gammas(why, settings)),
+    titled("What is easily misread", misreadings(why)));
 }
 
 /**
@@ -55,12 +54,13 @@ function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
 /**
  * The verdict in words, as plain when the draft loses.
  * @param {Explanation} why
- * @param {number} gamma
+ * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
  */
-export function verdictOf(why, gamma) {
+export function verdictOf(why, settings) {
   const { m, costs, speedup, break_even } = why;
   if (!m.drafted) return NO_DRAFTS;
-  const advice = adviceOf(why, gamma);
+  const advice = adviceOf(why, settings);
+  const gamma = adapts(settings, costs.gamma) ? fixed(costs.gamma, 2) : String(settings.gamma);
   if (break_even === null) {
     const judging = costs.judging > 1 + NEAR
       ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} steps` : "";
@@ -72,24 +72,13 @@ export function verdictOf(why, gamma) {
     return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${
       chance(break_even)} of the judged guesses hold; here ${chance(m.alpha)} do.${advice}`;
   }
-  if (speedup > 1 - NEAR) return `${balance}: the draft just pays for itself.${advice}`;
+  if (speedup > 1 - NEAR) return `${balance}: that is as good as even.${advice}`;
   if ((m.alpha ?? 0) < break_even) {
     return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} hold; at this price ${
       chance(break_even)} would have to.${advice}`;
   }
   return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses hold: they come in `
     + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.${advice}`;
-}
-
-/**
- * @param {Explanation} why
- * @param {number} gamma
- */
-function adviceOf({ best_gamma, best_speedup, speeds }, gamma) {
-  if (best_gamma === null || best_speedup === null || best_gamma === gamma) return "";
-  if (best_gamma === 0) return " By the formula no γ pays with this draft.";
-  const isBetter = best_speedup > (1 + NEAR) * (speeds[gamma] ?? 0);
-  return isBetter ? ` By the formula γ = ${best_gamma} would be better.` : "";
 }
 
 /**
@@ -166,7 +155,8 @@ function table({ m, costs, speedup, formula, priced }) {
     ["measured", tau, costs.price, speedup],
   ];
   const node = element("table"), head = element("tr");
-  for (const name of ["", "tokens per round", "price, steps", "speed-up"]) head.append(element("th", "", name));
+  head.append(element("td"));
+  for (const name of ["tokens per round", "price, steps", "speed-up"]) head.append(element("th", "", name));
   node.append(head);
   for (const [name, ...values] of rows) {
     const row = element("tr");
@@ -227,9 +217,11 @@ function mark(name, value) {
 /**
  * A bar for each gamma.
  * @param {Explanation} why
- * @param {number} gamma the one in use
+ * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
  */
-function gammas({ best_gamma, best_speedup, speeds }, gamma) {
+function gammas({ best_gamma, best_speedup, speeds, speedup, costs }, settings) {
+  // A policy, or text without a match, drafts another number in each round: then no bar is ours.
+  const gamma = adapts(settings, costs.gamma) ? null : settings.gamma;
   const list = element("ol", "sv-gammas");
   const highest = Math.max(1, ...speeds);
   speeds.slice(1).forEach((speed, i) => {
@@ -237,12 +229,15 @@ function gammas({ best_gamma, best_speedup, speeds }, gamma) {
     const item = element("li", `${isBest ? "is-best " : ""}${isOurs ? "is-ours" : ""}`);
     const bar = element("i");
     bar.style.height = `${(100 * speed) / highest}%`;
+    bar.dataset.value = fixed(speed, 2);
     item.append(bar, element("small", "", String(i + 1)));
     list.append(item);
   });
   list.style.setProperty("--even", String(1 / highest));
-  const inUse = best_gamma === gamma ? ", and it is the one in use."
-    : `; γ = ${gamma}, the one in use, gives ${fixed(speeds[gamma] ?? null, 2)}×.`;
+  const inUse = gamma === null
+    ? `. Rounds drafted ${fixed(costs.gamma, 2)} on average here, and made it ${fixed(speedup, 2)}×.`
+    : best_gamma === gamma ? ", and it is the one in use."
+      : `; γ = ${gamma}, the one in use, gives ${fixed(speeds[gamma] ?? null, 2)}×.`;
   const said = best_gamma === 0
     ? "From this α and these prices no γ is above 1×: the target is faster alone."
     : `From this α and these prices γ = ${best_gamma} would have been best: ${fixed(best_speedup, 2)}×, by the formula`

@@ -1,7 +1,5 @@
 // Sentences and numbers as people read them.
 
-/** @import { Metrics } from "./metrics.js" */
-
 /**
  * @param {number | null | undefined} value
  * @param {number} digits
@@ -24,56 +22,22 @@ export function visible(text) {
  * @param {number} count
  * @param {string} word
  */
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
-
-const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
-const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 export const FROM_FILE = "opened from a file"; // what the badge says
 /** What is said of a run that comes from a visitor's file. */
 export const UNVERIFIED = "Times are as the file states them; they cannot be verified.";
 
 /**
- * The verdict in one sentence that goes on from the ratio, as plain when speculation loses.
- * @param {Metrics} m
- * @param {Trace} trace
- * @param {number | null} differAt the first token that differs between the lanes
- * @param {boolean} [isOver] nothing follows what is shown
+ * Whose the tokens are that the target wrote after no refusal.
+ * @param {Round[]} rounds
+ * @param {number} bonus how many there are
  */
-export function verdict(m, trace, differAt, isOver = false) {
-  if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
-  const speed = "the speed of the target alone";
-  if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
-  if (m.speedup < 0.97) return `${speed}: here speculation loses.`;
-  if (m.speedup < 1.03) return `${speed}: the draft just pays for itself.`;
-  const same = trace.header.settings.temperature === 0 && differAt === null;
-  return same ? `${speed}, with the same text.` : `${speed}.`;
-}
-
-/**
- * Why: what a round costs and what it yields, and the cause if it does not pay.
- * @param {Metrics} m
- * @param {boolean} [isOver] nothing follows what is shown
- */
-export function detail(m, isOver = false) {
-  if (!m.tau || m.speedup === null) return isOver ? TOO_SHORT : UNSETTLED;
-  const price = m.tau / m.speedup;
-  const balance = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(price, 2)} target steps`;
-  if (m.drafted === 0) return `${balance}.`;
-  if (m.speedup >= 0.97) {
-    return `${balance}: a guess costs ${fixed(m.c, 2)} of one and is right ${percent(m.alpha)} of the time.`;
-  }
-  return `${balance}. ${causeOfLoss(m)}`;
-}
-
-/** @param {Metrics} m */
-function causeOfLoss(m) {
-  if (m.c !== null && m.alpha !== null && m.c >= m.alpha) {
-    return `A guess costs ${fixed(m.c, 2)} of a step but only ${percent(m.alpha)} hold: no draft length can win.`;
-  }
-  const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
-  return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted: `
-    + "try fewer per round.";
+export function bonusOf(rounds, bonus) {
+  const own = rounds.filter(({ lane, drafted, emitted }) =>
+    lane === "speculative" && !drafted.length && emitted.length).length;
+  if (!own) return "the target’s, all kept";
+  return own === bonus ? "the target’s own, nothing drafted" : `the target’s, ${own} with nothing drafted`;
 }
 
 /**
@@ -150,17 +114,29 @@ export function spoken(round) {
 }
 
 /**
- * Where and with what a run was made.
+ * Where a run was made, and with what and when.
  * @param {Header} header
  */
 export function provenance(header) {
-  const torch = header.versions?.torch?.split("+")[0];
-  const processor = header.processor ? ` · ${header.processor}` : "";
-  const threads = header.device === "CPU" ? ` · ${plural(header.threads, "thread")}` : "";
-  const when = new Date(header.date);
-  const date = Number.isNaN(when.valueOf()) ? "" :
-    ` · ${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}`;
-  return `${header.device}${processor}${threads} · ${header.dtype}${torch ? ` · torch ${torch}` : ""}${date}`;
+  const { device, processor, dtype, versions, date } = header;
+  const torch = versions?.torch?.split("+")[0];
+  const when = new Date(date);
+  const day = Number.isNaN(when.valueOf()) ? ""
+    : when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+  const joined = (/** @type {(string | undefined)[]} */ parts) => parts.filter(Boolean).join(" · ");
+  const machine = joined([device, processor, device === "CPU" ? threadsOf(header) : "", dtype]);
+  return { machine, made: ` · ${joined([torch && `torch ${torch}`, day])}` };
+}
+
+/**
+ * How many threads share a pass: alone, and with the draft where that differs.
+ * @param {Header} header
+ */
+export function threadsOf({ lane_threads, threads }) {
+  const { baseline: alone, speculative } = lane_threads ??
+    { baseline: threads, speculative: threads };
+  return alone === speculative ? plural(alone, "thread") :
+    `${plural(alone, "thread")} alone, ${speculative} with the draft`;
 }
 
 /** @type {Record<string, string>} */

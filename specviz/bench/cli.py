@@ -14,18 +14,19 @@ from typing import Any
 
 import torch
 
-from ..engines.base import spare_threads
 from ..engines.static.engine import startup_seconds
-from ..environment import ASSETS
+from ..engines.threads import thread_counts
+from ..environment import ASSETS, has_numba
 from ..errors import SpecvizError
 from ..models.load import load_pair
 from ..models.pair import Pair
 from ..report.terminal import shown_number
+from ..report.uncertainty import Spread
 from ..settings import Settings, add_settings, settings_from
 from ..trace import LANE_LABELS, Header
+from .best import Best
 from .drafters import compare_drafters, preset_prompts, score_lines
-from .kernels import kernel_lines
-from .measure import Row, Spread, measured
+from .measure import Row, measured
 from .page import page_cost
 from .random_models import SHAPES, scripted, shaped_pair
 from .rival_table import rival_report
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--count", type=int, default=5, help="number of prompts, default %(default)s")
     add("--repeats", type=int, default=3, help="default %(default)s")
     add("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
+    add("--threads", type=int, nargs="+", help="default: powers of two up to the processors")
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
     add("--page", action="store_true", help="only the page's cost: runs with and without a browser")
     add("--drafters", action="store_true", help="only all drafters and gamma policies, 4 prompts")
@@ -61,17 +63,23 @@ def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
     if options.repeats < 1:
         raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
+    if min(options.threads or [1]) < 1:
+        raise SpecvizError(f"--threads has {min(options.threads)}: use numbers from 1 on.")
     if options.page:
         print(*_page_lines(page_cost(options.repeats)), sep="\n")
         return
     settings = replace(settings_from(options), ignore_eos=True)
     decider = scripted(options.acceptance) if options.acceptance is not None else None
-    threads = spare_threads()
+    threads = options.threads or thread_counts()
     pair, prompts = _pair_and_prompts(options)
     if options.drafters:
         _compare_drafters(pair, settings, options)
         return
     if options.kernels:
+        if not has_numba():
+            raise SpecvizError("--kernels needs numba: pip install numba.")
+        from .kernels import kernel_lines
+
         print(*kernel_lines(pair, KERNEL_ROWS), sep="\n")
         return
     if options.rival:
@@ -82,7 +90,7 @@ def main(options: argparse.Namespace) -> None:
         return
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
-        f"{settings.max_new_tokens} tokens each, threads {threads}\n"
+        f"{settings.max_new_tokens} tokens each\n"
     )
     if decider:
         print(
@@ -90,20 +98,25 @@ def main(options: argparse.Namespace) -> None:
             "so text, alpha and tau say nothing about these models\n"
         )
     rows: list[Row] = []
+    best: list[Best] = []
     for temperature in options.temperatures:
         at = replace(settings, temperature=temperature)
-        row, header = measured(
+        some, one, header = measured(
             pair,
             prompts,
             at,
             options.repeats,
             with_generate=not options.lanes_only,
+            threads=threads if pair.device.type == "cpu" else threads[:1],
             decider=decider,
         )
-        rows.append(row)
-        print(*_lines(row), "", sep="\n", flush=True)
+        for row in some:
+            print(*_lines(row), "", sep="\n")
+        print(*_best_lines(one), "", sep="\n", flush=True)
+        rows += some
+        best.append(one)
     environment = {**_environment(header), **_startup(pair)}
-    _report(options, settings, rows, environment, floors(pair, rows[0].context))
+    _report(options, settings, (rows, best), environment, floors(pair, rows[0].context))
 
 
 def _compare_drafters(pair: Pair, settings: Settings, options: argparse.Namespace) -> None:
@@ -126,14 +139,17 @@ def _pair_and_prompts(options: argparse.Namespace) -> tuple[Pair, list[str]]:
 def _report(
     options: argparse.Namespace,
     settings: Settings,
-    rows: list[Row],
+    results: tuple[list[Row], list[Best]],
     environment: dict[str, Any],
     least: dict[str, Floor],
 ) -> None:
     """Print the floors and the environment; write all results to the file of --json."""
+    rows, best = results
+    ones = [row.pass_seconds.get(1) for row in rows]
+    steps = [row.draft_step_seconds for row in rows]
     measured_seconds = {
-        "target": rows[0].pass_seconds.get(1),
-        "draft": rows[0].draft_step_seconds,
+        role: min(filter(None, seconds), default=None)
+        for role, seconds in (("target", ones), ("draft", steps))
     }
     for role, floor in least.items():
         print(_floor_line(role, floor, measured_seconds[role]))
@@ -145,6 +161,7 @@ def _report(
             "scripted_acceptance": options.acceptance,
             "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
             "rows": [asdict(row) for row in rows],
+            "best": [asdict(one) for one in best],
         }
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -171,7 +188,7 @@ def _context_lines(pair: Pair, settings: Settings, repeats: int) -> Iterator[str
 
 
 def _lines(row: Row) -> Iterator[str]:
-    yield f"temperature {row.temperature}"
+    yield f"temperature {row.temperature}, threads: {row.threads}"
     for name, rate in row.tokens_per_second.items():
         yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
     figures = {
@@ -194,6 +211,14 @@ def _lines(row: Row) -> Iterator[str]:
         figures["same text"] = f"{row.identical}/{row.prompts} prompts"
     for name, value in figures.items():
         yield f"  {name:20} {value}"
+
+
+def _best_lines(best: Best) -> Iterator[str]:
+    yield f"temperature {best.temperature}, each way with the threads that suit it best"
+    for name, rate in best.tokens_per_second.items():
+        yield f"  {name:20} {rate.median:7.1f} tokens/s  (threads: {best.threads[name]})"
+    for names, ratio in best.ratios.items():
+        yield f"  {names}: {_spread(ratio)}"
 
 
 def _part_figures(parts: RoundParts) -> dict[str, str]:
@@ -231,7 +256,7 @@ def _environment(header: Header) -> dict[str, Any]:
         "device": header.device,
         "machine": platform.machine(),
         "cores": os.cpu_count(),
-        "threads": header.threads,
+        "processor": header.processor,
         "dtype": header.dtype,
         "target": f"{header.target['name']} ({header.target['form']})",
         "draft": f"{header.draft['name']} ({header.draft['form']})" if header.draft else None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -18,33 +19,22 @@ from ..decoding.sampling import Decide
 from ..decoding.types import Prefilled
 from ..engines.choose import eager_only, make_engine
 from ..engines.eager import EagerEngine
+from ..engines.threads import use_threads
 from ..models.pair import Pair
 from ..report.metrics import Metrics, compute_metrics
+from ..report.uncertainty import Spread, spread
 from ..settings import Settings
 from ..trace import LANE_LABELS, Header, Lane, Round, Trace
+from .best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, Best, best_of
 from .hf_generate import generate_seconds
 from .round_time import RoundParts, round_parts
-
-# The names of the variants that are compared
-BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
-GENERATE, ASSISTED = "generate()", "generate(assistant)"
-PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
 
 MeasuredRun: TypeAlias = tuple[Trace, Metrics]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A median with its quartiles, low and high."""
-
-    median: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """The results for one temperature over all prompts and repeats.
+    """The results for one temperature and number of threads over all prompts and repeats.
 
     prompts: their number. context: tokens in the cache halfway through a median run.
     tokens_per_second: by variant, including prefill. speedup: between the lanes, without prefill;
@@ -59,6 +49,7 @@ class Row:
     """
 
     temperature: float
+    threads: int
     prompts: int
     context: int
     tokens_per_second: dict[str, Spread]
@@ -84,29 +75,50 @@ def measured(
     repeats: int,
     *,
     with_generate: bool,
+    threads: Sequence[int] = (1,),
     decider: Decide | None = None,
-) -> tuple[Row, Header]:
-    """Decode every prompt with every variant, `repeats` times.
+) -> tuple[list[Row], Best, Header]:
+    """Decode every prompt with every variant and every number of threads, `repeats` times.
 
-    The variants run in turn on each prompt, so that slow changes of the machine's speed affect all
-    of them in the same way; each is warmed up first. with_generate: also measure `generate()`.
-    decider: scripts the verdicts of the lanes; those of `generate()` cannot be scripted.
+    All of them run in turn on each prompt, so that slow changes of the machine's speed affect them
+    in the same way; each is warmed up first. with_generate: also measure `generate()`. decider:
+    scripts the verdicts of the lanes; those of `generate()` cannot be scripted.
     """
     variants = _generate_variants(pair, settings) if with_generate else {}
-    rates: dict[str, list[float]] = defaultdict(list)
-    runs: list[list[MeasuredRun]] = [[] for _ in prompts]
+    rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
+    runs: dict[int, list[list[MeasuredRun]]] = {count: [[] for _ in prompts] for count in threads}
     for again in range(repeats + 1):
         for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
-            generate_rates = {name: rate(prompt) for name, rate in variants.items()}
-            trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
-            if again == 0:
-                continue
-            run = trace, compute_metrics(trace)
-            runs[index].append(run)
-            for name, value in {**_lane_rates(*run), **generate_rates}.items():
-                rates[name].append(value)
-    parts = round_parts(pair, prompts, settings, decider)
-    return _row(settings, runs, {name: spread(r) for name, r in rates.items()}, parts)
+            for count in threads:
+                with all_with(count):
+                    generate_rates = {name: rate(prompt) for name, rate in variants.items()}
+                    trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
+                if again == 0:
+                    continue
+                run = trace, compute_metrics(trace)
+                runs[count][index].append(run)
+                for name, value in {**_lane_rates(*run), **generate_rates}.items():
+                    rates[count][name].append(value)
+    rows = []
+    for count in threads:
+        with all_with(count):
+            parts = round_parts(pair, prompts, settings, decider)
+        spreads = {name: spread(values) for name, values in rates[count].items()}
+        row, header = _row(settings, count, runs[count], spreads, parts)
+        rows.append(row)
+    return rows, best_of(settings.temperature, rates), header
+
+
+@contextmanager
+def all_with(threads: int) -> Iterator[None]:
+    """Within, torch and compiled passes share their work among so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with use_threads(threads):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
@@ -163,6 +175,7 @@ def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
 
 def _row(
     settings: Settings,
+    threads: int,
     runs: Sequence[Sequence[MeasuredRun]],
     rates: dict[str, Spread],
     parts: RoundParts | None,
@@ -176,6 +189,7 @@ def _row(
     ends = [trace.end for trace in firsts]
     row = Row(
         temperature=settings.temperature,
+        threads=threads,
         prompts=len(runs),
         context=statistics.median_low(_middle(trace) for trace in firsts),
         tokens_per_second=rates,
@@ -194,15 +208,6 @@ def _row(
         identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
     )
     return row, header
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """The median and quartiles of one or more values."""
-    known = list(values)
-    if len(known) < 2:
-        return Spread(known[0], known[0], known[0])
-    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-    return Spread(middle, low, high)
 
 
 def _wall_rates(runs: Sequence[Metrics]) -> dict[str, Spread]:

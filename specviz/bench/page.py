@@ -52,7 +52,8 @@ def page_cost(repeats: int) -> dict[str, dict[str, float]]:
     }
     worker = ProcessWorker()
     with served_page() as url, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        # Without motion, so that no finished run plays again beside the next measurement.
+        page = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         page.goto(url)
         page.wait_for_function("window.specviz")
         for again in range(repeats + 1):

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
 from ..decoding.loop import decode
+from ..engines.threads import thread_counts
 from ..errors import PairError
 from ..models.pair import Pair
+from ..report.uncertainty import Spread, spread
 from ..settings import Settings
 from ..trace import LANE_LABELS, LANES, Lane, Round
 from .gguf import KINDS
 from .llama_cpp import LlamaCpp
-from .measure import Spread, spread
+from .measure import all_with
 
 HERE = "specviz"
 RIVAL = "llama.cpp {}"  # with the type of its weights
@@ -103,12 +102,6 @@ def compare_with_llama_cpp(
     return Comparison(dict(rates), {who: len(texts) for who, texts in same.items()}, len(prompts))
 
 
-def thread_counts() -> list[int]:
-    """1, 2, 4 and so on, and all processors."""
-    cores = os.cpu_count() or 1
-    return sorted({cores, *(2**i for i in range(cores.bit_length()) if 2**i < cores)})
-
-
 def _own_ways(settings: Settings) -> list[Way]:
     gamma: dict[Lane, int] = {"baseline": 0, "speculative": settings.gamma}
     return [Way(HERE, lane, n, gamma[lane]) for n in thread_counts() for lane in LANES]
@@ -117,22 +110,11 @@ def _own_ways(settings: Settings) -> list[Way]:
 def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, str]:
     """A lane's tokens per second without prefill, on its own clock, and its text."""
     ids = pair.encode(prompt, chat=settings.chat)
-    with _own_threads(way.threads):
+    with all_with(way.threads):
         events = list(decode(pair, ids, settings, way.lane))
     rounds = [event for event in events if isinstance(event, Round)]
     tokens = [token for one in rounds for token in one.emitted]
     return len(tokens) / rounds[-1].clock, "".join(token.text for token in tokens)
-
-
-@contextmanager
-def _own_threads(count: int) -> Iterator[None]:
-    """Let the lanes have so many threads during the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _rival_runs(

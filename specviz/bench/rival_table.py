@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..models.pair import Pair
+from ..report.uncertainty import spread
 from ..settings import Settings
 from ..trace import LANES
-from .measure import spread
 from .rival import Comparison, Way, compare_with_llama_cpp
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..engines.base import now
+from ..engines.choose import make_engine
 from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
 from ..models.sizes import pass_bytes
@@ -44,16 +45,24 @@ def floors(pair: Pair, cached: int) -> dict[str, Floor]:
     """The floors of a pass of the "target" and of the "draft" after `cached` tokens."""
     models = {"target": pair.target, "draft": pair.draft}
     return {
-        role: _floor(pass_bytes(model) + cached * cache_bytes(model), cached, pair.device)
+        role: _floor(
+            pass_bytes(model) + cached * cache_bytes(model, make_engine(model, pair.vocab).form),
+            cached,
+            pair.device,
+        )
         for role, model in models.items()
         if model is not None
     }
 
 
-def cache_bytes(model: Any) -> int:
-    """Bytes of keys and values that one token adds to the caches."""
+def cache_bytes(model: Any, form: str) -> int:
+    """Bytes of keys and values that one token adds to the caches.
+
+    form: of the engine that runs the model. The compiled form caches fp32, whatever the weights.
+    """
     layers = configured_caches(text_config(model)).layers
-    return int(sum(layer.numbers for layer in layers) * model.dtype.itemsize)
+    dtype = torch.float32 if form == "compiled" else model.dtype
+    return int(sum(layer.numbers for layer in layers) * dtype.itemsize)
 
 
 @torch.inference_mode()

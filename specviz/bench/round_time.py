@@ -13,15 +13,13 @@ from ..decoding.loop import decode
 from ..decoding.sampling import Decide
 from ..decoding.types import LaneEvents
 from ..engines.base import Engine, now
-from ..engines.compiled.engine import CompiledEngine
 from ..engines.eager import EagerEngine
 from ..engines.static.cuda_graphs import Program
+from ..environment import has_numba
 from ..models.pair import Pair, context_length
 from ..settings import Settings
 from ..trace import LANES, Lane, Round
 
-# A CUDA program contains a pass and its sampling, which cannot be timed separately.
-FORMS: tuple[Any, ...] = (EagerEngine, CompiledEngine, Program)
 ROUNDS = 3  # measured at each context length: few, so that they fit after 1,000 of 1,024 tokens
 WARM = 1  # rounds before them, not measured
 TURNS = 3  # how often a prompt is decoded with and without timed passes
@@ -32,9 +30,9 @@ class RoundParts:
     """Where the time of a speculative round goes: median seconds over rounds that drafted.
 
     draft_passes: all passes of the draft in a round. sampling: from the draft's logits to its
-    tokens. target_pass: the pass of the target. judging: from the target's logits to the verdict.
-    counting: rollback and all other work. outside: the share of the round outside of passes, 0 to
-    1.
+    tokens; where a draft run is one call, draft_passes contains it. target_pass: the pass of the
+    target. judging: from the target's logits to the verdict. counting: rollback and all other work.
+    outside: the share of the round outside of passes, 0 to 1.
     """
 
     draft_passes: float
@@ -49,24 +47,36 @@ class RoundParts:
 def timed_passes() -> Iterator[list[float]]:
     """Time every pass of every engine during the block; yields the list of their seconds."""
     spent: list[float] = []
-    plain = {form: form.forward for form in FORMS}
+    plain = [(form, name, getattr(form, name)) for form, name in _calls()]
 
-    def timed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
         def run(engine: Engine, *args: Any, **options: Any) -> Any:
             start = now(engine.device)
-            result = forward(engine, *args, **options)
+            result = call(engine, *args, **options)
             spent.append(now(engine.device) - start)
             return result
 
         return run
 
-    for form, forward in plain.items():
-        form.forward = timed(forward)
+    for form, name, call in plain:
+        setattr(form, name, timed(call))
     try:
         yield spent
     finally:
-        for form, forward in plain.items():
-            form.forward = forward
+        for form, name, call in plain:
+            setattr(form, name, call)
+
+
+def _calls() -> Iterator[tuple[Any, str]]:
+    """Every class with passes, and the method that makes one or a whole draft run of them.
+
+    A CUDA program and a compiled draft run contain the sampling, which cannot be timed separately.
+    """
+    yield from ((EagerEngine, "forward"), (Program, "forward"))
+    if has_numba():
+        from ..engines.compiled.engine import CompiledEngine
+
+        yield from ((CompiledEngine, "forward"), (CompiledEngine, "draft"))
 
 
 def round_parts(

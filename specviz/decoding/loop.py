@@ -14,6 +14,7 @@ The baseline is this same loop with no drafts (gamma = 0).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -21,6 +22,8 @@ import torch
 from ..engines.base import Engine, now, prefill
 from ..engines.choose import make_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
+from ..engines.fastest_threads import fastest_threads
+from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
@@ -50,6 +53,17 @@ def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> It
 def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane)
     return (event for event in events if isinstance(event, Round))
+
+
+def lane_threads(pair: Pair, lane: Lane) -> int:
+    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
+    draft model and gamma as `Settings` has them by default.
+
+    Measured once per process and pair, in less than two seconds.
+    """
+    if lane == "baseline":
+        return fastest_threads(pair.target, None, pair.vocab, 1)
+    return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
 
 
 def decode(
@@ -89,9 +103,14 @@ class _Run:
         self.device = pair.device
         self.wall, self.resumed = 0.0, now(self.device)
         context = make_context(settings, pair.vocab, self.device, decider or decide, lane)
-        self.target: Engine = make_engine(pair.target, pair.vocab)
-        self.path = make_path(self.target, context)
-        self.drafter: Drafter = make_drafter(pair, context, self.path)
+        self.threads = lane_threads(pair, lane)
+        with use_threads(self.threads):
+            self.target: Engine = make_engine(pair.target, pair.vocab)
+            self.path = make_path(self.target, context)
+            self.drafter: Drafter = make_drafter(pair, context, self.path)
+        # Around compiled passes torch has only rows to work on, and its other threads would go on
+        # waiting for more on the processors of the pass.
+        self.quiet_torch = one_torch_thread if self.target.form == "compiled" else nullcontext
         self.policy: Policy = make_policy(settings, self.costs)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
@@ -111,7 +130,7 @@ class _Run:
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
         self.pause()
-        return Prefilled(seconds, forms, self.drafter.layers)
+        return Prefilled(seconds, forms, self.threads, self.drafter.layers)
 
     def end_reason(self) -> EndReason | None:
         """Why no further round is due, or None."""
@@ -137,9 +156,12 @@ class _Run:
         step, alone = self.drafter.step_cost(), pass_cost(self.pair.target, self.target.form)
         return step / alone, extra_token_cost(self.device, self.target.form)
 
-    @torch.inference_mode()
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""
+        with self.quiet_torch(), torch.inference_mode():
+            return self._round()
+
+    def _round(self) -> Round:
         gamma = self.gamma()
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
@@ -186,7 +208,12 @@ class _Run:
 
     def tokens(self, judged: Judged, emitted: list[int]) -> tuple[list[Token], list[Token]]:
         """The round's drafted and emitted tokens; ends the lane where a stop string does."""
-        self.check_finite(judged)
+        views = self.annotator.views(judged)
+        if views.not_finite:
+            raise ModelError(
+                f"the {views.not_finite} gave logits that are not finite in round {self.index}: "
+                "load it in fp32 or bf16, or check its weights."
+            )
         texts = texts_of(self.text, judged, emitted)
         stop = self.stop_place(texts.emitted)
         if stop is not None:
@@ -197,7 +224,7 @@ class _Run:
             emitted = emitted[: stop + 1]
         elif self.end_reason() is not None:
             texts.emitted[-1] += self.text.flush()
-        return self.annotator.tokens(judged, emitted, texts)
+        return self.annotator.tokens(judged, emitted, texts, views)
 
     def stop_place(self, added: list[str]) -> int | None:
         """The index of the text that completes a stop string, or None."""
@@ -211,13 +238,3 @@ class _Run:
                 return place
             self.tail = window[len(window) - reach :] if len(window) > reach else window
         return None
-
-    def check_finite(self, judged: Judged) -> None:
-        """Raise `ModelError` if a model gave NaN or +inf; -inf only rules a token out."""
-        rows = {"target": judged.logits, "draft": judged.draft and judged.draft.logits}
-        for role, logits in rows.items():
-            if logits is not None and not torch.isfinite(logits.amax(-1)).all():
-                raise ModelError(
-                    f"the {role} gave logits that are not finite in round {self.index}: load it "
-                    "in fp32 or bf16, or check its weights."
-                )

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..engines.base import Engine, host_ids
@@ -161,6 +162,18 @@ class Distributions:
         self._numbers[place] = token_id
         return self._feeds[place]
 
+    def rows(self, count: int) -> Floats:
+        """fp32 [count, vocab], to write distributions to; see `take`."""
+        self.reserve(count)
+        return self._arrays[count]
+
+    def take(self, ids: NDArray[np.int64]) -> None:
+        """Take ids that were drawn from rows which others wrote; one-hot ones are written here."""
+        self._numbers[: len(ids)] = ids
+        if self._settings.greedy:
+            for place, token_id in enumerate(ids.tolist()):
+                self._mark(place, self._arrays[-1][place], token_id)
+
     def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
         """`sampling.probabilities` of fp32 logits [n, vocab], divided by `temperature`, as torch
         and as NumPy see it.
@@ -183,10 +196,13 @@ class Distributions:
 
     def _one_hot(self, place: int, array: Floats, logits: Floats) -> int:
         """Make a row one-hot at its greedy id, which is returned."""
+        return self._mark(place, array, greedy_id(logits))
+
+    def _mark(self, place: int, array: Floats, token_id: int) -> int:
         array[self.argmax[place]] = 0.0
-        self.argmax[place] = best = greedy_id(logits)
-        array[best] = 1.0
-        return best
+        self.argmax[place] = token_id
+        array[token_id] = 1.0
+        return token_id
 
 
 def greedy_id(logits: Floats) -> int:

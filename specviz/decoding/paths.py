@@ -40,9 +40,14 @@ def make_path(engine: Engine, run: RunContext) -> DecodingPath:
     """The path with the fewest calls that this engine allows."""
     if isinstance(engine, StaticEngine):
         return GraphPath(engine, run)
-    if engine.device.type == run.device.type == "cpu":
-        return NumpyPath(engine, run)
-    return TensorPath(engine, run)
+    if not engine.device.type == run.device.type == "cpu":
+        return TensorPath(engine, run)
+    if engine.form == "compiled":
+        from . import compiled_path  # needs numba
+
+        if compiled_path.suits(engine, run.settings):
+            return compiled_path.CompiledPath(engine, run)
+    return NumpyPath(engine, run)
 
 
 class TensorPath:

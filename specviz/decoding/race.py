@@ -166,6 +166,7 @@ def _header(
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
         threads=torch.get_num_threads(),
+        lane_threads={lane: first.threads for lane, first in prefilled.items()},
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
         mode=mode,

@@ -125,7 +125,8 @@ def _truncated(p: Tensor, top_k: int, top_p: float, fixed_shapes: bool) -> Tenso
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
     # Top-p takes its share of everything that top-k keeps, so those entries are listed in full.
-    short = k == vocab and not fixed_shapes
+    # Whether a short list is enough is a value, for which the host would have to wait on a GPU.
+    short = k == vocab and not fixed_shapes and p.device.type == "cpu"
     values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
     if values.shape[-1] < k and values.sum(-1).min() < top_p:
         values = p.topk(k).values

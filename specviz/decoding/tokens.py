@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +44,12 @@ class Annotator:
         self._pieces = Pieces(tokenizer)
         self._greedy = greedy
 
+    def views(self, judged: Judged) -> Views:
+        """Every number that the cards show of a round, copied to the host at once."""
+        return Views(copied(_shown_numbers(judged, self._greedy)), self._greedy, self._pieces)
+
     def tokens(
-        self, judged: Judged, emitted: list[int], texts: Texts
+        self, judged: Judged, emitted: list[int], texts: Texts, views: Views
     ) -> tuple[list[Token], list[Token]]:
         """The drafted and the emitted tokens of a round.
 
@@ -54,7 +59,6 @@ class Annotator:
         accepted, next_id, outcome = judged.verdict
         kept = min(accepted, len(emitted))
         ended = len(emitted) <= accepted
-        views = self._views(judged)
         drafted = []
         for i, token_id in enumerate(judged.ids):
             if i < kept:
@@ -68,61 +72,90 @@ class Annotator:
         last = views.final(accepted, next_id, texts.emitted[-1], outcome)
         return drafted, [*drafted[:kept], last]
 
-    def _views(self, judged: Judged) -> _Views:
-        """Every number that the cards show, copied to the host at once."""
-        draft, p = judged.draft, judged.p
-        shown_p = torch.softmax(judged.logits, -1) if self._greedy else p
-        views = _Views(self._greedy, p, shown_p, self._tops(shown_p))
-        if draft is None:
-            return views
-        # Copied drafts have no logits: q is then all there is to show.
-        soft_logits = draft.logits if self._greedy else None
-        shown_q = draft.q if soft_logits is None else torch.softmax(soft_logits, -1)
-        place = draft.ids.unsqueeze(-1)
-        views.u = judged.u.tolist()
-        views.q, views.shown_q = draft.q, shown_q
-        views.q_drafted = draft.q.gather(-1, place).squeeze(-1).tolist()
-        views.p_drafted = p[:-1].gather(-1, place).squeeze(-1).tolist()
-        views.beta = torch.minimum(p[:-1], draft.q).sum(-1).tolist()
-        views.top_q = self._tops(shown_q)
-        if judged.verdict.outcome == "corrected":
-            row = judged.verdict.accepted
-            left = residual(p[row], draft.q[row])
-            views.top_residual = self._tops(left.unsqueeze(0))[0]
-        return views
 
-    def _tops(self, rows: Tensor) -> list[tuple[Choice, ...]]:
-        best = rows.topk(min(LISTED, rows.shape[-1]))
-        return [
-            tuple(
-                Choice(i, self._pieces[i], round(value, DIGITS))
-                for i, value in zip(ids, values, strict=True)
-                if value > 0
-            )
-            for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The numbers of each part, as `Tensor.tolist` gives them.
+
+    From a GPU they come in one copy, as fp64, which holds fp32, ids and truth values exactly: each
+    copy makes the host wait.
+    """
+    place = next(iter(parts.values())).device
+    if place.type == "cpu":
+        return {name: part.tolist() for name, part in parts.items()}
+    numbers = torch.cat([part.to(place, torch.float64).flatten() for part in parts.values()]).cpu()
+    split = numbers.split([part.numel() for part in parts.values()])
+    return {
+        name: piece.to(part.dtype).reshape(part.shape).tolist()
+        for piece, (name, part) in zip(split, parts.items(), strict=True)
+    }
 
 
-class _Views:
-    """A round's distributions, read position by position."""
+def _shown_numbers(judged: Judged, greedy: bool) -> dict[str, Tensor]:
+    """What `Views` is made from, by name; n drafted tokens.
 
-    def __init__(
-        self, greedy: bool, p: Tensor, shown_p: Tensor, top_p: list[tuple[Choice, ...]]
-    ) -> None:
-        self.greedy, self.p, self.shown_p, self.top_p = greedy, p, shown_p, top_p
-        self.q = self.shown_q = p[:0]
-        self.u: list[float] = []
-        self.q_drafted: list[float] = []
-        self.p_drafted: list[float] = []
-        self.beta: list[float] = []
-        self.top_q: list[tuple[Choice, ...]] = []
-        self.top_residual: tuple[Choice, ...] = ()
+    p, q, u, beta: [n], of the drafted tokens. soft_p, soft_q: [n], their probabilities at
+    temperature 1, if greedy. last_...: those of the token that the target drew. best_..., ids_...:
+    [.., LISTED]. target, draft: whether all logits are finite or -inf.
+    """
+    p, draft, (row, next_id, outcome) = judged.p, judged.draft, judged.verdict
+    soft_p = torch.softmax(judged.logits, -1) if greedy else p
+    found = {
+        "target": _usable(judged.logits),
+        "last_p": p[row, next_id],
+        "last_soft_p": soft_p[row, next_id],
+        **_best("p", soft_p),
+    }
+    if draft is None:
+        return found
+    logits = draft.logits
+    if logits is not None:
+        found["draft"] = _usable(logits)
+    # Copied drafts have no logits: q is then all there is to show. The others' may lie elsewhere.
+    soft_q = draft.q
+    if greedy and logits is not None:
+        soft_q = torch.softmax(logits.to(p.device), -1)
+    place = draft.ids.unsqueeze(-1)
+    for name, rows in {"p": p[:-1], "q": draft.q, "soft_p": soft_p[:-1], "soft_q": soft_q}.items():
+        found[name] = rows.gather(-1, place).squeeze(-1)
+    found["u"] = torch.as_tensor(judged.u)
+    found["beta"] = torch.minimum(p[:-1], draft.q).sum(-1)
+    found |= _best("q", soft_q)
+    if outcome == "corrected":
+        found["last_q"], found["last_soft_q"] = draft.q[row, next_id], soft_q[row, next_id]
+        found |= _best("residual", residual(p[row], draft.q[row]).unsqueeze(0))
+    return found
+
+
+def _usable(logits: Tensor) -> Tensor:
+    return torch.isfinite(logits.amax(-1)).all()
+
+
+def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
+    best = rows.topk(min(LISTED, rows.shape[-1]))
+    return {f"best_{name}": best.values, f"ids_{name}": best.indices}
+
+
+class Views:
+    """A round's numbers on the host, read position by position."""
+
+    def __init__(self, numbers: dict[str, Any], greedy: bool, pieces: Pieces) -> None:
+        self._numbers, self._greedy, self._pieces = numbers, greedy, pieces
+
+    @property
+    def not_finite(self) -> str | None:
+        """The role of a model that gave NaN or +inf, which make a distribution meaningless."""
+        roles = ("target", "draft")
+        return next((role for role in roles if not self._numbers.get(role, True)), None)
 
     def unjudged(self, i: int, token_id: int, text: str) -> Token:
         """A draft that no verdict reached: only the draft model's view of it has a meaning."""
-        soft = self.shown_q[i, token_id].item() if self.greedy else None
         return Token(
-            token_id, text, "ignored", q=self.q_drafted[i], soft_q=soft, top_q=self.top_q[i]
+            token_id,
+            text,
+            "ignored",
+            q=self._numbers["q"][i],
+            soft_q=self._soft("soft_q", i),
+            top_q=self._top("q", i),
         )
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
@@ -131,27 +164,41 @@ class _Views:
         return replace(
             token,
             outcome=outcome,
-            p=self.p_drafted[i],
-            u=self.u[i],
-            beta=self.beta[i],
-            soft_p=self.shown_p[i, token_id].item() if self.greedy else None,
-            top_p=self.top_p[i],
-            top_residual=self.top_residual if outcome == "rejected" else (),
+            p=self._numbers["p"][i],
+            u=self._numbers["u"][i],
+            beta=self._numbers["beta"][i],
+            soft_p=self._soft("soft_p", i),
+            top_p=self._top("p", i),
+            top_residual=self._top("residual", 0) if outcome == "rejected" else (),
         )
 
     def final(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
         """The token that the target itself drew at place i."""
         corrected = outcome == "corrected"
-        soft_q = self.shown_q[i, token_id].item() if corrected and self.greedy else None
         return Token(
             token_id,
             text,
             outcome,
-            p=self.p[i, token_id].item(),
-            q=self.q[i, token_id].item() if corrected else None,
-            soft_p=self.shown_p[i, token_id].item() if self.greedy else None,
-            soft_q=soft_q,
-            top_p=self.top_p[i],
-            top_q=self.top_q[i] if corrected else (),
-            top_residual=self.top_residual if corrected else (),
+            p=self._numbers["last_p"],
+            q=self._numbers.get("last_q"),
+            soft_p=self._soft("last_soft_p"),
+            soft_q=self._soft("last_soft_q") if corrected else None,
+            top_p=self._top("p", i),
+            top_q=self._top("q", i) if corrected else (),
+            top_residual=self._top("residual", 0) if corrected else (),
+        )
+
+    def _soft(self, name: str, i: int | None = None) -> float | None:
+        if not self._greedy:
+            return None
+        found = self._numbers[name]
+        number: float = found if i is None else found[i]
+        return number
+
+    def _top(self, name: str, i: int) -> tuple[Choice, ...]:
+        pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)
+        return tuple(
+            Choice(token_id, self._pieces[token_id], round(value, DIGITS))
+            for token_id, value in pairs
+            if value > 0
         )

@@ -58,12 +58,13 @@ class Judged(NamedTuple):
 class Prefilled:
     """A lane's first event. Keys are "target" and, in a lane that drafts with a model, "draft".
 
-    seconds: to read the prompt. forms: names of the engines. layers: how many of the target's
-    first layers draft, if they do.
+    seconds: to read the prompt. forms: names of the engines. threads: that share the lane's
+    passes. layers: how many of the target's first layers draft, if they do.
     """
 
     seconds: dict[str, float]
     forms: dict[str, str]
+    threads: int
     layers: int | None = None
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ..environment import THREADS
-from ..errors import ModelError
+
+NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
 
 class Engine(Protocol):
@@ -47,13 +48,6 @@ class Engine(Protocol):
         ...
 
 
-def memory_error(error: RuntimeError) -> ModelError:
-    """What to raise for an error of a pass: a sentence if the device has no memory left."""
-    if not isinstance(error, torch.OutOfMemoryError):
-        raise error
-    return ModelError("the device ran out of memory: use a shorter prompt or a smaller pair.")
-
-
 def host_ids(ids: Sequence[int]) -> Tensor:
     """int64 [n] in the host's memory; torch.tensor takes three times as long."""
     return torch.from_numpy(np.array(ids, np.int64))
@@ -70,7 +64,7 @@ def prefill(engine: Engine, ids: Sequence[int]) -> float:
 
 def spare_threads() -> int:
     """Let torch use half of the processors, or SPECVIZ_THREADS of them; returns how many.
-    Raises `SettingsError`.
+    Raises `SettingsError`. Compiled passes have threads of their own: see `engines.threads`.
 
     A short pass waits for its slowest thread, so a thread that shares its processor with the
     browser or the server delays all others.

@@ -15,10 +15,11 @@ import torch
 from ..models.sizes import pass_bytes
 from ..models.truncated import truncated_model
 
-# Bytes that could be read during the call of one module, by device type. They are right to about
-# half an order of magnitude. Engines with a forward of their own make fewer and cheaper calls.
-EAGER_CALL = {"cpu": 2**18, "cuda": 2**26}
-OWN_CALL = {"cpu": 2**17, "cuda": 2**23}
+# Bytes that could be read during the call of one module, by form, right to about half an order of
+# magnitude. A static form makes fewer and cheaper calls; in compiled passes and draft runs, only
+# the work itself is left.
+CALL_ON_CPU = {"eager": 2**18, "static": 2**17, "compiled": 2**15}
+CALL_ELSEWHERE = {"eager": 2**26, "static": 2**23}
 
 # What each further token adds to a target pass, in passes of one token: hardware that waits for
 # its memory processes several tokens in the same time; a processor's arithmetic is the limit
@@ -37,8 +38,9 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
     model = model if layers is None else truncated_model(model, layers)
     device = torch.device(model.device).type
     calls = sum(1 for module in model.modules() if next(module.children(), None) is None)
-    per_call = EAGER_CALL if form == "eager" else OWN_CALL
-    return pass_bytes(model) + calls * per_call.get(device, per_call["cuda"])
+    costs = CALL_ON_CPU if device == "cpu" else CALL_ELSEWHERE
+    per_call = costs.get(form, costs["static"])
+    return pass_bytes(model) + calls * per_call
 
 
 def extra_token_cost(device: torch.device, form: str) -> float:

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from ..errors import ModelError
 from ..models.pair import text_config
 from ..models.truncated import truncated_model
-from .base import memory_error
+from .base import NO_MEMORY
 
 
 class EagerEngine:
@@ -47,8 +47,8 @@ class EagerEngine:
                 use_cache=True,
                 **options,
             )
-        except RuntimeError as error:
-            raise memory_error(error) from error
+        except torch.OutOfMemoryError as error:
+            raise ModelError(NO_MEMORY) from error
         self.length += ids.shape[0]
         logits: Tensor = output.logits[0, -keep:, : self._vocab]
         if temperature != 1.0:

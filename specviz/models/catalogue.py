@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..environment import ASSETS
+from ..environment import ASSETS, PAIRS
+from ..errors import SettingsError
 from .sizes import QUANTIZED, TYPICAL_CONTEXT, number_bytes, smaller_precisions, weight_bytes
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
@@ -82,6 +83,15 @@ def named_pairs() -> tuple[NamedPair, ...]:
 def named_pair(name: str) -> NamedPair | None:
     """The pair of that name, or None."""
     return next((pair for pair in named_pairs() if pair.name == name), None)
+
+
+def operator_pairs() -> tuple[NamedPair, ...]:
+    """The pairs that SPECVIZ_PAIRS names. Raises `SettingsError` for a name that is none."""
+    for name in PAIRS.read():
+        if named_pair(name) is None:
+            known = ", ".join(pair.name for pair in named_pairs())
+            raise SettingsError(f"{PAIRS.name} names {name!r}: use some of {known}.")
+    return tuple(pair for pair in named_pairs() if pair.name in PAIRS.read())
 
 
 def known_model(name: str) -> ModelFacts | None:

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from ..errors import PairError
 from .catalogue import ModelFacts, known_model
-from .hub import Listing, ModelSource, has_token
+from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
 from .metadata import ModelMetadata
 from .pair import Pair, context_length, logit_width, parameter_count, text_config, tokenizer_size
@@ -42,8 +42,7 @@ def access_findings(source: ModelSource, listing: Listing | None, readable: bool
     if readable:
         sentence = f"{source.shown} is gated, and this machine has access to it: nothing to do."
         return [Finding("good", "access", sentence)]
-    token = "a token is set" if has_token() else "no token is set: put one into HF_TOKEN"
-    sentence = f"{source.shown} is gated: accept its licence on {source.page}; {token}."
+    sentence = f"{source.shown} is gated: accept its licence on {source.page}; {token_state()}."
     return [Finding("warning", "access", sentence)]
 
 

@@ -142,9 +142,28 @@ def hub_listing(source: ModelSource) -> Listing | None:
     return Listing(bool(info.gated), files)
 
 
-def has_token() -> bool:
-    """Whether this machine has a token for the hub."""
-    return bool(huggingface_hub.get_token())
+_withheld = False  # whether this machine's token stays here
+
+
+@contextlib.contextmanager
+def without_token() -> Iterator[None]:
+    """Inside the block, no request of this process carries this machine's token, in any thread."""
+    global _withheld
+    before, outer = constants.HF_HUB_DISABLE_IMPLICIT_TOKEN, _withheld
+    constants.HF_HUB_DISABLE_IMPLICIT_TOKEN = _withheld = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_DISABLE_IMPLICIT_TOKEN, _withheld = before, outer
+
+
+def token_state() -> str:
+    """What is to be done about this machine's token, as the end of a sentence."""
+    if _withheld:
+        return "models that visitors name are read without a token here, so choose an open one"
+    if huggingface_hub.get_token():
+        return "a token is set"
+    return "no token is set: put one into HF_TOKEN"
 
 
 # Headers of weight files
@@ -248,7 +267,10 @@ def failure_sentence(source: ModelSource, error: BaseException) -> str:
 
 def gated_sentence(source: ModelSource) -> str:
     """One sentence: what to do about a gated model."""
-    who = "the account of your HF_TOKEN" if has_token() else "an account, and set its HF_TOKEN"
+    if _withheld:
+        return f"{source.shown} is gated: {token_state()}."
+    owner = bool(huggingface_hub.get_token())
+    who = "the account of your HF_TOKEN" if owner else "an account, and set its HF_TOKEN"
     return f"{source.shown} is gated: accept its licence on {source.page} with {who}."
 
 
@@ -266,12 +288,25 @@ def _file_sentence(source: ModelSource, text: str) -> str:
             f"{shown} is not a causal language model that transformers knows: choose one that "
             "writes text."
         )
+    damaged = None if folder is None else _damaged_json(folder)
+    if damaged is not None:
+        return f"{shown} has a damaged or incomplete file {damaged}: download it again."
     if folder is None and not hub_is_reachable():
         return (
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."
         )
     return _general_sentence(shown)
+
+
+def _damaged_json(folder: Path) -> str | None:
+    """The name of a file that should be JSON and is not."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return path.name
+    return None
 
 
 def _general_sentence(shown: str) -> str:

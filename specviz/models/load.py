@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
+from .checksums import check_files
 from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
@@ -48,7 +50,8 @@ def load_pair(
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
     CPU if there is no GPU.
     on_progress: called with each new `Progress`, in this thread or in one of the hub's client.
-    Raises `PairError` if a model is missing, does not fit into memory, or the two do not match.
+    Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
+    if a file of the built-in pair is not as it was published.
     """
     target, draft = model_names(name)
     options = [
@@ -57,6 +60,8 @@ def load_pair(
     ]
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
+        for folder in (target, draft):
+            check_files(Path(folder or ""))
         place = place or best_device()
         if dtype is None and place.type == "cpu" and has_numba():
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
@@ -71,6 +76,8 @@ def load_pair(
 
 def model_names(name: str) -> tuple[str, str | None]:
     """The target and the draft (or None) in a pair's name. Raises `PairError` for other names."""
+    if not isinstance(name, str):
+        raise PairError(f"the pair's name is {name!r}: write a text, such as 'builtin'.")
     row = named_pair(name.strip())
     if row is not None:
         folder = ASSETS / "pair"

@@ -1,6 +1,7 @@
 """The Gradio page: it draws traces and decodes nothing."""
 
+from .drain import close_page, drain
 from .layout import build_page
 from .look import launch_options
 
-__all__ = ["build_page", "launch_options"]
+__all__ = ["build_page", "close_page", "drain", "launch_options"]

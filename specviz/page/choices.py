@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..environment import ANY_MODEL, BUILTIN, PAIRS
+from ..environment import ANY_MODEL, BUILTIN
 from ..errors import PairError
-from ..models.catalogue import FITS, FITS_SMALLER, NamedPair, named_pairs, pairs_by_fit
+from ..models.catalogue import (
+    FITS,
+    FITS_SMALLER,
+    NamedPair,
+    named_pairs,
+    operator_pairs,
+    pairs_by_fit,
+)
 from ..models.sizes import shown_bytes
 from ..worker.tasks import WEIGHTS, Machine, with_weights
 
@@ -21,8 +28,8 @@ def others_allowed() -> bool:
 
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
-    wanted = PAIRS.read()
-    return [pair for pair in named_pairs() if not wanted or pair.name in (*wanted, BUILTIN)]
+    wanted = operator_pairs()
+    return [one for one in named_pairs() if not wanted or one in wanted or one.name == BUILTIN]
 
 
 def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
@@ -36,6 +43,18 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
             listed = [one for one in members if one in offered]
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
+
+
+def pair_models() -> dict[str, dict[str, tuple[str, int]]]:
+    """The models of each offered pair, so that the browser can tell which pair a run was made with:
+    pair -> "target" and "draft" -> the last part of the name, and the number of parameters."""
+    return {
+        pair.name: {
+            role: (model.name.rpartition("/")[2], model.parameters)
+            for role, model in (("target", pair.target), ("draft", pair.draft))
+        }
+        for pair in offered_pairs()
+    }
 
 
 def chosen_pair(
@@ -58,6 +77,17 @@ def chosen_pair(
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
     return with_weights(f"{target}+{draft or NO_DRAFT}", str(weights))
+
+
+def naming_defaults(own: str) -> dict[str, str]:
+    """What the controls that choose a pair hold when the page opens, by their name in an address,
+    in the order of the arguments of `chosen_pair`."""
+    return {"pair": own, "target": "", "draft": "", "weights": next(iter(WEIGHTS))}
+
+
+def naming_choices(own: str) -> dict[str, list[str]]:
+    """What an address may ask for, for those of `naming_defaults` that are lists."""
+    return {"pair": [value for _, value in pair_choices(own, None)], "weights": list(WEIGHTS)}
 
 
 def _title(pair: NamedPair) -> str:

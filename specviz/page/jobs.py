@@ -13,6 +13,7 @@ from uuid import uuid4
 from ..settings import Settings
 from ..trace import LANES, End, EndReason, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
+from .requests import note_request
 from .wire import Note, Update, encode_delta
 
 PATIENCE = 15.0  # seconds without a request for updates after which a run's visitor has left
@@ -38,7 +39,8 @@ class Job:
         self.error: str | None = None
         self.remark: str | None = None
         self.fall_back = False
-        # ZeroGPU finds the visitor's account in the request that created the job.
+        # In the request that created the job, ZeroGPU finds the visitor's account, the log its id.
+        note_request()
         self._context: Context | None = copy_context()
 
     def add(self, item: Any) -> None:

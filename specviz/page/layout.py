@@ -45,13 +45,18 @@ IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
 
 
 class Bar(NamedTuple):
-    """The components above the panel and the player. presets: one button for each preset."""
+    """The components above the panel and the player.
+
+    presets: one button for each preset. adopt: a hidden button that the player presses, which sets
+    the controls to those of the run that is shown.
+    """
 
     prompt: gr.Textbox
     run: gr.Button
     stop: gr.Button
     presets: list[gr.Button]
     greedy: gr.Button
+    adopt: gr.Button
 
 
 def build_page(
@@ -72,13 +77,14 @@ def build_page(
     examiner = Doctor(doctor or ProcessWorker())
     presets = load_presets(PRESETS)
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
+    page.runs = runs
     with page:
         with gr.Row(elem_id="topbar"):
             bar = _bar(presets)
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
-            player = make_player(_functions(runs, pair), presets, recordings)
+            player = make_player(_functions(runs, pair), presets, recordings, pair)
         _connect_run(runs, pair, bar, controls, player)
         _connect_pairs(page, runs, pair, controls)
         _connect_doctor(examiner, pair, controls, report)
@@ -107,9 +113,10 @@ def _bar(presets: Sequence[Preset]) -> Bar:
     with gr.Row(elem_id="presets"):
         buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
         greedy = gr.Button("greedy", size="sm", elem_id="greedy")
+        adopt = gr.Button("As shown", elem_id="adopt")
     tools = (PAGE / "tools.html").read_text("utf-8")
     _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
-    return Bar(prompt, run, stop, buttons, greedy)
+    return Bar(prompt, run, stop, buttons, greedy, adopt)
 
 
 def _static(name: str, html: str) -> None:
@@ -227,15 +234,18 @@ def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) ->
 
 
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
-    """Fill the page from its address, and the address from what is then chosen."""
-    chosen = [bar.prompt, *controls.tunable]
+    """Fill the page from its address or from the run that is shown, and the address from what is
+    then chosen."""
+    chosen = [bar.prompt, *controls.tunable, *controls.naming]
     # The page may be ready before its player: the values wait for it.
     page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
+    bar.adopt.click(None, chosen, chosen, js=_ADOPTED, **IN_BROWSER)
 
 
 _FILLED = """async (...values) => {
   while (!window.specviz) await new Promise((resume) => setTimeout(resume, 20));
   return window.specviz.filled(values);
 }"""
+_ADOPTED = "(...values) => window.specviz.adopted(values)"
 _CHANGED = "(...values) => window.specviz?.changed(values)"

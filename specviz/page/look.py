@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..report.charts import PALETTE
 from ..report.html import PAGE, PLOTLY, css_variables
+from .probes import Probes
+from .requests import Requests
+from .security.card import DESCRIPTION, PICTURE
 from .security.operator import guarded_options
 
 RECORDINGS = ASSETS / "recordings"
-DESCRIPTION = "A language model races itself with a small draft at its side, token by token."
 SHEETS = (
     "page.css",
     "doctor.css",
@@ -22,7 +25,11 @@ SHEETS = (
     "parts.css",
     "menus.css",
     "panels.css",
+    "sizes.css",
     "stage.css",
+    "explain.css",
+    "tour.css",
+    "whatif.css",
 )
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
@@ -49,7 +56,11 @@ SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; run
 
 
 def launch_options() -> dict[str, Any]:
-    """The options of `launch()` for this page."""
+    """The options of `launch()` for this page. Raises `SettingsError`."""
+    guarded = guarded_options()
+    # These two are reached before the guard: a probe has no session and may name any host.
+    front = [Middleware(Requests), Middleware(Probes)]
+    guarded["app_kwargs"]["middleware"][:0] = front
     return {
         "theme": _theme(),
         "head": _head(),
@@ -59,7 +70,7 @@ def launch_options() -> dict[str, Any]:
         "max_threads": THREADS,
         "state_session_capacity": SESSIONS,
         "favicon_path": str(PAGE / "favicon.svg"),
-        **guarded_options(),
+        **guarded,
     }
 
 
@@ -78,7 +89,8 @@ def static_url(path: Path) -> str:
 def serve_static_files(recordings: Path) -> None:
     """Let the server send recordings, Plotly and the page's own files, so that the browser loads
     nothing from other hosts."""
-    gr.set_static_paths([PAGE, PLOTLY, *([recordings] if recordings.is_dir() else [])])
+    also = [path for path in (recordings, PICTURE) if path.exists()]
+    gr.set_static_paths([PAGE, PLOTLY, *also])
 
 
 def _theme() -> gr.themes.Base:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..report.html import PAGE, PLOTLY
 from ..theory import MOST_GAMMA
 from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
+from .choices import naming_choices, naming_defaults, pair_models
 from .controls import CHOICES, DEFAULTS, LIMITS, MOST_CHARACTERS
 from .experiment import MOST_DRAWS
 from .look import static_url
@@ -29,18 +31,27 @@ import(new URL("player.js", base)).then((player) => {
 """
 
 
+def _links() -> dict[str, str]:
+    """Where the line under the name leads, beside the paper; the source is known on a Space."""
+    space = os.environ.get("SPACE_ID", "")
+    source = {"source": f"https://huggingface.co/spaces/{space}/tree/main"} if space else {}
+    return {"api": "?view=api", **source}
+
+
 def make_player(
     functions: Sequence[Callable[[dict[str, Any]], Any]],
     presets: Sequence[Preset],
     recordings: Path,
+    own: str,
 ) -> gr.HTML:
     """The component. Its value is the newest delta; `functions` are the server functions that it
-    may call."""
+    may call. own: the pair that the page was started with."""
     config: dict[str, Any] = {
         "modules": static_url(PAGE) + "/",
         "plotly": static_url(PLOTLY),
         "charts": chart_specs(),
         "titles": CHARTS,
+        "links": _links(),
         "presets": [
             {
                 "name": one.name,
@@ -51,9 +62,10 @@ def make_player(
             for one in presets
         ],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
-        "defaults": DEFAULTS,
+        "defaults": {**DEFAULTS, **naming_defaults(own)},
         "limits": LIMITS,
-        "choices": CHOICES,
+        "choices": {**CHOICES, **naming_choices(own)},
+        "pairs": pair_models(),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,

@@ -17,6 +17,7 @@ from ..worker.failures import FAILED
 from ..worker.limits import Limits
 from ..worker.tasks import READING, LoadTask, Machine, MachineTask
 from .jobs import Job, Run
+from .tally import Tally
 from .wire import Update
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ TICK = 0.1  # seconds between updates; each costs the browser a frame, and a cor
 HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed tab is noticed
 KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 32 * 2**20  # characters of the deltas of finished runs
+CLOSING = "The server is being restarted: press Run again in a minute."
 REMEMBERED = 9  # past jobs whose durations predict those of the next
 
 
@@ -47,6 +49,29 @@ class RunQueue:
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
         self._status = READING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
+        self.closing = False  # whether the server is about to end
+        self.answered = False  # whether the models have loaded a pair or ended a job well
+        self.tally = Tally()
+
+    @property
+    def current(self) -> Job | None:
+        """The job that the models are doing."""
+        return self._current
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait behind the current one."""
+        return len(self._waiting)
+
+    @property
+    def restarts(self) -> int:
+        """How many times the models' process was replaced."""
+        return int(getattr(self._worker, "restarts", 0))
+
+    def jobs(self) -> list[Job]:
+        """The jobs that wait, run or have ended not long ago."""
+        with self._wake:
+            return list(self._jobs.values())
 
     def start(self, pair: str) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
@@ -55,19 +80,31 @@ class RunQueue:
     def submit(self, job: Job) -> None:
         """Add a job at the end of the queue and stop the visitor's earlier one.
 
-        Raises `SpecvizError` if the queue is full.
+        Raises `SpecvizError` if the queue is full, or the server about to end.
         """
         self.stop(job.session)
         with self._wake:
+            if self.closing:
+                self.tally.refused += 1
+                raise SpecvizError(CLOSING)
             self.clean_up()
             waiting = len(self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
             if waiting >= self.limits.waiting and (waiting or self._current):
+                self.tally.refused += 1
                 raise SpecvizError(self._full(waiting))
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._forget_old()
             self._wake.notify()
+
+    def refuse_from_now_on(self) -> None:
+        """Refuse all further jobs, and those that wait."""
+        with self._wake:
+            self.closing = True
+            for job in list(self._waiting):
+                job.error, job.fall_back = CLOSING, True
+                self.cancel(job)
 
     def stop(self, session: str) -> None:
         """Stop what this visitor has running or waiting."""
@@ -177,23 +214,31 @@ class RunQueue:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
                 self._status = sentence
-        except SpecvizError:
-            log.warning("the pair %r could not be loaded ahead of a run", pair, exc_info=True)
+            self.answered = True
+        except SpecvizError as error:
+            log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
         except Exception:
             log.exception("the pair %r could not be loaded ahead of a run", pair)
 
     def _do(self, job: Job) -> None:
         try:
+            # Also what is logged belongs to the visitor's request.
+            job.run_in_context(lambda: self._attempt(job))
+        finally:
+            job.close()
+            self.tally.ended(error=job.error is not None, stopped=job.stopping.is_set())
+
+    def _attempt(self, job: Job) -> None:
+        try:
             if not job.stopping.is_set():
-                job.run_in_context(lambda: self._collect(job))
+                self._collect(job)
+                self.answered = True
         except SpecvizError as error:
             log.info("a task was refused: %s", error)
             job.error, job.fall_back = str(error), isinstance(error, NoGpuError)
         except BaseException:  # even after a SystemExit the next job must run
             log.exception("a task failed")
             job.error = FAILED
-        finally:
-            job.close()
 
     def _collect(self, job: Job) -> None:
         """Run a job's task and give the job its results, until it ends or must be given up."""
@@ -201,6 +246,7 @@ class RunQueue:
             for item in results:
                 if item is not None:
                     job.add(item)
+                    self.tally.add(item)
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return

@@ -191,7 +191,7 @@ def _styles(name: str, theme: str) -> list[dict[str, Any]]:
     ink = PALETTE[theme]
     lanes = [
         _line(LANE_LABELS["speculative"], ink["accepted"]),
-        _line(LANE_LABELS["baseline"], ink["soft"]),
+        _line(LANE_LABELS["baseline"], ink["soft"], "dot"),
     ]
     if name == "tokens":
         return [{**style, "line": {**style["line"], "shape": "hv"}} for style in lanes]

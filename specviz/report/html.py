@@ -23,7 +23,18 @@ from .charts import CHARTS, PALETTE, chart_specs
 
 PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
-SHEETS = ("player.css", "parts.css", "menus.css", "panels.css", "stage.css", "standalone.css")
+SHEETS = (
+    "player.css",
+    "parts.css",
+    "menus.css",
+    "panels.css",
+    "sizes.css",
+    "stage.css",
+    "explain.css",
+    "tour.css",
+    "whatif.css",
+    "standalone.css",
+)
 # A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
 IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
 
@@ -123,11 +134,13 @@ def _config() -> dict[str, Any]:
     return {
         "charts": chart_specs(),
         "titles": CHARTS,
+        "links": {},
         "presets": [],
         "recordings": {},
         "defaults": {},
         "limits": {},
         "choices": {},
+        "pairs": {},
         "whole": [],
         "schema": SCHEMA,
         "mostPrompt": 0,

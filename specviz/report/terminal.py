@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..trace import LANE_LABELS, LANES, End, Event, Header, Outcome, Round, Token, Trace
 from .metrics import Metrics, compute_metrics
+from .uncertainty import DOUBTS, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 FINAL = ("corrected", "bonus")  # outcomes of the last token of a round
@@ -80,10 +81,24 @@ def metric_lines(trace: Trace) -> Iterator[str]:
     }
     for name, (value, meaning) in rows.items():
         yield f"{name:15} {value}  {meaning}"
+        if name == "speed-up":
+            yield from _doubt_lines(trace)
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
         yield _comparison(trace.end)
-    yield f"on {head.device}, {head.dtype}, threads: {head.threads}, torch {head.versions['torch']}"
+    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+
+
+def _threads(head: Header) -> str:
+    by_lane = head.lane_threads or dict.fromkeys(LANES, head.threads)
+    alone, with_draft = (by_lane[lane] for lane in LANES[::-1])
+    return f"threads: {alone}" if alone == with_draft else f"threads: {alone} and {with_draft}"
+
+
+def _doubt_lines(trace: Trace) -> Iterator[str]:
+    found = uncertainty(trace)
+    if found is not None and found.doubt is not None:
+        yield f"{'  uncertain':15} {DOUBTS[found.doubt]}"
 
 
 def _comparison(end: End) -> str:

@@ -99,7 +99,8 @@ class Header:
         model came from the hub, context the most tokens that it can see if its config has a limit
         (older recordings lack it). draft is None without a draft model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
-        in UTC.
+        in UTC. threads: torch's.
+    lane_threads: lane -> how many threads share its passes; older recordings lack it.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
     """
@@ -117,6 +118,7 @@ class Header:
     prefill_seconds: dict[str, dict[str, float]]
     mode: str = "interleaved"
     processor: str = ""
+    lane_threads: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ NAME = text(200)
 ID = integer(0, 2**31 - 1)
 PROBABILITY = number(0.0, 1.0 + SLACK, "a probability from 0 to 1")
 SECONDS = number(0.0, 1e7)
+THREADS = integer(1, 100_000)
 
 
 def _top(label: str) -> Any:
@@ -143,12 +144,15 @@ HEADER = object_of(
             dict.fromkeys(("specviz", "cuda"), NAME),
             label="versions",
         ),
-        "threads": integer(1, 100_000),
+        "threads": THREADS,
         "date": date,
         "prefill_seconds": object_of(dict, dict.fromkeys(LANES, PREFILL), label="prefill_seconds"),
         "mode": one_of(("interleaved", "sequential")),
     },
-    {"processor": NAME},
+    {
+        "processor": NAME,
+        "lane_threads": optional(object_of(dict, dict.fromkeys(LANES, THREADS))),
+    },
     label="header",
 )
 

@@ -16,6 +16,7 @@ from transformers import (
 )
 
 from ..errors import SpecvizError
+from ..models.checksums import write_checksums
 
 SHARD = "9MB"  # the hub requires large-file storage from 10 MB on
 
@@ -23,7 +24,7 @@ SHARD = "9MB"  # the hub requires large-file storage from 10 MB on
 def save_model(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, temperature: float
 ) -> None:
-    """Save config, bf16 weights and tokenizer to `folder`.
+    """Save config, bf16 weights, tokenizer and the checksums of all these files to `folder`.
 
     temperature: the default in the model's generation config. All files are first written to
     another folder, and then moved.
@@ -54,6 +55,7 @@ def save_model(
         path.chmod(0o644)  # safetensors writes files that only their owner can read
         path.replace(folder / path.name)
     partial.rmdir()
+    write_checksums(folder)
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

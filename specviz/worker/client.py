@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any, Protocol
 
-from ..errors import PairError, SpecvizError, ran_out_of_memory
+from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
 from ..trace import End
 from .failures import LOST, SILENT, sentence_of
 from .limits import Limits
@@ -65,6 +65,8 @@ class LocalWorker:
             if not isinstance(error, SpecvizError):
                 log.exception("a task failed")
             elif isinstance(error, PairError) or not ran_out_of_memory(error):
+                if error.__cause__ is not None:  # which does not travel to another process
+                    log.warning("a task for the pair %r failed: %s", task.pair, in_one_line(error))
                 raise
             raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
 
@@ -91,6 +93,7 @@ class ProcessWorker:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits.from_environment()
         self._process: ModelsProcess | None = None
+        self.restarts = 0  # processes that took the place of another
 
     def start(self) -> None:
         """Begin to start the process, so that the first task need not wait for it."""
@@ -143,6 +146,7 @@ class ProcessWorker:
         """The process, or a new one if it has ended or works for a run that was abandoned."""
         if self._process is not None and (self._process.busy or not self._process.is_alive()):
             self.close()
+            self.restarts += 1
         if self._process is None:
             self._process = ModelsProcess()
         return self._process

@@ -13,7 +13,7 @@ import threading
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from ..errors import SpecvizError
-from ..logs import set_up_logging
+from ..logs import adopt_libraries, set_up_logging
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
 from .process import write_message
@@ -28,7 +28,9 @@ def serve() -> None:
     """Run the tasks that come on stdin and write replies to stdout, until stdin ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not mix with the replies
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, which ends this process
+    # Both may be sent to all processes of a group at once; the page ends this one when it is time.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     set_up_logging()
     tasks: Tasks = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
@@ -36,8 +38,11 @@ def serve() -> None:
     # Imported only now, because that takes seconds: tasks may be sent meanwhile.
     from ..decoding.race import race
     from ..engines.base import spare_threads
+    from ..engines.threads import leave_one_to_the_page
 
     spare_threads()
+    leave_one_to_the_page()
+    adopt_libraries()
     worker = LocalWorker(load_named, race)
 
     def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle  # nosec B403
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -89,14 +87,7 @@ def write_message(pipe: Any, message: Any) -> None:
     pipe.flush()
 
 
-def end_with_children() -> None:
-    """From now on SIGTERM ends this process and the models' processes at once, even in the middle
-    of a pass. To be called in the main thread."""
-
-    def end(number: int, _: Any) -> None:
-        for process in list(ModelsProcess.alive):
-            process.end()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    signal.signal(signal.SIGTERM, end)
+def end_processes() -> None:
+    """End the models' processes at once, even in the middle of a pass."""
+    for process in list(ModelsProcess.alive):
+        process.end()

@@ -7,10 +7,11 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from ..environment import ANY_WITH_TOKEN
 from ..models.catalogue import named_pair
 from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
@@ -97,18 +98,32 @@ def _pair_and_options(name: str) -> tuple[str, dict[str, str]]:
     return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
 
 
+@contextmanager
+def _token_of(pair: str) -> Iterator[None]:
+    """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
+    others, whose names come from visitors, only if the operator says so."""
+    from ..models.hub import without_token  # imports torch
+
+    with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
+        yield
+
+
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
+    from ..decoding.loop import lane_threads
     from ..engines.choose import make_engine
     from ..models.load import load_pair  # imports torch
     from ..models.progress import Progress
 
     pair, options = _pair_and_options(name)
-    loaded = load_pair(pair, on_progress=watcher, **options)
+    with _token_of(pair):
+        loaded = load_pair(pair, on_progress=watcher, **options)
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
     for model in filter(None, (loaded.target, loaded.draft)):
         make_engine(model, loaded.vocab)
+    for lane in LANES:
+        lane_threads(loaded, lane)
     return loaded
 
 
@@ -119,7 +134,8 @@ def memory_in_numbers(name: str) -> str:
         return ""
     from ..models.doctor import examine
 
-    memory = examine(pair, **options).memory  # type: ignore[arg-type]
+    with _token_of(pair):
+        memory = examine(pair, **options).memory  # type: ignore[arg-type]
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
     return sizes and f"Weights and caches of {TYPICAL_CONTEXT:,} tokens take {sizes}."
 
@@ -250,7 +266,9 @@ class ExamineTask:
         from ..models.doctor import examine
 
         pair, options = _pair_and_options(self.pair)
-        yield examine(pair, **options).to_dict()  # type: ignore[arg-type]
+        with _token_of(pair):
+            report = examine(pair, **options)  # type: ignore[arg-type]
+        yield report.to_dict()
 
 
 class Machine(NamedTuple):

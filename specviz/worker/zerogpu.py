@@ -21,7 +21,7 @@ from typing import Any
 
 from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
-from ..models.catalogue import named_pair
+from ..models.catalogue import named_pair, operator_pairs
 from ..models.sizes import parameter_bytes
 from ..settings import Settings
 from .client import LocalWorker
@@ -258,14 +258,15 @@ def load_pairs() -> ZeroGpuWorker:
     """Load the built-in pair and those in SPECVIZ_PAIRS onto the GPU that calls will be lent.
 
     Call it in the main thread, before anything uses CUDA and before the page is launched: until
-    then `spaces` emulates CUDA. Visitors can choose only these pairs. Raises `PairError` for a name
-    that is not in the table.
+    then `spaces` emulates CUDA. Visitors can choose only these pairs. Raises `SettingsError` for a
+    name that is not in the table, and `PairError` for a pair that cannot be loaded.
     """
     import spaces
 
     from ..decoding.race import race  # imports torch, which spaces must come before
 
-    pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys((BUILTIN, *PAIRS.read()))}
+    names = dict.fromkeys((BUILTIN, *(row.name for row in operator_pairs())))
+    pairs = {name: _load_onto_gpu(name) for name in names}
     os.environ[PAIRS.name] = ",".join(pairs)
     os.environ.pop(ANY_MODEL.name, None)
     return ZeroGpuWorker(LoadedModels(pairs, race), spaces.GPU)
@@ -275,8 +276,7 @@ def _load_onto_gpu(name: str) -> Any:
     from ..models.load import load_pair
 
     row = named_pair(name)
-    if row is None:
-        raise PairError(f"{PAIRS.name} names {name!r}, which is no pair of the table.")
+    assert row is not None
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)

@@ -10,9 +10,10 @@ import torch
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
+from specviz.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, best_of
 from specviz.bench.hf_generate import generate_seconds
 from specviz.bench.kernels import kernel_seconds
-from specviz.bench.measure import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, measured
+from specviz.bench.measure import measured
 from specviz.bench.roofline import cache_bytes, floors
 from specviz.bench.round_time import RoundParts, context_costs, round_parts, timed_passes
 from specviz.decoding.numpy_path import Distributions
@@ -30,16 +31,32 @@ def pair() -> Pair:
 
 
 def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(pair: Pair) -> None:
-    row, header = measured(pair, ["w1 w2", "w3"], SETTINGS, 1, with_generate=True)
-    assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
+    rows, best, header = measured(
+        pair, ["w1 w2", "w3"], SETTINGS, 1, with_generate=True, threads=[1, 2]
+    )
+    assert [row.threads for row in rows] == [1, 2] and set(best.threads.values()) <= {1, 2}
+    row, names = rows[0], {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
+    assert set(row.tokens_per_second) == set(best.tokens_per_second) == names
     assert header.target["form"] == "compiled"
     assert row.parts is not None and 0 < row.parts.outside < 1
     assert row.context == 1 + 6 and row.identical == 2
 
 
+def test_each_variant_is_compared_at_its_best_number_of_threads() -> None:
+    rates = {
+        1: {BASELINE: [10.0, 10.0], SPECULATIVE: [30.0, 40.0]},
+        2: {BASELINE: [20.0, 16.0], SPECULATIVE: [24.0, 24.0]},
+    }
+    best = best_of(0.0, rates)
+    assert best.threads == {BASELINE: 2, SPECULATIVE: 1}
+    assert best.tokens_per_second[SPECULATIVE].median == 35.0
+    assert best.ratios[f"{SPECULATIVE} / {BASELINE}"].median == (1.5 + 2.5) / 2
+
+
 def test_assisted_generation_needs_a_draft(pair: Pair) -> None:
     alone, none = pair_of(pair.target), Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
-    row, _ = measured(alone, ["w1"], none, 1, with_generate=True)
+    (row,), best, _ = measured(alone, ["w1"], none, 1, with_generate=True)
+    assert list(best.ratios) == [f"{SPECULATIVE} / {BASELINE}", f"{BASELINE} / {GENERATE}"]
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
     assert row.parts is None and row.draft_step_seconds is None
 
@@ -86,6 +103,7 @@ def test_passes_are_timed_only_inside_the_block() -> None:
 
 def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock that only passes, draws and computations of probabilities advance."""
+    monkeypatch.setattr("specviz.decoding.compiled_path.suits", lambda *_: False)
     seconds = 0.0
 
     def moving(function: Any, step: float) -> Any:
@@ -121,11 +139,17 @@ def test_every_kernel_is_timed_at_every_width(pair: Pair) -> None:
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:
     config = pair.target.config
     a_token = 2 * 2 * config.num_key_value_heads * config.head_dim * 4
-    assert cache_bytes(pair.target) == a_token
+    assert cache_bytes(pair.target, "eager") == a_token
     head, table = (m.weight for m in (pair.target.lm_head, pair.target.model.embed_tokens))
     assert head is not table
     weights = sum(p.numel() for p in pair.target.parameters()) - table.numel()
     least = floors(pair, 100)
     assert least["target"].bytes == 4 * weights + 100 * a_token
     assert least["target"].seconds == least["target"].bytes / least["target"].bytes_per_second
-    assert set(floors(pair_of(pair.target), 0)) == {"target"}
+    halved = llama(24, hidden_size=32, num_hidden_layers=2, initializer_range=0.1)
+    for weight in halved.parameters():
+        weight.data = weight.data.bfloat16()
+    assert cache_bytes(halved, "eager") == a_token / 2
+    least = floors(pair_of(halved), 100)
+    assert set(least) == {"target"}
+    assert least["target"].bytes == 2 * weights + 100 * a_token, "compiled passes cache fp32"

@@ -10,10 +10,11 @@ import pytest
 from playwright.sync_api import expect
 from reference_costs import best_gamma, break_even_alpha, explain
 from visitor import PATIENCE, Visit, Visitor
+from wording import chance, visible
 
-from specviz import Token, Trace
+from specviz import Token, Trace, compute_metrics
 from specviz.report.html import PAGE
-from specviz.theory import MOST_GAMMA
+from specviz.theory import MOST_GAMMA, predicted_speedup
 from specviz.trace import margin_of
 
 IMPORT = """async ([name, call, ...values]) => {
@@ -27,21 +28,6 @@ INSIDE = """() => { const box = document.querySelector(".sv-card").getBoundingCl
 
 def called(visitor: Visitor, module: str, function: str, *values: Any) -> Any:
     return visitor.page.evaluate(IMPORT, [module, function, *values])
-
-
-def chance(value: float) -> str:
-    """A probability as the card words it."""
-    hundred = 100 * value
-    if value > 0 and hundred < 0.1:
-        return "< 0.1 %"
-    if value < 1 and hundred > 99.9:
-        return "> 99.9 %"
-    whole = value in (0.0, 1.0) or 10 <= hundred <= 99
-    return f"{hundred:.0f} %" if whole else f"{hundred:.1f} %"
-
-
-def visible(text: str) -> str:
-    return text.replace("\n", "¶").strip() or ("␣" if text else "◌")
 
 
 def card(visitor: Visitor, lane: str, index: int) -> str:
@@ -182,9 +168,20 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
     assert row == [f"{tau / rounds:.2f}", f"{why.costs.price:.2f}", f"{why.speedup:.2f}"]
     assert page.locator("[data-headline]").inner_text() == f"{why.speedup:.2f}"
     lead = drawer.locator(".sv-lead").inner_text()
-    assert re.search(r"times as fast|pays for itself|loses|no acceptance rate", lead)
+    assert re.search(r"times as fast|good as even|loses|no acceptance rate", lead)
     if why.break_even is not None:
         expect(drawer).to_contain_text(f"break-even of {why.break_even:.2f}")
+    m = compute_metrics(Trace.from_dict(data))
+    assert m.alpha is not None and m.c is not None
+    expect(drawer).to_contain_text(f"accepted over drafted is {m.efficiency:.2f}.")
+    bars = drawer.locator(".sv-gammas i").evaluate_all("all => all.map((bar) => bar.dataset.value)")
+    assert bars == [f"{speed:.2f}" for speed in why.speeds[1:]]
+    expect(drawer).to_contain_text(f"measured in this run {why.speedup:.2f}×.")
+    drawer.get_by_role("slider", name="γ, guesses per round").fill("2")
+    alpha, c = round(m.alpha, 2), round(m.c, 2)
+    formula = predicted_speedup(min(alpha, 0.99), 2, min(c, 1.0))
+    expect(drawer.locator(".sv-whatif")).to_contain_text(f"By the formula {formula:.2f}× at γ = 2")
+    drawer.get_by_role("button", name="Back to this run").click()
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
     expect(opener).to_be_focused()
@@ -193,7 +190,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
 def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
     why = {
         "m": {"drafted": 5, "tau": 2.0, "alpha": 0.5, "tau_predicted": 2.0},
-        "costs": {"step": 0.86, "judging": 1.9, "price": 6.2},
+        "costs": {"step": 0.86, "judging": 1.9, "price": 6.2, "gamma": 5},
         "speedup": 0.32,
         "break_even": None,
         "best_gamma": 0,
@@ -203,14 +200,15 @@ def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 4)
     visitor.run()  # so that the module has been fetched
-    said = called(visitor, "why.js", "verdictOf", why, 5)
+    fixed = {"gamma": 5, "gamma_policy": "fixed"}
+    said = called(visitor, "why.js", "verdictOf", why, fixed)
     assert said.startswith(
         "The draft costs 0.86 of a target step, and judging 5 of its guesses 1.90"
     )
     assert "no acceptance rate can pay for that" in said
     assert "no γ pays" in said
     easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
-    said = called(visitor, "why.js", "verdictOf", easy, 5)
+    said = called(visitor, "why.js", "verdictOf", easy, fixed)
     assert said.startswith(
         "The draft costs 0.86 of a target step: no acceptance rate can pay for that"
     )

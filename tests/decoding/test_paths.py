@@ -11,6 +11,7 @@ import torch
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, baseline, speculate
+from specviz.decoding.compiled_path import CompiledPath
 from specviz.decoding.loop import decode
 from specviz.decoding.numpy_path import HostDraws, InverseCdf, NumpyPath, decided, greedy_id
 from specviz.decoding.paths import TensorPath, make_context, make_path
@@ -49,13 +50,15 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
     settings = Settings(
         gamma=4, drafter=drafter, max_new_tokens=60, seed=5, ignore_eos=True, **sampling
     )
+    by_runs = draws_of(pair, settings)
+    monkeypatch.setattr("specviz.decoding.compiled_path.suits", lambda *_: False)
     by_numpy = draws_of(pair, settings)
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     by_programs = draws_of(pair, settings)
     monkeypatch.delenv("SPECVIZ_FORM")
     monkeypatch.setattr("specviz.decoding.paths.NumpyPath", TensorPath)
     by_tensors = draws_of(pair, settings)
-    assert by_numpy == by_tensors == by_programs
+    assert by_runs == by_numpy == by_tensors == by_programs
     wanted = {"rejected"} if drafter == "ngram" else {"accepted", "rejected"}
     assert {outcome for _, outcome, _ in by_numpy} >= wanted
 
@@ -86,7 +89,9 @@ def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
     cpu, other = torch.device("cpu"), torch.device("meta")
     engine = make_engine(pair.target, VOCAB)
     run = make_context(Settings(), VOCAB, cpu, decide, "speculative")
-    assert isinstance(make_path(engine, run), NumpyPath)
+    assert isinstance(make_path(engine, run), CompiledPath)
+    truncated = make_context(Settings(temperature=1.0, top_k=3), VOCAB, cpu, decide, "speculative")
+    assert type(make_path(engine, truncated)) is NumpyPath
 
     class Elsewhere:
         device = other

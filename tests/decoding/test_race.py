@@ -132,7 +132,7 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
     clocks: dict[str, float] = {}
 
     def fake(pair: Pair, ids: list[int], settings: Settings, lane: str, *_: Any) -> Iterator[Any]:
-        yield Prefilled({"target": 0.0}, {"target": "fake"})
+        yield Prefilled({"target": 0.0}, {"target": "fake"}, 1)
         for index in range(10):
             other = next(name for name in LANES if name != lane)
             if other in clocks and lane in clocks:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from toy_models import llama
@@ -15,6 +17,7 @@ from specviz.engines.choose import make_engine
 from specviz.engines.compiled import engine as module
 from specviz.engines.compiled import support
 from specviz.engines.compiled.engine import CompiledEngine
+from specviz.engines.compiled.forward import SCORE_FACTOR
 from specviz.engines.compiled.support import compiled_engine, suits
 from specviz.engines.eager import EagerEngine
 
@@ -117,6 +120,47 @@ def test_logits_are_the_same_to_the_last_bit_whatever_the_width_and_the_threads(
             place += width
         runs.append(torch.cat(rows))
     assert all(torch.equal(run, runs[0]) for run in runs)
+
+
+def test_threads_that_have_gone_to_sleep_take_part_in_the_next_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "threads_for", lambda _: 3)
+    model, ids, rows = grouped(), numbers(12), []
+    engine = CompiledEngine(model, VOCAB)
+    for i, one in enumerate(ids.split(1)):
+        rows.append(engine.forward(one, 1))
+        if i % 3 == 0:
+            time.sleep(0.05)
+    close(torch.cat(rows), own_logits(model, ids))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("tie", [0.0, None])
+@pytest.mark.parametrize("fed", [1, 2, 5])
+def test_a_draft_run_is_its_steps(
+    fed: int, tie: float | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "threads_for", lambda _: threads)
+    model, ids, uniforms = grouped(), numbers(fed + 7), np.random.default_rng(3).random(5)
+    engines = [CompiledEngine(model, VOCAB) for _ in range(2)]
+    for engine in engines:
+        engine.forward(ids[:7], 1)
+    q = np.zeros((5, VOCAB), np.float32)
+    drafted, logits = engines[0].draft(ids[7:].numpy(), uniforms, q, temperature=0.7, tie=tie)
+    feed = ids[7:]
+    for step, token in enumerate(drafted.tolist()):
+        row = engines[1].forward(feed, 1, temperature=0.7)
+        assert torch.equal(row[0], torch.from_numpy(logits[step]))
+        wanted = torch.softmax(row[0], -1)
+        if tie is None:
+            close(torch.from_numpy(q[step]), wanted)
+            wanted_id = torch.from_numpy(q[step]).double().cumsum(-1)
+            assert token == int((wanted_id > uniforms[step] * wanted_id[-1]).to(int).argmax())
+        else:
+            assert token == int(row.argmax())
+        feed = torch.tensor([token])
+    assert engines[0].length == engines[1].length
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 67, 128, 300])
@@ -235,13 +279,13 @@ def test_a_model_made_in_inference_mode_runs_too() -> None:
 
 
 def test_a_pass_with_other_logits_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = module.run_pass
+    run = module.lead
 
-    def wrong(thread: int, plan: Any, values: Any) -> None:
-        values[module.f.SCORE_FACTOR] *= 2
-        run(thread, plan, values)
+    def wrong(boxes: Any, plan: Any, values: Any) -> None:
+        values[SCORE_FACTOR] *= 2
+        run(boxes, plan, values)
 
-    monkeypatch.setattr(module, "run_pass", wrong)
+    monkeypatch.setattr(module, "lead", wrong)
     model = grouped()
     with pytest.warns(UserWarning, match="gave other logits; using transformers' modules"):
         assert compiled_engine(model, VOCAB) is None

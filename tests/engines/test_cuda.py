@@ -1,7 +1,7 @@
 """What only a GPU can show: real captures, their replays, their memory and their speed.
 
-`python -m pytest tests/test_cuda.py -m cuda -s` runs all of it; without a GPU all of it is
-skipped. The sizes of the last test need 40 GiB of GPU memory.
+`python -m pytest tests/engines/test_cuda.py -m cuda -s` runs all of it, `make gpu` the benchmarks
+too; without a GPU all of it is skipped. The sizes of the last test need 40 GiB of GPU memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.engines.static.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.bench.measure import ASSISTED, BASELINE, SPECULATIVE, measured
+from specviz.bench.best import ASSISTED, BASELINE, SPECULATIVE
+from specviz.bench.measure import measured
 from specviz.bench.random_models import scripted, shaped_pair
 from specviz.bench.roofline import floors
 from specviz.decoding.loop import _Run
@@ -202,7 +203,9 @@ def test_speed_targets(compiled: str, monkeypatch: pytest.MonkeyPatch):
     pair = shaped_pair("llama-3.1-8b+3.2-1b")
     prompts = [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(2)]
     settings = Settings(gamma=5, max_new_tokens=128, ignore_eos=True)
-    row, header = measured(pair, prompts, settings, 3, with_generate=True, decider=scripted(0.7))
+    (row,), _, header = measured(
+        pair, prompts, settings, 3, with_generate=True, decider=scripted(0.7)
+    )
     assert header.target["form"].startswith(GRAPHS)
     least = floors(pair, row.context)
     floor, bandwidth = least["target"].seconds, least["target"].bytes_per_second

@@ -1,7 +1,7 @@
 """The static form: programs of fixed shapes over caches that stay in place.
 
 On a processor the very functions that a GPU captures run over the same buffers, so that all but
-the capture is tested here; tests/test_cuda.py tests that where there is a GPU.
+the capture is tested here; tests/engines/test_cuda.py tests that where there is a GPU.
 """
 
 from __future__ import annotations

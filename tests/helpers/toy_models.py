@@ -87,7 +87,8 @@ class MiniLM(PreTrainedModel, GenerationMixin):
         new = self.embedding(input_ids)[:, None]  # [batch, 1, new, hidden]
         seen = past_key_values.update(new, new, 0)[0] if past_key_values is not None else new
         count, total = new.shape[2], seen.shape[2]
-        distance = torch.arange(total - count, total)[:, None] - torch.arange(total)
+        places = torch.arange(total, device=new.device)
+        distance = places[total - count :, None] - places
         weights = torch.where(distance < 0, 0.0, self.config.decay ** distance.clamp(min=0))
         hidden = (weights.to(seen.dtype) @ seen[:, 0])[:, -logits_to_keep:]
         return CausalLMOutputWithPast(logits=self.head(hidden), past_key_values=past_key_values)

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specviz.errors import SpecvizError
+from specviz.models.checksums import check_files
 from specviz.training import cli as train
 from specviz.training import corpus, distill, evaluate, export, loop, losses, schedule, shapes
 from specviz.training.tokenizer import train_tokenizer
@@ -75,6 +76,7 @@ def test_large_weights_are_sharded_below_the_limit_of_the_hub(
     tokenizer = AutoTokenizer.from_pretrained(trained / "pair" / "target")
     model = shapes.build_model(shapes.Shape(2, 512), vocabulary=2048, end_id=0, seed=0)
     export.save_model(model, tokenizer, tmp_path / "large", 0.7)
+    check_files(tmp_path / "large")
     sizes = [path.stat().st_size for path in (tmp_path / "large").iterdir()]
     assert sum(sizes) > 9.5e6 > max(sizes)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "large")

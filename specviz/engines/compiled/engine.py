@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...models.pair import context_length
+from ..threads import used_threads
 from . import forward as f
-from .forward import run_pass
+from .box import lead
+from .crew import MOST_THREADS, crew
+from .drafting import run_draft
 from .rows import Sizes
 from .vector import BYTES, KINDS
 
@@ -23,10 +23,11 @@ KEPT_WIDTHS = 17  # passes of up to so many tokens use their memory again
 FIRST_PLACES = 128  # of a cache; it doubles when they are used up
 ALIGNED = 64  # places: a cache holds a multiple of them
 # Bytes of weights for which a further thread pays for waking it and waiting for it.
-BYTES_PER_THREAD = 8_000_000
+BYTES_PER_THREAD = 4_000_000
 
 DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 class WeightTable:
@@ -85,9 +86,9 @@ def _address(module: Any, name: str) -> int:
 
 
 def threads_for(model: Any) -> int:
-    """How many threads share a pass: as many as torch has, but none with too little to do."""
-    bytes_read = sum(p.numel() * p.element_size() for p in model.parameters())
-    return max(1, min(torch.get_num_threads(), int(bytes_read / BYTES_PER_THREAD)))
+    """How many threads share a pass: as many as may be used, but none with too little to do."""
+    bytes_read: int = sum(p.numel() * p.element_size() for p in model.parameters())
+    return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD, MOST_THREADS))
 
 
 class CompiledEngine:
@@ -101,7 +102,7 @@ class CompiledEngine:
         self._model = model  # its weights are read by address
         self.vocab = vocab
         self._table = WeightTable(model, vocab, threads_for(model))
-        self._crew = crew_for(self._table.sizes.threads)
+        self._crew = crew()
         self._capacity = 0
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
@@ -124,22 +125,64 @@ class CompiledEngine:
     def rollback(self, length: int) -> None:
         self.length = length
 
+    @property
+    def threads(self) -> int:
+        """How many share a pass."""
+        return int(self._table.sizes.threads)
+
+    def draft(
+        self,
+        ids: NDArray[np.int64],
+        uniforms: Doubles,
+        q: Floats,
+        *,
+        temperature: float,
+        tie: float | None,
+        layers: int | None = None,
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Append `ids` [m] to the cache and draft n tokens after them; all but the last are
+        appended too.
+
+        uniforms: [n], what the tokens are drawn with. q: fp32 [n, vocab], written: what they are
+        drawn from. tie: as `sampling.TIE`, if they are greedy; q is not written then. Returns the
+        tokens [n], and the logits divided by `temperature`, fp32 [n, vocab].
+        """
+        n, fed = len(uniforms), len(ids)
+        self._reserve(self.length + fed + n - 1)
+        drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
+        first = self._planned(fed, layers, temperature, 1)
+        first.entries[f.IDS] = ids.ctypes.data
+        entries = self._planned(1, layers, temperature, 1).entries
+        if fed == 1:
+            entries = entries.copy()
+        entries[f.START] = self.length + fed
+        how = first.numbers, tie is not None, np.float32(tie or 0.0), uniforms
+        with self._crew.gathered(self.threads, first.entries, entries) as boxes:
+            run_draft(boxes, first.entries, entries, *how, drafted, logits, q)
+        self.length += fed + n - 1
+        return drafted, logits
+
     def _pass(
         self, ids: NDArray[np.int64], layers: int | None, temperature: float, logits: Floats
     ) -> None:
-        n = len(ids)
+        plan = self._planned(len(ids), layers, temperature, len(logits))
+        plan.entries[f.IDS], plan.entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        with self._crew.gathered(self.threads, plan.entries) as boxes:
+            lead(boxes, plan.entries, plan.numbers)
+        self.length += len(ids)
+
+    def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> _Plan:
+        """The plan of a pass of n tokens that begins here, without ids and logits."""
         plan = self._plans.get(n) or _Plan(self._table, n)
         if n <= KEPT_WIDTHS:
             self._plans[n] = plan
-        entries, numbers = plan.entries, plan.numbers
+        entries = plan.entries
         entries[DEPTH] = self._table.sizes.depth if layers is None else layers
         entries[CAPACITY] = self._capacity
-        entries[f.START], entries[f.KEEP] = self.length, len(logits)
-        entries[f.IDS], entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        entries[f.START], entries[f.KEEP] = self.length, keep
         entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
-        numbers[f.LOGIT_FACTOR] = 1 / temperature
-        self._crew.run(entries, numbers)
-        self.length += n
+        plan.numbers[f.LOGIT_FACTOR] = 1 / temperature
+        return plan
 
     def _reserve(self, length: int) -> None:
         if length <= self._capacity:
@@ -169,39 +212,3 @@ class _Plan:
         self.entries, self.numbers = table.plan.copy(), table.numbers.copy()
         self.entries[f.TOKENS] = n
         self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self._shared]
-
-
-Order = tuple[NDArray[np.int64], Floats]
-
-
-class Crew:
-    """Threads that share passes. Between passes they sleep; within one they spin."""
-
-    def __init__(self, threads: int) -> None:
-        self._meeting = np.zeros(1, np.int64)
-        self._one_at_a_time = threading.Lock()
-        self._orders: list[queue.SimpleQueue[Order]] = []
-        for index in range(1, threads):
-            orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-            self._orders.append(orders)
-            arguments = (index, orders)
-            threading.Thread(target=_work, args=arguments, name="passes", daemon=True).start()
-
-    def run(self, plan: NDArray[np.int64], numbers: Floats) -> None:
-        """One pass; it ends when all threads have done their share."""
-        with self._one_at_a_time:
-            plan[f.MEETING], plan[f.ARRIVALS] = self._meeting.ctypes.data, self._meeting[0]
-            for orders in self._orders:
-                orders.put((plan, numbers))
-            run_pass(0, plan, numbers)
-
-
-@cache
-def crew_for(threads: int) -> Crew:
-    """The threads of this process that share passes in so many parts."""
-    return Crew(threads)
-
-
-def _work(index: int, orders: queue.SimpleQueue[Order]) -> None:
-    while True:
-        run_pass(index, *orders.get())

@@ -38,6 +38,7 @@ PLAN = 33
 
 # The numbers of a pass, fp32.
 EPS, ROTARY_FACTOR, SCORE_FACTOR, LOGIT_FACTOR = range(4)
+NUMBERS = 4
 
 # Columns of the table of addresses, which has a row per layer; 0 where a model has no such tensor.
 QUERY, KEY, VALUE, OUT, GATE, UP, DOWN = range(7)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..base import memory_error
+from ...errors import ModelError
+from ..base import NO_MEMORY
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import CompiledLayers, NoHostReads, Program
 from .support import compile_wanted, refusal, trial_ids
@@ -122,8 +123,8 @@ class StaticEngine:
             self.reserve(end)
             window = window_for(end)
             rows = self.cache.logits(ids.to(self.device), places, window, keep, layers)
-        except RuntimeError as error:
-            raise memory_error(error) from error
+        except torch.OutOfMemoryError as error:
+            raise ModelError(NO_MEMORY) from error
         self.length = end
         return rows if temperature == 1.0 else rows / temperature
 
@@ -148,8 +149,8 @@ class StaticEngine:
             else:
                 with pool.compiled.active():
                     program = make()
-        except RuntimeError as error:
-            raise memory_error(error) from error
+        except torch.OutOfMemoryError as error:
+            raise ModelError(NO_MEMORY) from error
         pool.seconds += program.seconds
         if self.device.type == "cuda" and not program.graphed:
             pool.reason = "its passes could not be captured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -13,13 +13,18 @@ from ...errors import SpecvizError
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 
+if TYPE_CHECKING:
+    from ..queue import RunQueue
+
 log = logging.getLogger(__name__)
 
 Answer = Callable[[dict[str, Any]], Any]
 
 
 class Page(gr.Blocks):
-    """Blocks whose events fail with a sentence. The details are in the log."""
+    """Blocks whose events fail with a sentence. The details are in the log. runs: its queue."""
+
+    runs: RunQueue
 
     async def preprocess_data(self, *args: Any, **kwargs: Any) -> Any:
         """Read the values of an event; if the page cannot have sent them, the error says so."""

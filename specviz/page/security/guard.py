@@ -32,6 +32,7 @@ from .bodies import (
     check_object,
     check_question,
 )
+from .card import address_of, with_card
 from .headers import security_headers, with_nonce
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = Answer(send, head=scope["method"] == "HEAD")
+        answer = Answer(send, head=scope["method"] == "HEAD", address=address_of(scope))
         try:
             with self._bodies.room() as body:
                 receive = await self._admitted(scope, receive, body)
@@ -131,12 +132,14 @@ class Guard:
 
 
 class Answer:
-    """Changes an answer while it is sent: it adds headers, turns failures into sentences, and gives
-    the page's own scripts the nonce without which the browser does not run them."""
+    """Changes an answer while it is sent: it adds headers, turns failures into sentences, gives
+    the page's own scripts the nonce without which the browser does not run them, and has a link to
+    the page at `address` show what it is."""
 
-    def __init__(self, send: Send, *, head: bool) -> None:
+    def __init__(self, send: Send, *, head: bool, address: str | None) -> None:
         self._send = send
         self._head = head
+        self._address = address
         self._nonce = secrets.token_urlsafe(16)
         self._started = False
         self._held: Message | None = None  # the start of an HTML page, until its body is complete
@@ -185,7 +188,7 @@ class Answer:
     async def _send_page(self) -> None:
         assert self._held is not None
         start, self._held = self._held, None
-        page = with_nonce(self._page, self._nonce)
+        page = with_card(with_nonce(self._page, self._nonce), self._address)
         headers = MutableHeaders(raw=list(start["headers"]))
         if not self._head:
             headers["content-length"] = str(len(page))

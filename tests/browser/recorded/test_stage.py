@@ -96,6 +96,15 @@ def test_keys_of_the_stage(visit: Visit, names: list[str]) -> None:
     page.keyboard.press("S")
     expect(page.locator("#topbar")).to_be_visible()
     page.wait_for_function("!location.search.includes('stage')")
+    for leave in (
+        lambda: page.keyboard.press("Escape"),
+        page.get_by_role("button", name="Leave the stage").click,
+        page.go_back,
+    ):
+        page.locator("[data-toggle-stage]").first.click()
+        expect(page.locator("#topbar")).to_be_hidden()
+        leave()
+        expect(page.locator("#topbar")).to_be_visible()
     page.get_by_label("Prompt", exact=True).focus()
     page.keyboard.type("sg?")
     expect(page.locator("#topbar")).to_be_visible()
@@ -108,7 +117,7 @@ def test_a_guess_hides_all_that_gives_the_ratio_away(visit: Visit) -> None:
     page = visitor.page
     hidden = ["[data-headline]", "[data-verdict]", "[data-identical]", "figure[data-chart=tokens]"]
     hidden += ["[data-sums=baseline]", "[data-bar=baseline]", "[data-count=accepted]"]
-    question = page.get_by_text("How much faster? Guess before it is revealed.")
+    question = page.get_by_text("Faster or slower than the target alone?")
     for reveal in ("g", "Enter"):
         expect(question).to_be_hidden()
         page.keyboard.press("g")
@@ -119,7 +128,11 @@ def test_a_guess_hides_all_that_gives_the_ratio_away(visit: Visit) -> None:
         page.evaluate(TO_THE_END)
         visitor.state("ended")
         expect(question).to_be_visible()  # only a key reveals it
+        for key in ("ArrowUp", "ArrowUp", "ArrowDown"):
+            page.keyboard.press(key)
+        expect(page.get_by_role("button", name="Faster 2")).to_be_visible()
         page.keyboard.press(reveal)
+        expect(page.locator("[data-tally]")).to_have_text("The room guessed: 2 faster, 1 slower.")
         expect(page.locator("[data-headline]")).to_be_visible()
         assert float(shown_ratio(page)) > 0
     expect(visitor.player).to_have_attribute("data-source", "recording")  # Enter only revealed

@@ -1,0 +1,80 @@
+// The page's controls and the run that is shown: what the controls would have to say to give this
+// run, and where they say something else. Values stand in the order of the controls: the prompt,
+// then each setting of the configuration.
+
+import { settingText } from "./strip.js";
+
+/**
+ * What the controls would have to say for the run of this header; null where that is not known.
+ * @param {Header} header
+ * @param {Config} config
+ * @returns {Value[]}
+ */
+export function controlsOf({ prompt, settings, target, draft }, config) {
+  const preset = config.presets.find((one) => isSame(one.prompt, prompt));
+  /** @type {Record<string, Value>} */
+  const known = { ...plainSettings(settings), pair: pairOf(target, draft, config) };
+  return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
+}
+
+/**
+ * Where the controls say something else: what they say, by the name of the strip's item.
+ * @param {Value[]} now
+ * @param {Value[]} shown what they would have to say for the shown run
+ * @param {Config} config
+ * @returns {Map<string, string>}
+ */
+export function differences([promptNow, ...now], [prompt, ...shown], config) {
+  const names = Object.keys(config.defaults);
+  const at = (/** @type {Value[]} */ values, /** @type {string} */ name) => values[names.indexOf(name)] ?? null;
+  const idle = names.filter((name) => isIdle(name, (one) => at(now, one)) && isIdle(name, (one) => at(shown, one)));
+  const found = new Map();
+  if (names.length && !isSame(String(promptNow), String(prompt))) found.set("prompt", "another prompt");
+  names.forEach((name, i) => {
+    const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
+    if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
+    found.set(name === "pair" ? "target" : name, name === "pair" ? `pair ${now[i]}` : settingText(name, now[i]));
+  });
+  return found;
+}
+
+/**
+ * Whether a setting does nothing beside the others.
+ * @param {string} name
+ * @param {(name: string) => Value} value
+ */
+function isIdle(name, value) {
+  if (["gamma", "gamma_policy"].includes(name)) return value("drafter") === "none";
+  if (["target", "draft"].includes(name)) return value("pair") !== "other";
+  return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
+}
+
+/**
+ * The name of the listed pair with these models.
+ * @param {Model} target
+ * @param {Model | null} draft
+ * @param {Config} config
+ */
+function pairOf(target, draft, { pairs }) {
+  const is = (/** @type {Model} */ model, /** @type {[string, number]} */ [name, parameters]) =>
+    model.name.split("/").pop() === name && model.parameters === parameters;
+  const isOwnDraft = draft !== null && !draft.name.includes(", layers ");
+  const found = Object.entries(pairs).find(([, models]) =>
+    is(target, models.target) && (!isOwnDraft || is(draft, models.draft)));
+  return found?.[0] ?? null;
+}
+
+/** @param {Settings} settings */
+function plainSettings({ stop, ignore_eos: _, ...settings }) {
+  return stop.length ? { ...settings, stop: stop.join(" ") } : settings;
+}
+
+/**
+ * A tokenizer may put a mark before a prompt, or other blanks into it.
+ * @param {string} one
+ * @param {string} other
+ */
+function isSame(one, other) {
+  const [a, b] = [one, other].map((text) => text.replace(/\s+/g, " ").trim());
+  return a === b || (a !== "" && b.replace(/^<[^>]*>/, "") === a);
+}

@@ -1,0 +1,101 @@
+// The same run five times: what its ratio is on average here, and how far it varies.
+
+import { find } from "./dom.js";
+import { measure } from "./metrics.js";
+import { spreadOf, uncertainty } from "./uncertainty.js";
+import { isImpossible, range } from "./verdict.js";
+import { fixed, plural } from "./words.js";
+
+/** @import { Session } from "./session.js" */
+
+const TIMES = 5;
+const BETWEEN = 200; // ms, so that the server has closed one run before the next
+
+/**
+ * @typedef {object} RepeatParts
+ * @property {Session} session
+ * @property {() => void} run  begins a live run of what the controls say
+ * @property {boolean} canRun  whether there is a server
+ */
+
+export class Repeats {
+  #parts;
+  #button;
+  #said;
+  /** @type {(number | null)[] | null} */
+  #ratios = null; // of the runs so far, null where none was possible; null while none is asked for
+
+  /**
+   * @param {HTMLElement} root
+   * @param {RepeatParts} parts
+   */
+  constructor(root, parts) {
+    this.#parts = parts;
+    this.#button = find(root, "[data-repeat]", HTMLButtonElement);
+    this.#said = find(root, "[data-repeats]");
+    this.#button.addEventListener("click", () => this.#begin());
+  }
+
+  /** Whether more runs of a series will come. */
+  get isUnderWay() {
+    return this.#ratios !== null;
+  }
+
+  /** A run can be repeated if the controls would give the same. */
+  offer() {
+    const { session, canRun } = this.#parts;
+    this.#button.hidden = !canRun || session.busy || this.isUnderWay || !session.trace?.end
+      || session.differences.size > 0;
+  }
+
+  /** Another run is shown: a series goes on with its own only. */
+  shown() {
+    if (this.#parts.session.source !== "live") this.#ratios = null;
+    if (!this.isUnderWay) this.#said.textContent = "";
+  }
+
+  /** The live run has ended. */
+  over() {
+    const { trace, failed } = this.#parts.session;
+    if (!this.#ratios) return;
+    const isWhole = trace?.end && !Object.values(trace.end.reasons).includes("stopped");
+    if (failed || !trace || !isWhole) {
+      this.#ratios = null;
+      return;
+    }
+    const found = uncertainty(trace.rounds);
+    this.#ratios.push(isImpossible(found) ? null : measure(trace.rounds).speedup);
+    if (this.#ratios.length < TIMES) this.#next();
+    else {
+      this.#said.textContent = summary(this.#ratios);
+      this.#ratios = null;
+    }
+  }
+
+  #begin() {
+    this.#ratios = [];
+    this.offer();
+    this.#next();
+  }
+
+  #next() {
+    const done = this.#ratios ?? [];
+    const so = done.map((ratio) => fixed(ratio, 2)).join(", ");
+    this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${so ? `; so far ${so}` : ""}.`;
+    setTimeout(() => { if (this.isUnderWay) this.#parts.run(); }, BETWEEN);
+  }
+}
+
+/**
+ * The median and the quartiles of some ratios, and how many of them could not be.
+ * @param {(number | null)[]} ratios
+ */
+export function summary(ratios) {
+  const possible = ratios.flatMap((ratio) => ratio ?? []);
+  const lost = ratios.length - possible.length;
+  const without = lost ? ` Without ${plural(lost, "run")} that gave no fair ratio.` : "";
+  if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
+  const spread = spreadOf(possible);
+  return `${plural(possible.length, "run")} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `
+    + `all ${fixed(Math.min(...possible), 2)} to ${fixed(Math.max(...possible), 2)}.${without}`;
+}

@@ -1,0 +1,149 @@
+// The line that says what the shown run is: models, settings, machine. All of it comes from the
+// run's own header, never from the controls; where those say something else, a mark tells so.
+
+import { element, find } from "./dom.js";
+import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
+
+/**
+ * One thing that the strip says: the field, the words, and more of them for those who point at it.
+ * @typedef {{ name: string, text: string, title?: string }} Item
+ */
+
+/** @type {Record<string, string>} */
+const DRAFTERS = { model: "draft model", ngram: "n-grams", "early-exit": "early exit", none: "no drafts" };
+const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
+  + "this run.";
+
+export class Strip {
+  #root;
+  #run;
+  #differs;
+  #badge;
+  #others;
+  /** @type {Trace | null} */
+  #trace = null;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {() => Map<string, string>} others  what the controls say otherwise, by item
+   */
+  constructor(root, others) {
+    this.#root = root;
+    this.#others = others;
+    this.#run = find(root, "[data-run]");
+    this.#differs = find(root, "[data-differs]", HTMLButtonElement);
+    this.#badge = find(root, "[data-badge]");
+    this.#differs.title = ADOPT;
+  }
+
+  /**
+   * Another run is shown.
+   * @param {Trace} trace
+   * @param {string} origin LIVE or RECORDED, and what else must be said of where a run comes from
+   */
+  show(trace, origin) {
+    this.#trace = trace;
+    const { header } = trace;
+    this.#run.replaceChildren(...describe(header).map(({ name, text, title }) => {
+      const node = element("span", "", text);
+      node.dataset.item = name;
+      if (title) node.title = title;
+      return node;
+    }));
+    const { machine, made } = provenance(header);
+    const where = element("span", "", `${origin} · ${machine}`);
+    where.append(element("span", "sv-made", made));
+    this.#badge.replaceChildren(element("i"), where);
+    this.#badge.hidden = false;
+    this.#badge.title = madeWith(header, origin);
+    this.compare();
+  }
+
+  /** Mark what the controls say otherwise. */
+  compare() {
+    if (!this.#trace) return;
+    const others = this.#others();
+    for (const node of this.#run.children) {
+      if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));
+    }
+    const said = [...others.values()].join(" · ");
+    this.#differs.textContent = `the controls say ${said}`;
+    this.#differs.hidden = !others.size;
+    this.#root.toggleAttribute("data-other-controls", others.size > 0);
+  }
+}
+
+/**
+ * What a run is, in the order in which it is said.
+ * @param {Header} header
+ * @returns {Item[]}
+ */
+export function describe({ prompt, target, draft, settings }) {
+  const { drafter, gamma, gamma_policy: policy, stop } = settings;
+  /** @type {Item[]} */
+  const items = [
+    { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
+    { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
+  ];
+  if (draft) {
+    const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
+    items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
+  }
+  if (drafter !== "model") items.push({ name: "drafter", text: settingText("drafter", drafter) });
+  if (drafter !== "none") items.push({ name: "gamma", text: settingText("gamma", gamma) });
+  if (drafter !== "none" && policy !== "fixed") {
+    items.push({ name: "gamma_policy", text: settingText("gamma_policy", policy) });
+  }
+  items.push({ name: "temperature", text: settingText("temperature", settings.temperature) });
+  if (settings.top_k > 0) items.push({ name: "top_k", text: settingText("top_k", settings.top_k) });
+  if (settings.top_p < 1) items.push({ name: "top_p", text: settingText("top_p", settings.top_p) });
+  items.push({ name: "seed", text: settingText("seed", settings.seed) },
+    { name: "max_new_tokens", text: settingText("max_new_tokens", settings.max_new_tokens) });
+  if (settings.chat !== undefined && settings.chat !== "auto") {
+    items.push({ name: "chat", text: settingText("chat", settings.chat) });
+  }
+  if (stop.length) items.push({ name: "stop", text: plural(stop.length, "stop string"), title: stop.join("\n") });
+  if (settings.ignore_eos) items.push({ name: "ignore_eos", text: "end of text ignored" });
+  return items;
+}
+
+/**
+ * A setting as the strip says it.
+ * @param {string} name
+ * @param {Value} value
+ */
+export function settingText(name, value) {
+  switch (name) {
+    case "drafter": return DRAFTERS[String(value)] ?? String(value);
+    case "gamma": return `γ ${value}`;
+    case "gamma_policy": return `${value} γ`;
+    case "temperature": return value === 0 ? "greedy" : `T ${value}`;
+    case "top_k": return value === 0 ? "top-k off" : `top-k ${value}`;
+    case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
+    case "max_new_tokens": return plural(Number(value), "token");
+    case "chat": return `chat template ${value}`;
+    case "weights": return `${value} weights`;
+    default: return `${name} ${value}`;
+  }
+}
+
+/** @param {Model} model */
+function size({ parameters }) {
+  const [count, unit] = parameters >= 1e9 ? [parameters / 1e9, "B"] : [parameters / 1e6, "M"];
+  return `${count >= 99.5 ? Math.round(count) : count.toFixed(1)} ${unit}`;
+}
+
+/** @param {Model} model */
+function titleOf({ name, parameters, form, revision }) {
+  return `${name}: ${parameters.toLocaleString("en")} parameters, ${form} engine${revision ? `, ${revision}` : ""}`;
+}
+
+/**
+ * Versions, and what cannot be vouched for.
+ * @param {Header} header
+ * @param {string} origin
+ */
+function madeWith(header, origin) {
+  const made = Object.entries(header.versions ?? {}).map(([name, version]) => `${name} ${version}`);
+  return [...made, ...(origin.includes(FROM_FILE) ? [UNVERIFIED] : [])].join("\n");
+}

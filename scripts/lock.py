@@ -1,0 +1,44 @@
+"""Write the lock files, from which the Docker image is made: each package that requirements.txt
+brings, with one version and the checksums of its files on PyPI.
+
+    make lock        takes the newest versions that requirements.txt allows
+
+torch and what only its CUDA build needs are in a file of their own: an image without CUDA installs
+another build of torch.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = "3.12"  # of the image
+CUDA = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
+HEAD = "# Written by 'make lock'; only the Docker image is installed from this.\n"
+
+
+def main() -> None:
+    """Ask uv for the versions and write both files."""
+    command = ["uv", "pip", "compile", "requirements.txt", "--universal", "--generate-hashes"]
+    options = ["--python-version", PYTHON, "--no-header", "--no-annotate", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", *command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        sys.exit("lock: uv could not find the versions: its message above says why.")
+    pins = pins_in(done.stdout)
+    for name, with_cuda in (("requirements.lock", False), ("requirements-torch.lock", True)):
+        kept = [pin for pin in pins if bool(CUDA.match(pin)) == with_cuda]
+        (ROOT / name).write_text(HEAD + "".join(kept), "utf-8")
+
+
+def pins_in(text: str) -> list[str]:
+    """The packages of a lock file: each a line with its version, and those of its checksums."""
+    return re.findall(r"^[a-z].*\n(?:[ \t].*\n)*", text, re.MULTILINE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""One round, slowly: every number is the trace's, and nobody needs a mouse or eyes for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+from visitor import Visit, Visitor
+from wording import chance, milliseconds, visible
+
+from specviz import Round, Token, Trace
+from specviz.trace import Choice
+
+DIALOG = ".sv-explain[open]"
+ROWS = "all => all.map((row) => [...row.children].map((part) => part.textContent.trim()))"
+WIDTHS = """all => all.map((row) => [...row.querySelectorAll("i")]
+  .reduce((sum, piece) => sum + parseFloat(piece.style.width) / 100, 0))"""
+
+
+def rows(part: Locator, selector: str) -> list[list[str]]:
+    """The texts of each row's cells."""
+    texts = part.locator(selector).evaluate_all(ROWS)
+    return [[text.replace("\u00a0", " ") for text in row if text] for row in texts]
+
+
+def listed(choices: tuple[Choice, ...], token: Token, own: float | None) -> list[list[str]]:
+    """The rows of a list of bars, the token's own among them or after them."""
+    shown = [[visible(c.text), chance(c.probability)] for c in choices]
+    if own is not None and all(c.id != token.id for c in choices):
+        shown.append([visible(token.text), chance(own)])
+    return shown
+
+
+def seconds_of(r: Round) -> float:
+    return r.draft_seconds + r.verify_seconds + r.overhead_seconds
+
+
+def known_chances(token: Token, own: Token) -> dict[int, tuple[str, float, float]]:
+    """The tokens of a judged place whose p and q both follow from the trace."""
+    texts: dict[int, str] = {}
+    p: dict[int, float] = {}
+    q: dict[int, float] = {}
+    for choices, chances in ((token.top_p, p), (token.top_q, q)):
+        for c in choices:
+            texts[c.id], chances[c.id] = c.text, c.probability
+    for t in (token, own) if own.outcome == "corrected" else (token,):
+        assert t.p is not None and t.q is not None
+        texts[t.id], p[t.id], q[t.id] = t.text, t.p, t.q
+    assert token.beta is not None
+    for c in token.top_residual:
+        gap = c.probability * (1 - token.beta)
+        texts.setdefault(c.id, c.text)
+        if c.id in p:
+            q.setdefault(c.id, max(1e-9, p[c.id] - gap))
+        elif c.id in q:
+            p[c.id] = q[c.id] + gap
+    return {i: (texts[i], p[i], q[i]) for i in texts if i in p and i in q}
+
+
+def check_places(body: Locator, r: Round, *, read: bool) -> None:
+    places = body.locator(".sx-places > li")
+    assert places.count() == len(r.drafted) + read
+    for i, token in enumerate(r.drafted):
+        q = rows(places.nth(i), ".is-q li")
+        assert q == listed(token.top_q, token, token.soft_q or token.q)
+        if read:
+            wanted = listed(token.top_p, token, token.soft_p or token.p) if token.top_p else []
+            assert rows(places.nth(i), ".is-p li") == wanted
+    if read and r.emitted[-1].outcome == "bonus":
+        assert rows(places.last, ".is-p li") == listed(r.emitted[-1].top_p, r.emitted[-1], None)
+
+
+def check_verdict(body: Locator, token: Token, own: Token) -> None:
+    """The line from 0 to 1 and the two distributions."""
+    p, q, u = token.p, token.q, token.u
+    assert p is not None and q is not None and u is not None
+    keep = min(1, p / q)
+    fraction = body.locator(".sx-fraction").inner_text().replace("\u00a0", " ").split("\n")
+    assert fraction == [f"p {chance(p)}", f"q {chance(q)}"]
+    for name, value in (("keep", keep), ("draw", u)):
+        pin = body.locator(f".sx-pin.is-{name}")
+        at = pin.evaluate("pin => Number(getComputedStyle(pin).getPropertyValue('--at'))")
+        assert at == pytest.approx(value, abs=1e-12)
+        said = pin.locator("b").inner_text()
+        assert float(said) == pytest.approx(value, abs=0.51 * 10.0 ** -len(said.split(".")[1]))
+    word = "kept" if token.outcome == "accepted" else "refused"
+    expect(body.get_by_role("img")).to_have_attribute("aria-label", re.compile(f": {word}\\.$"))
+    expect(body.locator(".sx-word-of-verdict")).to_have_text(word)
+    check_overlay(body, token, own if token.outcome == "rejected" else token)
+
+
+def check_overlay(body: Locator, token: Token, own: Token) -> None:
+    """p over q: the rows are the trace's, and with all others they add up to p, q and beta."""
+    known = known_chances(token, own)
+    words = {i: [visible(text), chance(p), chance(q)] for i, (text, p, q) in known.items()}
+    *shown, rest = rows(body, ".sx-overlay tr:not(:first-child)")
+    assert visible(token.text) in [word for word, *_ in shown]
+    ids = []
+    for row in shown:
+        ids.append(next(i for i, wanted in words.items() if wanted == row and i not in ids))
+    both = (token.beta or 0) - sum(min(known[i][1:]) for i in ids)
+    left = [1 - sum(known[i][1] for i in ids), 1 - sum(known[i][2] for i in ids)]
+    both, left = max(0, both), [max(0, one) for one in left]
+    parts = f"{chance(both)} in both, {chance(left[1] - both)} only in q, "
+    parts += f"{chance(left[0] - both)} only in p"
+    assert rest == ["all others", parts, *map(chance, left)]
+    heights = [max(known[i][1:]) for i in ids]
+    widths = body.locator(".sx-overlay tr:has(.sx-track)").evaluate_all(WIDTHS)
+    assert widths == pytest.approx([one / max(heights) for one in heights], abs=2e-3)
+
+
+def check_balance(said: str, r: Round, trace: Trace) -> None:
+    before = sum(len(one.emitted) for one in trace.lane(r.lane)[: r.index])
+    passes = trace.lane("baseline")[before : before + len(r.emitted)]
+    alone = sum(map(seconds_of, passes))
+    assert f"{milliseconds(seconds_of(r))}. The target alone took {milliseconds(alone)}" in said
+    ratio = re.search(r"this round was (?:slower, )?([\d.]+) times", said)
+    assert ratio and float(ratio[1]) == pytest.approx(alone / seconds_of(r), abs=0.006)
+
+
+def walk(visitor: Visitor, check: Callable[[str, str, Locator], None]) -> list[str]:
+    """The chapters of the round that is open, each step checked, by the arrow key."""
+    dialog = visitor.page.locator(DIALOG)
+    chapters: list[str] = []
+    while True:
+        chapter = dialog.locator("[aria-current=step]").inner_text()
+        said = dialog.locator(".sx-sentence[aria-live=polite]").inner_text().replace("\u00a0", " ")
+        check(chapter, said, dialog.locator(".sx-body"))
+        chapters.append(chapter)
+        if chapter == "Balance":
+            return chapters
+        visitor.page.keyboard.press("ArrowRight")
+
+
+def open_round(visitor: Visitor, r: Round) -> None:
+    """By keyboard: focus on one of its tokens, then E."""
+    token = visitor.lane(r.lane).locator(f"[data-round='{r.index}']").first
+    token.focus()
+    visitor.page.keyboard.press("e")
+    name = f"{'Pass' if r.lane == 'baseline' else 'Round'} {r.index + 1} of"
+    expect(visitor.page.get_by_role("dialog", name=re.compile(name))).to_be_visible()
+
+
+def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
+    visitor = visit(**where)
+    visitor.state("running")
+    visitor.page.locator("[data-scrub]").evaluate(
+        "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
+    )
+    visitor.drawn()
+    return visitor, Trace.from_dict(visitor.trace())
+
+
+def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
+    visitor, trace = shown_to_the_end(visit, width=390, height=844)
+    ours = trace.lane("speculative")
+    refused = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
+    kept = next(r for r in ours if r.drafted and r.emitted[-1].outcome == "bonus")
+    for r in (refused, kept):
+        own, places = r.emitted[-1], iter(r.drafted)
+
+        def check(chapter: str, said: str, body: Locator, r=r, own=own, places=places) -> None:  # type: ignore[no-untyped-def]
+            if chapter == "Guess":
+                check_places(body, r, read=False)
+            elif chapter == "Check":
+                check_places(body, r, read=True)
+                took = [milliseconds(r.draft_seconds), milliseconds(r.verify_seconds)]
+                assert f"{took[0]}, this pass {took[1]}" in said
+            elif chapter == "Judge":
+                token = next(places)
+                assert visible(token.text) in said and chance(token.p) in said
+                check_verdict(body, token, own)
+            elif chapter == "Correct" and body.locator(".sx-texts").count() == 0:
+                token = r.drafted[len(r.emitted) - 1]
+                share = (own.p - own.q) / (1 - token.beta)
+                assert rows(body, ".is-left li") == listed(own.top_residual, own, share)
+                check_overlay(body, token, own)
+            elif chapter == "Bonus":
+                assert rows(body, ".is-p li") == listed(own.top_p, own, own.p)
+            elif chapter == "Balance":
+                check_balance(said, r, trace)
+
+        open_round(visitor, r)
+        chapters = walk(visitor, check)
+        judged = sum(t.p is not None for t in r.drafted)
+        last = ["Correct", "Correct"] if r is refused else ["Bonus"]
+        assert chapters == ["Guess", "Check", *["Judge"] * judged, *last, "Balance"]
+        visitor.page.keyboard.press("Escape")
+
+
+def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: list[str]) -> None:
+    visitor, trace = shown_to_the_end(visit, query=f"?recording={names[1]}&stage=1")
+    page = visitor.page
+    r = next(r for r in trace.lane("speculative") if any(t.p == 0 for t in r.drafted))
+    places = iter(r.drafted)
+
+    def check(chapter: str, said: str, body: Locator) -> None:
+        assert body.locator(".sx-verdict").count() == 0
+        if chapter == "Judge":
+            token = next(places)
+            first = token.top_p[0]
+            kept = token.id == first.id  # a character may be split over two tokens' texts
+            assert f"“{visible(token.text if kept else first.text)}”" in said
+            assert kept == ("so it is kept" in said)
+            assert rows(body, ".is-p li") == listed(token.top_p, token, token.soft_p)
+
+    open_round(visitor, r)
+    assert "Correct" in walk(visitor, check)
+    page.get_by_role("button", name="target alone").click()
+    before = sum(len(one.emitted) for one in trace.lane("speculative")[: r.index])
+    alone = trace.lane("baseline")[before]
+    dialog = page.get_by_role("dialog", name=re.compile(f"Pass {before + 1} of"))
+    assert rows(dialog, ".is-p li") == listed(alone.emitted[0].top_p, alone.emitted[0], None)
+    expect(dialog.locator(".sx-sentence")).to_contain_text("One pass")
+    page.keyboard.press("Escape")
+    expect(page.locator("#topbar")).to_be_hidden()  # still the stage
+
+
+def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
+    visitor, trace = shown_to_the_end(visit)
+    page = visitor.page
+    page.locator("[data-lane=speculative] .sv-n").last.click()
+    last = len(trace.lane("speculative"))
+    dialog = page.get_by_role("dialog", name=f"Round {last} of {last}, slowly")
+    expect(dialog.get_by_role("button", name="Next", exact=True)).to_be_focused()
+    sentence = dialog.locator(".sx-sentence")
+    first = sentence.inner_text()
+    page.keyboard.press("Enter")
+    expect(sentence).not_to_have_text(first)  # the same element: it is read aloud
+    page.keyboard.press("ArrowLeft")
+    expect(sentence).to_have_text(first)
+    page.keyboard.press("Shift+ArrowLeft")
+    dialog = page.get_by_role("dialog", name=f"Round {last - 1} of {last}, slowly")
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.closest('.sv-explain, body').tagName") in (
+            "DIALOG",
+            "BODY",
+        )
+    assert page.evaluate("window.specviz.position") == page.evaluate("window.specviz.events")
+    page.keyboard.press("Escape")
+    expect(page.locator(DIALOG)).to_have_count(0)
+    assert page.evaluate("document.activeElement.dataset.round") == str(last - 1)
+
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("r")
+    visitor.state("running")
+    page.get_by_role("button", name="Explain").click()
+    visitor.state("paused")  # the race waits for its reader
+    dialog = page.get_by_role("dialog", name=re.compile("slowly"))
+    dialog.get_by_role("button", name="Play").press("Enter")
+    expect(dialog.get_by_role("button", name="Pause")).to_have_attribute("aria-pressed", "true")
+    dialog.get_by_role("button", name="Close").click()
+    visitor.state("running")
+
+
+def test_the_tour_is_offered_once_and_covers_nothing(visit: Visit, names: list[str]) -> None:
+    visitor = visit(width=390, height=844)
+    page = visitor.page
+    page.get_by_role("button", name="Take the tour").click()
+    stops = []
+    for place in range(1, 7):
+        stop = page.get_by_role("dialog", name=f"Tour, {place} of 6")
+        stops.append(stop.locator("p").inner_text())
+        box = stop.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+        assert box["y"] >= 0 and box["y"] + box["height"] <= 844
+        page.keyboard.press("ArrowRight" if place % 2 else "Enter")
+    assert len(set(stops)) == 6
+    expect(page.locator(".sv-stop, .sv-toured, .sv-offer")).to_have_count(0)
+    base = page.url.split("?")[0]
+    for query, offers, shown in (("", 0, 0), ("?tour=1", 0, 1)):
+        page.goto(base + query)
+        visitor.ready()
+        visitor.playing()
+        expect(page.locator(".sv-stop")).to_have_count(shown)
+        expect(page.locator(".sv-offer")).to_have_count(offers)
+    page.keyboard.press("Escape")
+    expect(page.locator(".sv-stop")).to_have_count(0)
+    page.evaluate("localStorage.clear()")
+    for query in (f"?recording={names[1]}", "?gamma=3", "?stage=1"):
+        page.goto(base + query)
+        visitor.ready()
+        visitor.playing()
+        expect(page.locator(".sv-offer")).to_have_count(0)

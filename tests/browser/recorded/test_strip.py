@@ -1,0 +1,167 @@
+"""A run says what it is wherever it is shown, and names its doubt."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
+from playwright.sync_api import Page, expect
+from toy_recordings import SAMPLED, recorded, saved
+from visitor import PATIENCE, Visit
+
+from specviz import Trace, compute_metrics
+from specviz.report.uncertainty import uncertainty
+
+STRIP = """() => Object.fromEntries([...document.querySelectorAll("[data-item]")]
+  .map((node) => [node.dataset.item, node.textContent]))"""
+LONG = recorded(replace(SAMPLED, max_new_tokens=64))
+UNCERTAINTY = """async (rounds) => {
+  const { uncertainty } = await import(window.specviz.modules + "uncertainty.js");
+  return uncertainty(rounds);
+}"""
+
+
+def wanted(header: dict[str, Any]) -> dict[str, str]:
+    """What the strip has to say of a run with a draft model, by item."""
+    settings = header["settings"]
+    size = {role: f"{header[role]['parameters'] / 1e6:.1f} M" for role in ("target", "draft")}
+    temperature = settings["temperature"]
+    items = {
+        "prompt": f"“{' '.join(header['prompt'].split())}”",
+        "target": f"{header['target']['name']} {size['target']}",
+        "draft": f"+ {header['draft']['name']} {size['draft']}",
+        "gamma": f"γ {settings['gamma']}",
+        "temperature": f"T {temperature:g}" if temperature else "greedy",
+        "seed": f"seed {settings['seed']}",
+        "max_new_tokens": f"{settings['max_new_tokens']} tokens",
+    }
+    if settings["gamma_policy"] != "fixed":
+        items["gamma_policy"] = f"{settings['gamma_policy']} γ"
+    if settings["top_k"]:
+        items["top_k"] = f"top-k {settings['top_k']}"
+    if settings["top_p"] < 1:
+        items["top_p"] = f"top-p {settings['top_p']:g}"
+    return items
+
+
+def check(page: Page) -> dict[str, Any]:
+    """The strip says what the header of the shown trace says; returns that header."""
+    header: dict[str, Any] = page.evaluate("window.specviz.trace.header")
+    assert page.evaluate(STRIP) == wanted(header)
+    threads = header["threads"]
+    machine = f"{header['device']} · {header['processor']} · {threads} thread"
+    expect(page.locator("[data-badge]")).to_contain_text(machine)
+    expect(page.locator("[data-badge]")).to_contain_text(header["dtype"])
+    return header
+
+
+def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit(query="?gamma=9&temperature=0")
+    page, differs = visitor.page, visitor.page.locator("[data-differs]")
+    visitor.state("running")
+    assert check(page)["settings"]["gamma"] == 4  # a preset's recording
+    expect(differs).to_contain_text("γ 9 · greedy")
+    differs.click()
+    expect(page.locator("[data-toggle-panel]")).to_have_text("γ 4 · T 1 · 64 tokens")
+    expect(differs).not_to_contain_text("γ")
+    page.locator("#presets .preset").nth(1).click()
+    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    check(page)
+
+    for label, value in (("Length", 12), ("Temperature", 0.35), ("Top-k", 7), ("Top-p", 0.9)):
+        visitor.set(f"number input for {label}", value)
+    page.get_by_role("radio", name="Heuristic").click()
+    visitor.run()
+    settings = check(page)["settings"]
+    assert (settings["top_k"], settings["gamma_policy"]) == (7, "heuristic")
+    expect(differs).to_be_hidden()
+    visitor.set("number input for Length", 13)
+    expect(differs).to_have_text("the controls say 13 tokens")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("s")  # the stage names the prompt too
+    expect(page.locator("[data-item=prompt]")).to_be_visible()
+    expect(page.locator("[data-item=gamma]")).to_be_visible()
+    page.keyboard.press("s")
+
+    menu = page.locator("[data-takeaway]")
+    menu.locator("summary").click()
+    with page.expect_download(timeout=PATIENCE) as download:
+        menu.locator("[data-take=html]").click()
+    download.value.save_as(tmp_path / "run.html")
+    taken = page.context.new_page()
+    taken.goto((tmp_path / "run.html").as_uri())
+    taken.wait_for_selector("[data-player][data-ready]")
+    assert check(taken)["settings"] == settings
+    expect(taken.locator("[data-differs]")).to_be_hidden()
+    taken.close()
+
+    run = {"name": "run.json.gz", "mimeType": "application/gzip"}
+    page.locator("[data-open]").set_input_files(
+        {**run, "buffer": saved(recorded(SAMPLED), tmp_path)}  # type: ignore[arg-type]
+    )
+    page.wait_for_function("window.specviz.trace.header.prompt_ids.length === 3")
+    check(page)
+    page.reload()
+    visitor.ready()
+    visitor.state("running")
+    check(page)
+
+
+def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
+    visit: Visit, names: list[str]
+) -> None:
+    visitor = visit(query=f"?recording={names[1]}&pair=smollm2-1.7b-135m&weights=bfloat16")
+    visitor.state("running")
+    page = visitor.page
+    assert check(page)["settings"]["gamma"] == 3
+    expect(page.locator("[data-differs]")).to_contain_text("pair smollm2-1.7b-135m")
+    page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
+    assert page.evaluate("location.search.includes('weights=bfloat16')")
+
+
+def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit()
+    visitor.state("running")
+    page, doubt = visitor.page, visitor.page.locator("[data-doubt]")
+    for factor, words in (
+        (slow_middle, "The target alone took"),
+        (slower_later, "Parts of the run give"),
+        (too_fast, "less than the one pass"),
+        (steady, None),
+    ):
+        run = timed(LONG, factor)
+        found = uncertainty(run)
+        assert found is not None
+        theirs = page.evaluate(UNCERTAINTY, run.to_dict()["rounds"])
+        assert theirs == approximately(asdict(found))
+        raw = saved(run, tmp_path)
+        page.evaluate("window.specviz.trace.isOld = true")
+        page.locator("[data-open]").set_input_files(
+            {"name": "run.json.gz", "mimeType": "application/gzip", "buffer": raw}
+        )
+        page.wait_for_function("!window.specviz.trace.isOld")
+        assert Trace.from_dict(visitor.trace()) == run
+        page.locator("[data-scrub]").fill("9999")
+        headline = page.locator("[data-headline]")
+        if words is None:
+            expect(doubt).to_have_text("")
+            heading = page.get_by_role("heading", level=1)
+            expect(heading).to_have_text(
+                f"{headline.inner_text()} times the speed of the target alone."
+            )
+            continue
+        expect(doubt).to_contain_text("The machine was busy: this ratio is uncertain.")
+        expect(doubt).to_contain_text(words)
+        expect(headline).to_have_text(
+            "–" if found.doubt == "price" else f"{compute_metrics(run).speedup:.2f}"
+        )
+
+
+def approximately(value: Any) -> Any:
+    """Equal up to the rounding of sums, all the way down."""
+    if isinstance(value, dict):
+        return {key: approximately(item) for key, item in value.items()}
+    return pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value

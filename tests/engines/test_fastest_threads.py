@@ -1,0 +1,93 @@
+"""A lane runs with the number of threads that makes its rounds fastest here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from toy_models import llama, pair_of, relative
+
+from specviz import Pair, Settings, race
+from specviz.engines import fastest_threads as module
+from specviz.engines import threads
+from specviz.engines.choose import eager_only, make_engine
+from specviz.engines.fastest_threads import fastest_threads
+from specviz.engines.threads import thread_counts, use_threads
+
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2}
+
+
+@pytest.fixture
+def eight(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine of eight processors, where a thread is worth waking for any pass."""
+    monkeypatch.setattr(threads, "processors", lambda: 8)
+    monkeypatch.setattr("specviz.engines.compiled.engine.BYTES_PER_THREAD", 1)
+    return
+
+
+def toy_pair() -> Pair:
+    target = llama(64, **SMALL)
+    return pair_of(target, relative(target, noise=0.1))
+
+
+def pretended(monkeypatch: pytest.MonkeyPatch, seconds: dict[tuple[int, bool], float]) -> None:
+    """Rounds take these times, by threads of the target and whether there is a draft."""
+
+    def of(rounds: object) -> float:
+        count = rounds._target.threads  # type: ignore[attr-defined]
+        return seconds[count, bool(rounds._drafts)]  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(module._Rounds, "seconds", of)
+
+
+def test_numbers_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processors, wanted in ((1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
+        monkeypatch.setattr(threads, "processors", lambda n=processors: n)
+        assert thread_counts() == wanted
+    monkeypatch.setattr(threads, "_of_the_page", 1)
+    assert thread_counts() == [1, 2, 4, 7]
+    with use_threads(5):
+        assert thread_counts() == [5]
+    monkeypatch.setenv("SPECVIZ_THREADS", "3")
+    assert thread_counts() == [3]
+
+
+def test_each_lane_has_its_own_best_number(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = {1: 8.0, 2: 4.0, 4: 3.0, 8: 2.99}  # eight threads are not worth their processors
+    drafting = {1: 5.0, 2: 4.0, 4: 6.0, 8: 9.0}
+    by_draft = ((alone, False), (drafting, True))
+    pretended(monkeypatch, {(n, d): s for times, d in by_draft for n, s in times.items()})
+    pair = toy_pair()
+    assert fastest_threads(pair.target, None, pair.vocab, 1) == 4
+    assert fastest_threads(pair.target, pair.draft, pair.vocab, 6) == 2
+    header = next(race(pair, [1, 2, 3], Settings(max_new_tokens=2)))
+    assert header.lane_threads == {"speculative": 2, "baseline": 4}
+
+
+def test_it_is_measured_once(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended(monkeypatch, {(n, False): float(n) for n in (1, 2, 4, 8)})
+    target = llama(64, **SMALL)
+    assert fastest_threads(target, None, 64, 1) == 1
+    monkeypatch.setattr(module, "_measured", None)
+    assert fastest_threads(target, None, 64, 1) == 1
+
+
+def test_the_rounds_are_made(eight: None) -> None:
+    pair = toy_pair()
+    assert fastest_threads(pair.target, pair.draft, pair.vocab, 6) in thread_counts()
+    short = llama(64, max_position_embeddings=8, **SMALL)
+    assert fastest_threads(short, None, 64, 6) in thread_counts()
+
+
+def test_other_engines_run_with_the_threads_of_torch(eight: None) -> None:
+    import torch
+
+    with eager_only():
+        assert fastest_threads(llama(64, **SMALL), None, 64, 1) == torch.get_num_threads()
+
+
+def test_a_fixed_number_is_used(eight: None) -> None:
+    target = llama(64, **SMALL)
+    with use_threads(3):
+        assert make_engine(target, 64).threads == 3  # type: ignore[attr-defined]
+        assert fastest_threads(target, None, 64, 1) == 3

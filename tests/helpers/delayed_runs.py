@@ -1,0 +1,46 @@
+"""Runs whose times are planted: what a steady, a busy or an impossible machine would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from specviz import Round, Trace
+from specviz.trace import LANES
+
+PASS, STEP = 0.010, 0.001  # seconds of a target pass and of a draft step on the steady machine
+
+
+def steady(r: Round) -> float:
+    """The factor by which a steady machine delays a round: none."""
+    return 1.0
+
+
+def slow_middle(r: Round) -> float:
+    """Something else takes half of the processor while the target alone writes its middle part."""
+    return 1.9 if r.lane == "baseline" and 16 <= r.index < 40 else 1.0
+
+
+def slower_later(r: Round) -> float:
+    """The target alone loses a little, and nothing at first."""
+    return 1.45 if r.lane == "baseline" and r.index >= 28 else 1.0
+
+
+def too_fast(r: Round) -> float:
+    """Rounds that take less than the target pass in them."""
+    return 0.5 if r.lane == "speculative" else 1.0
+
+
+def timed(run: Trace, factor: Callable[[Round], float]) -> Trace:
+    """The run as a machine would have timed it that delays each round by this factor."""
+    lanes = {}
+    for lane in LANES:
+        clock, lanes[lane] = 0.0, list[Round]()
+        prefill = sum(run.header.prefill_seconds[lane].values())
+        for r in run.lane(lane):
+            drafting, verifying = (factor(r) * s for s in (STEP * len(r.drafted), PASS))
+            clock += drafting + verifying
+            times = {"draft_seconds": drafting, "verify_seconds": verifying, "clock": clock}
+            lanes[lane].append(replace(r, **times, overhead_seconds=0.0, wall=prefill + clock))
+    rounds = sorted((r for lane in LANES for r in lanes[lane]), key=lambda r: r.clock)
+    return replace(run, rounds=rounds)

@@ -1,0 +1,29 @@
+"""Numbers and tokens as the page words them, written down a second time."""
+
+from __future__ import annotations
+
+# What trim() takes off in a browser; strip() without a list takes off other characters as well.
+BLANKS = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
+BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
+
+
+def chance(value: float) -> str:
+    """A probability."""
+    hundred = 100 * value
+    if value > 0 and hundred < 0.1:
+        return "< 0.1 %"
+    if value < 1 and hundred > 99.9:
+        return "> 99.9 %"
+    whole = value in (0.0, 1.0) or 10 <= hundred <= 99
+    return f"{hundred:.0f} %" if whole else f"{hundred:.1f} %"
+
+
+def visible(text: str) -> str:
+    """A token as a word."""
+    return text.replace("\n", "¶").strip(BLANKS) or ("␣" if text else "◌")
+
+
+def milliseconds(seconds: float) -> str:
+    """A time."""
+    value = 1000 * seconds
+    return f"{value:.{3 if value < 0.1 else 2 if value < 100 else 0}f} ms"

@@ -1,0 +1,171 @@
+"""What operators ask of a running page, and what every answer carries."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from page_server import Site, served
+
+from specviz.environment import AUTH
+from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
+from specviz.page.look import PAGE
+from specviz.page.probes import NOT_INSTALLED
+from specviz.page.queue import CLOSING
+
+BASIC = {"Authorization": "Basic " + base64.b64encode(b"me:sesame").decode()}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_METRICS", "1")
+        with served() as site:
+            yield site
+
+
+def figures(site: Site) -> dict[str, float]:
+    answer = site.get("/metrics")
+    assert answer.status == 200 and answer.headers["content-type"].startswith("text/plain")
+    lines = (line for line in answer.body.decode().splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_the_page_is_ready_when_the_pair_was_loaded_and_until_it_ends(site: Site) -> None:
+    deadline = time.monotonic() + 30
+    while site.get("/readyz").status != 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert site.get("/healthz").status == site.get("/readyz").status == 200
+    assert site.ask("HEAD", "/healthz").body == b""
+    assert site.post("/healthz", {}).status == 404
+    runs = site.page.runs
+    for name, value in (("answered", False), ("closing", True)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, name, value)
+            answer = site.get("/readyz")
+            assert answer.status == 503 and answer.body.endswith(b".\n")
+            assert figures(site)["specviz_ready"] == 0
+    assert site.get("/readyz").status == site.get("/healthz").status == 200
+
+
+def test_the_figures_are_those_of_the_runs(site: Site) -> None:
+    before = figures(site)
+    ((*_, (kind, (said,))),) = [site.events("v2/generate", {"prompt": "w1"})]
+    assert kind == "complete"
+    site.page.runs.closing = True
+    try:
+        assert CLOSING in str(site.events("v2/race", {"prompt": "w1"}))
+    finally:
+        site.page.runs.closing = False
+    deadline = time.monotonic() + 10  # a run is counted after its visitor was told its end
+    grown: dict[str, float] = {}
+    while grown.get('specviz_runs_total{end="complete"}') != 1 and time.monotonic() < deadline:
+        grown = {name: value - before[name] for name, value in figures(site).items()}
+    metrics = said["metrics"]
+    for lane in ("baseline", "speculative"):
+        assert grown[f'specviz_tokens_total{{lane="{lane}"}}'] == metrics["tokens"][lane]
+        spent = grown[f'specviz_decoding_seconds_total{{lane="{lane}"}}']
+        assert spent == pytest.approx(metrics["seconds"][lane], rel=1e-3)
+    assert grown['specviz_rounds_total{lane="speculative"}'] == metrics["rounds"]
+    for outcome in ("accepted", "rejected", "ignored"):
+        name = f'specviz_drafted_tokens_total{{outcome="{outcome}"}}'
+        assert grown[name] == metrics["counts"][outcome]
+    assert grown["specviz_refusals_total"] == 1
+    assert figures(site)['specviz_resident_bytes{process="page"}'] > 1e7
+
+
+def test_figures_need_the_switch_the_package_and_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPECVIZ_METRICS")
+    with served() as site:
+        assert site.get("/metrics").status == 404
+    monkeypatch.setenv("SPECVIZ_METRICS", "1")
+    monkeypatch.setenv(AUTH.name, "me:sesame")
+    with served() as site:
+        assert site.get("/healthz").status == 200
+        wrong = {"Authorization": BASIC["Authorization"][:-4] + "AAA="}
+        for headers in ({}, wrong, {"Authorization": "Basic ?"}):
+            answer = site.get("/metrics", headers)
+            assert answer.status == 401 and b"specviz_" not in answer.body
+        assert b"specviz_runs_total" in site.get("/metrics", BASIC).body
+        monkeypatch.setattr("specviz.page.probes.importlib.util.find_spec", lambda _: None)
+        answer = site.get("/metrics", BASIC)
+        assert (answer.status, answer.body.decode()) == (501, NOT_INSTALLED + "\n")
+
+
+def test_answers_have_an_id_and_say_how_long_they_may_be_kept(site: Site) -> None:
+    page = site.get("/")
+    (script,) = set(re.findall(rb"\./(assets/index-[\w-]+\.js)", page.body))
+    player = f"/gradio_api/file={PAGE}/player.js"
+    for path, lifetime in (
+        ("/", "no-store"),
+        ("/config", "no-store"),
+        ("/nothing", "no-store"),
+        (player, "no-cache"),
+        (f"/{script.decode()}", "public, max-age=31536000, immutable"),
+    ):
+        headers = site.get(path).headers
+        assert headers["cache-control"] == lifetime, path
+        assert re.fullmatch(r"[0-9a-f]{16}", headers["x-request-id"])
+    tag = site.get(player).headers["etag"]
+    kept = site.get(player, {"If-None-Match": tag})
+    assert (kept.status, kept.body) == (304, b"") and kept.headers["etag"] == tag
+    assert site.get(player, {"If-None-Match": '"other"'}).status == 200
+    assert site.get("/", {"X-Request-ID": "of-a.proxy_1"}).headers["x-request-id"] == "of-a.proxy_1"
+    for forged in ("two words", "x" * 65, ""):
+        assert site.get("/", {"X-Request-ID": forged}).headers["x-request-id"] != forged
+
+
+def test_what_is_logged_about_a_run_has_the_id_of_its_request(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids: list[str] = []
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            ids.append(REQUEST.get())
+
+    monkeypatch.setattr(site.page.runs._worker._models, "race", lambda *_: 1 / 0)
+    noting = Noting()
+    logging.getLogger("specviz.page.queue").addHandler(noting)
+    caplog.set_level(logging.INFO)
+    try:
+        headers = {"Content-Type": "application/json", "X-Request-ID": "mine"}
+        begun = site.post("/gradio_api/call/v2/race", {"prompt": "w1"}, headers).json["event_id"]
+        assert b"not your fault" in site.get(f"/gradio_api/call/race/{begun}").body
+    finally:
+        logging.getLogger("specviz.page.queue").removeHandler(noting)
+    assert ids and set(ids) == {"mine"}
+
+
+def test_json_lines_are_of_all_loggers_and_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", 'hf_"quoted"')
+    written = io.StringIO()
+    ours = logging.StreamHandler(written)
+    ours.setFormatter(JsonFormatter())
+    monkeypatch.setattr(logging.root, "handlers", [ours])
+    library = logging.getLogger("library_of_others")
+    library.addHandler(logging.StreamHandler(io.StringIO()))
+    library.propagate = False
+    adopt_libraries()
+    mark = REQUEST.set("an-id")
+    try:
+        try:
+            raise ValueError('the token hf_"quoted"')
+        except ValueError:
+            library.error("a line\nand %s", 'hf_"quoted"', exc_info=True)
+    finally:
+        REQUEST.reset(mark)
+    (line,) = written.getvalue().splitlines()
+    said = json.loads(line)
+    assert said["message"] == f"a line\nand {HIDDEN}" and said["logger"] == "library_of_others"
+    assert said["level"] == "ERROR" and said["request"] == "an-id"
+    assert said["exception"].endswith(f"ValueError: the token {HIDDEN}")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said["time"])
