@@ -29,7 +29,7 @@ from .drafters import compare_drafters, preset_prompts, score_lines
 from .measure import Row, measured
 from .page import page_cost
 from .random_models import SHAPES, scripted, shaped_pair
-from .rival import rival_report
+from .rival_table import rival_report
 from .roofline import Floor, floors
 from .round_time import RoundParts, context_costs
 

@@ -53,15 +53,17 @@ class LlamaCpp:
             yield kinds[file], used, rate
 
     def speculative(
-        self, kind: str, prompt: str, count: int, threads: int, gamma: int
+        self, kind: str, prompt: str, count: int, threads: tuple[int, int], gamma: int
     ) -> tuple[float, str]:
         """Draft and target, greedy: tokens per second without prefill; prompt and text together.
 
-        It writes `count` tokens or a few more: it ends after a whole round.
+        threads: of the target and of the draft. It writes `count` tokens or a few more: it ends
+        after a whole round.
         """
         target, draft = self._files[kind]
         models = ["-m", target, "-md", draft, "--spec-type", "draft-simple", "-ngl", 0, "-ngld", 0]
-        each = ["-t", threads, "-tb", threads, "-td", threads, "-tbd", threads]
+        wide, narrow = threads
+        each = ["-t", wide, "-tb", wide, "-td", narrow, "-tbd", narrow]
         # The cheapest greedy sampler that it has
         greedy = ["--samplers", "top_k", "--top-k", 1, "--temp", 0, "--ignore-eos"]
         run = ["-n", count, "--spec-draft-n-max", gamma, "--no-escape", "-p", prompt]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
+
+from tqdm import tqdm
 
 from ..decoding.loop import decode
 from ..engines.threads import thread_counts
@@ -28,16 +30,19 @@ DRAFTED = (2, 3)  # tokens per round that llama.cpp also tries; 3 is its default
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to write a text. who: `HERE` or `RIVAL`. gamma: drafted tokens per round, 0 for the
-    target alone."""
+    target alone. draft_threads: of the draft, where it is told a number of its own."""
 
     who: str
     lane: Lane
     threads: int
     gamma: int
+    draft_threads: int | None = None
 
     def __str__(self) -> str:
         drafts = f", drafts of {self.gamma}" if self.gamma else ""
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        if self.draft_threads:
+            threads += f" ({self.draft_threads} for the draft)"
         return f"{LANE_LABELS[self.lane]}, {self.who}, {threads}{drafts}"
 
 
@@ -73,7 +78,8 @@ def compare_with_llama_cpp(
     """Write every prompt greedily in every way, `repeats` times, all ways in turn on each prompt.
 
     folder: llama.cpp's programs. They read copies of the models, in bf16 and in fp32, and draft
-    as many tokens as the lane here, or `DRAFTED`. Raises `SpecvizError`.
+    as many tokens as the lane here, or `DRAFTED`, with as many threads as the target or one.
+    Raises `SpecvizError`.
     """
     settings = replace(settings, temperature=0.0, ignore_eos=True, chat="off")
     if pair.draft is None or pair.device.type != "cpu" or not settings.gamma:
@@ -84,7 +90,7 @@ def compare_with_llama_cpp(
         rival = LlamaCpp(folder, pair, prompts, Path(place))
         for way in _own_ways(settings):  # what is compiled or allocated once is not measured
             own_run(pair, prompts[0], settings, way)
-        for prompt in repeats * list(prompts):
+        for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
             text = ""
             for way in _own_ways(settings):
                 rate, text = own_run(pair, prompt, settings, way)
@@ -118,49 +124,9 @@ def _rival_runs(
     count, context = settings.max_new_tokens, len(pair.encode(prompt, chat=settings.chat))
     for kind, threads, rate in rival.alone(context, count, thread_counts()):
         yield Way(RIVAL.format(kind), "baseline", threads, 0), rate, None
-    for kind in KINDS:
-        for threads in thread_counts():
-            for gamma in sorted({*DRAFTED, settings.gamma}):
-                rate, text = rival.speculative(kind, prompt, count, threads, gamma)
-                yield Way(RIVAL.format(kind), "speculative", threads, gamma), rate, text
-
-
-def rival_report(
-    folder: Path,
-    pair: Pair,
-    prompts: Sequence[str],
-    settings: Settings,
-    repeats: int,
-    file: Path | None,
-) -> None:
-    """Compare as `compare_with_llama_cpp` does, print all ways and the ratios of the best, and
-    write them to `file` as JSON."""
-    print(
-        f"greedy, {len(prompts)} prompts, {repeats} repeats, {settings.max_new_tokens} tokens "
-        "each; all ways take turns on each prompt; prefill is not counted\n",
-        flush=True,
-    )
-    found = compare_with_llama_cpp(folder, pair, prompts, settings, repeats)
-    print(*_lines(found), sep="\n")
-    if file:
-        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in found.rates.items()]
-        result = {"rows": rows, "same_texts": found.same_texts, "prompts": found.prompts}
-        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-def _lines(found: Comparison) -> Iterator[str]:
-    for way in sorted(found.rates, key=lambda w: (LANES.index(w.lane), w.who, w.threads, w.gamma)):
-        rate = spread(found.rates[way])
-        yield f"  {way!s:60} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
-    for who, count in found.same_texts.items():
-        yield f"  {who} wrote the text that was written here on {count}/{found.prompts} prompts"
-    mine, theirs = found.best(True), found.best(False)
-    yield "\nbest against best, tokens/s"
-    yield _ratio_line(found, found.best(True, "baseline"), found.best(False, "baseline"))
-    yield _ratio_line(found, mine, found.best(True, "baseline"))
-    yield _ratio_line(found, mine, theirs)
-
-
-def _ratio_line(found: Comparison, one: Way, other: Way) -> str:
-    ratio = found.ratio(one, other)
-    return f"  {ratio.median:.2f} ({ratio.low:.2f} - {ratio.high:.2f}) times: {one} / {other}"
+    drafts = sorted({*DRAFTED, settings.gamma})
+    for kind, threads, gamma in product(KINDS, thread_counts(), drafts):
+        for draft_threads in sorted({1, threads}):
+            told = draft_threads if draft_threads != threads else None
+            way = Way(RIVAL.format(kind), "speculative", threads, gamma, told)
+            yield way, *rival.speculative(kind, prompt, count, (threads, draft_threads), gamma)

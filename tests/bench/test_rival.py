@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from toy_models import byte_level, llama, pair_of, relative
 from specviz import Pair, Settings
 from specviz.bench import rival
 from specviz.bench.llama_cpp import ALONE, SPECULATIVE, LlamaCpp, bench_rates, speculative_rate
-from specviz.bench.rival import HERE, Comparison, Way, compare_with_llama_cpp, rival_report
+from specviz.bench.rival import HERE, Comparison, Way, compare_with_llama_cpp
+from specviz.bench.rival_table import rival_report
 from specviz.errors import SpecvizError
 
 pytest.importorskip("gguf", reason="it is only needed for comparisons with llama.cpp")
@@ -23,19 +24,35 @@ SETTINGS = Settings(max_new_tokens=8, gamma=4)
 
 # Stands in for both programs: prints what they do, as fast as it is told by the weights' type, the
 # number of threads and of drafts.
-STAND_IN = """#!{python} -SE
-import sys
-def values(flag):
-    return [v for f, v in zip(sys.argv, sys.argv[1:]) if f == flag]
-if "-md" in sys.argv:
-    print("\\n\\n" + values("-p")[0] + {text!r})
-    rate = 100 * int(values("-t")[0]) + int(values("--spec-draft-n-max")[0])
-    print(f"decoded    9 tokens in    0.100 seconds, speed:  {{rate}}.5 t/s", file=sys.stderr)
-else:
-    one = '{{"model_filename": "%s", "n_threads": %s, "samples_ts": [%s]}}'
-    tests = [(m, t, 50 * int(t) + ("bf16" in m)) for m in values("-m")
-             for t in values("-t")[0].split(",")]
-    print("[" + ", ".join(one % test for test in tests) + "]")
+STAND_IN = r"""#!/bin/sh
+while [ $# -gt 0 ]; do
+    case "$1" in
+        -m) files="$files $2" ;;
+        -md) draft=$2 ;;
+        -t) wide=$2 ;;
+        -td) narrow=$2 ;;
+        -p) prompt=$2 ;;
+        --spec-draft-n-max) gamma=$2 ;;
+    esac
+    shift
+done
+if [ "$draft" ]; then
+    printf '\n\n%s%s' "$prompt" TEXT
+    rate=$((100 * wide - 10 * narrow + gamma)).5
+    echo "decoded    9 tokens in    0.100 seconds, speed:  $rate t/s" >&2
+    exit
+fi
+before=[
+for file in $files; do
+    case "$file" in *bf16*) more=1 ;; *) more=0 ;; esac
+    for n in $(echo "$wide" | tr , ' '); do
+        rate=$((50 * n + more))
+        printf '%s{"model_filename": "%s", "n_threads": %s, "samples_ts": [%s]}' \
+            "$before" "$file" "$n" "$rate"
+        before=,
+    done
+done
+echo ]
 """
 
 
@@ -78,27 +95,31 @@ def test_every_way_takes_its_turn_and_the_best_are_compared(
     prompts, file = ["the cat", "don't"], tmp_path / "found.json"
     settings = Settings(max_new_tokens=8, gamma=4, ignore_eos=True)
     _, text = rival.own_run(pair, prompts[0], settings, Way(HERE, "baseline", 1, 0))
-    folder = programs(tmp_path, STAND_IN.format(python=sys.executable, text=text))
+    folder = programs(tmp_path, STAND_IN.replace("TEXT", shlex.quote(text)))
     rival_report(folder, pair, prompts, SETTINGS, 1, file)
     result = json.loads(file.read_text())
-    rates = {
-        tuple(row[n] for n in ("who", "lane", "threads", "gamma")): row for row in result["rows"]
-    }
+    names = ("who", "lane", "threads", "gamma", "draft_threads")
+    rates = {tuple(row[name] for name in names): row for row in result["rows"]}
     theirs = {key: row["median"] for key, row in rates.items() if key[0] != HERE}
     assert theirs == {
-        (f"llama.cpp {kind}", lane, threads, gamma): rate
+        (f"llama.cpp {kind}", lane, threads, gamma, told): rate
         for kind in ("bf16", "fp32")
-        for threads in (1, 2)
-        for lane, gamma, rate in [
-            ("baseline", 0, 50 * threads + (kind == "bf16")),
-            *(("speculative", g, 100 * threads + g + 0.5) for g in (2, 3, 4)),
+        for lane, threads, gamma, told, rate in [
+            *(("baseline", n, 0, None, 50 * n + (kind == "bf16")) for n in (1, 2)),
+            *(
+                ("speculative", n, g, told, base + g + 0.5)
+                for n, told, base in ((1, None, 90), (2, None, 180), (2, 1, 190))
+                for g in (2, 3, 4)
+            ),
         ]
     }
     assert len(rates) == len(theirs) + 4 and all(row["median"] > 0 for row in rates.values())
     assert result["same_texts"] == {"llama.cpp bf16": 1, "llama.cpp fp32": 1}
     best = capsys.readouterr().out.partition("best against best")[2].splitlines()
     assert best[1].endswith("target alone, llama.cpp bf16, 2 threads")
-    assert best[3].endswith("draft + target, llama.cpp bf16, 2 threads, drafts of 4")
+    assert best[3].endswith(
+        "draft + target, llama.cpp bf16, 2 threads (1 for the draft), drafts of 4"
+    )
 
 
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
@@ -126,7 +147,7 @@ def test_a_missing_or_failing_program_is_one_sentence(pair: Pair, tmp_path: Path
         list(failing.alone(4, 8, [1]))
     programs(tmp_path, "#!/bin/sh\nexit 0\n")
     with pytest.raises(SpecvizError, match="llama-speculative-simple printed no speed"):
-        failing.speculative("bf16", "the cat", 8, 1, 2)
+        failing.speculative("bf16", "the cat", 8, (1, 1), 2)
     programs(tmp_path, "not a program")
     with pytest.raises(SpecvizError, match="llama-bench does not run here"):
         list(failing.alone(4, 8, [1]))
