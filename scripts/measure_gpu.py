@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from specviz.environment import COMPILE, FORM
 from specviz.models.hub import hub_is_reachable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,9 +33,9 @@ WHOLE = 24 * 60.0  # seconds for all steps
 SHORTEST = 10.0  # seconds: a step is not begun with less
 TAIL = 6000  # characters of a log that the file keeps
 FORMS = {
-    "eager": {"SPECVIZ_FORM": "fastest", "SPECVIZ_COMPILE": "0"},
-    "static": {"SPECVIZ_FORM": "static", "SPECVIZ_COMPILE": "0"},
-    "compiled": {"SPECVIZ_FORM": "static", "SPECVIZ_COMPILE": "1"},
+    "eager": {FORM.name: "fastest", COMPILE.name: "0"},
+    "static": {FORM.name: "static", COMPILE.name: "0"},
+    "compiled": {FORM.name: "static", COMPILE.name: "1"},
 }
 PAIRS = ("smollm2-1.7b-135m", "qwen3-8b-0.6b")  # no licence to accept
 SPEEDS = ("target alone", "draft + target", "generate()", "generate(assistant)")

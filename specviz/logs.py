@@ -25,6 +25,15 @@ HIDDEN = "[secret]"
 _CONTROL = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
+MOST_LOGGED = 500  # characters
+
+
+def brief(error: BaseException) -> str:
+    """An error that a stranger caused, for the log: one line, and not all of a long one."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= MOST_LOGGED else text[:MOST_LOGGED] + " ..."
+
+
 class DiscreetFormatter(logging.Formatter):
     """A formatter that hides secrets, and shows control characters as escapes.
 

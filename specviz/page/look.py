@@ -58,10 +58,8 @@ SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; run
 
 def launch_options() -> dict[str, Any]:
     """The options of `launch()` for this page. Raises `SettingsError`."""
-    guarded = guarded_options()
     # These two are reached before the guard: a probe has no session and may name any host.
-    front = [Middleware(Requests), Middleware(Probes)]
-    guarded["app_kwargs"]["middleware"][:0] = front
+    guarded = guarded_options([Middleware(Requests), Middleware(Probes)])
     return {
         "theme": _theme(),
         "head": _head(),

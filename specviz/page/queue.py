@@ -11,12 +11,12 @@ from collections.abc import Generator
 from contextlib import closing
 
 from ..errors import NoGpuError, SpecvizError
+from ..logs import brief
 from ..worker.client import Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.limits import Limits
 from ..worker.tasks import LoadTask, Machine, MachineTask
 from .jobs import Job, Run
-from .security.errors import brief
 from .tally import Tally
 from .waits import Durations, about
 from .wire import Update

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from ...errors import SpecvizError
+from ...logs import brief
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 from .events import HeardQueue
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ..queue import RunQueue
 
 log = logging.getLogger(__name__)
-
-MOST_LOGGED = 500  # characters
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -62,12 +61,6 @@ class Page(gr.Blocks):
         except Exception:
             log.exception("an event failed")
             raise sentence(FAILED) from None
-
-
-def brief(error: BaseException) -> str:
-    """An error that a stranger caused, for the log: one line, and not all of a long one."""
-    text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= MOST_LOGGED else text[:MOST_LOGGED] + " ..."
 
 
 def sentence(text: str) -> gr.Error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from gradio.routes import App, ORJSONResponse
@@ -15,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...logs import brief
 from .addresses import (
     API,
     LOGIN,
@@ -29,7 +31,6 @@ from .addresses import (
 from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
 from .clients import client_of
-from .errors import brief
 from .sign_in import WRONG, Attempts, check_signed_in
 from .sites import PREFLIGHT, Sites, is_preflight
 
@@ -40,19 +41,20 @@ _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
 class GuardedApp(App):
     """Gradio's application behind a `Guard`, which also comes before Gradio's own middleware:
-    that would answer other sites by itself."""
+    that would answer other sites by itself. front: what comes before the guard."""
 
-    def __init__(self, *, sites: Sites, tools: bool) -> None:
+    def __init__(self, *, sites: Sites, tools: bool, front: Sequence[Middleware] = ()) -> None:
         # FastAPI's own pages load scripts from another host.
         super().__init__(
             default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
         )
         self._sites = sites
         self._tools = tools
+        self._front = front
 
     def build_middleware_stack(self) -> ASGIApp:
         guard = Middleware(Guard, sites=self._sites, tools=self._tools)
-        self.user_middleware.insert(0, guard)
+        self.user_middleware[:0] = [*self._front, guard]
         return super().build_middleware_stack()
 
 

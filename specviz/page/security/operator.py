@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from collections.abc import Sequence
 from typing import Any
+
+from starlette.middleware import Middleware
 
 from ...environment import AUTH, MCP
 from .guard import GuardedApp
@@ -20,12 +23,13 @@ NO_TOOLS = (
 NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
 
 
-def guarded_options() -> dict[str, Any]:
-    """The options of `launch()` for a page on a public network. Raises `SettingsError`."""
+def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
+    """The options of `launch()` for a page on a public network. front: what requests reach before
+    the guard. Raises `SettingsError`."""
     password = AUTH.read()
     tools = _tools(password is not None)
     return {
-        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools),
+        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools, front=front),
         "auth": password,
         "auth_message": HINT if password else None,
         "mcp_server": tools,
