@@ -131,8 +131,9 @@ def test_sigterm_ends_a_stuck_pass_in_time() -> None:
     with racing([], SPECVIZ_DRAIN_SECONDS="0.2") as (page, _):
         os.kill(page.models, signal.SIGSTOP)  # as deep in a pass as can be
         page.popen.send_signal(signal.SIGTERM)
-        assert page.terminated() < 6 or runs_in_parallel()
+        took = page.terminated()
         assert page.popen.returncode == 0
+        assert took < 20 or runs_in_parallel()  # about 5 s if nothing else runs
 
 
 def children(process: int) -> list[int]:
