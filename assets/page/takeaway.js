@@ -11,7 +11,11 @@ const FORMS = [
 ];
 const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
+const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
 const FAILED = "The server could not make this file; try again.";
+
+/** The address tells prompt, pair and settings, or the recording. */
+const copyLink = () => navigator.clipboard.writeText(location.href);
 
 /**
  * @typedef {object} TakeawayParts
@@ -39,6 +43,7 @@ export class Takeaway {
     this.#parts = parts;
     this.close = closable(this.#menu);
     if (parts.server.take_away) {
+      this.#list.append(this.#item("Copy a link to this view", "link", copyLink));
       for (const { form, label, type } of FORMS) {
         this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
       }
@@ -67,7 +72,7 @@ export class Takeaway {
         this.#menu.open = false;
       } catch (error) {
         console.info("specviz: nothing to take away:", error);
-        this.#parts.fail(FAILED);
+        this.#parts.fail(name === "link" ? NOT_COPIED : FAILED);
       }
       button.disabled = false;
     });

@@ -99,6 +99,11 @@ def test_every_outcome_has_its_sentence(visit: Visit, width: int, height: int) -
         for figure in figures(token, around):
             assert figure in said, kind
         check_odds(said, token)
+        if token.outcome == "corrected":  # it stands where the rejected one stood
+            fell = next(i for i, other in enumerate(around) if other.outcome == "rejected")
+            title = visitor.page.locator(".sv-card-title small")
+            assert title.inner_text().endswith(f", place {fell + 1}")
+            expect(visitor.page.locator(".sv-card-numbers")).not_to_contain_text("min(1")
         visitor.page.wait_for_function(INSIDE)  # where it stays once the page has scrolled
         listed = visitor.page.locator(".sv-card-lists ol")
         wanted = [token.top_q, token.top_p, token.top_residual]
@@ -215,6 +220,11 @@ def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
     )
     assert "no acceptance rate can pay for that" in said
     assert "no γ pays" in said
+    # One answer wherever it is given, and no γ "in use" where a policy chose another each time.
+    assert called(visitor, "verdict.js", "adviceOf", why, fixed) in said
+    assert called(visitor, "verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
+    even = called(visitor, "verdict.js", "verdict", {"speedup": 0.98, "drafted": 5}, None, None)
+    assert even == "the speed of the target alone: as good as even."
     easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
     said = called(visitor, "why.js", "verdictOf", easy, fixed)
     assert said.startswith(

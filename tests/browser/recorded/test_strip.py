@@ -51,7 +51,7 @@ def check(page: Page) -> dict[str, Any]:
     """The strip says what the header of the shown trace says; returns that header."""
     header: dict[str, Any] = page.evaluate("window.specviz.trace.header")
     assert page.evaluate(STRIP) == wanted(header)
-    threads = header["threads"]
+    threads = (header.get("lane_threads") or {}).get("baseline", header["threads"])
     machine = f"{header['device']} · {header['processor']} · {threads} thread"
     expect(page.locator("[data-badge]")).to_contain_text(machine)
     expect(page.locator("[data-badge]")).to_contain_text(header["dtype"])
@@ -120,6 +120,10 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     expect(page.locator("[data-differs]")).to_contain_text("pair smollm2-1.7b-135m")
     page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("[data-takeaway] summary").click()
+    page.locator("[data-take=link]").click()
+    page.wait_for_function("navigator.clipboard.readText().then((text) => text === location.href)")
 
 
 def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""What a link to the page shows: ours, never the template's, and never a forged address."""
+
+from __future__ import annotations
+
+import pytest
+
+from specviz.page.security.card import DESCRIPTION, PICTURE, TITLE, address_of, with_card
+
+TEMPLATE = b"""<html><head><meta property="og:title" content="Gradio" />
+<meta
+  property="og:image"
+  content="https://example.org/header.jpg"
+/><meta name="twitter:creator" content="@Gradio" /><title>specviz</title></head></html>"""
+
+
+def test_the_card_is_ours() -> None:
+    page = with_card(TEMPLATE, "https://race.example").decode()
+    assert "Gradio" not in page and "header.jpg" not in page and "<title>specviz" in page
+    assert f'<meta property="og:title" content="{TITLE}">' in page
+    assert f'<meta property="og:description" content="{DESCRIPTION}">' in page
+    picture = f"https://race.example/gradio_api/file={PICTURE}"
+    assert (f'<meta property="og:image" content="{picture}">' in page) == PICTURE.is_file()
+    assert "og:image" not in with_card(TEMPLATE, None).decode()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("race.example:7860", "http://race.example:7860/below"),
+        ("[::1]:7860", "http://[::1]:7860/below"),
+        ('x"><script>', None),
+        ("", None),
+    ],
+)
+def test_an_address_is_a_host_and_nothing_else(host: str, address: str | None) -> None:
+    headers = [(b"host", host.encode())]
+    scope = {"type": "http", "scheme": "http", "headers": headers, "root_path": "/below"}
+    assert address_of(scope) == address
