@@ -11,6 +11,7 @@ from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.engines.base import spare_threads
+from specviz.engines.threads import leave_one_to_the_page
 from specviz.environment import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
@@ -28,6 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     spare_threads()
+    leave_one_to_the_page()  # as the page itself does
     pair = load_pair(options.pair)
     written = []
     for preset in load_presets(PRESETS):

@@ -122,7 +122,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     assert PACED.begun == before + 1
     monkeypatch.setattr(events, "PATIENCE", 0.0)
     late = begin(site, "10.0.0.2")
-    assert len(queue.event_ids_to_events) == 1
+    assert list(queue.event_ids_to_events) == [late.json["event_id"]]
     assert LOST in read(site, begun[0])
     assert read(site, late).startswith("event: complete")
     for held in (queue.event_ids_to_events, queue.pending_messages_per_session, queue._silent):
