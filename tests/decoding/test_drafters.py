@@ -241,7 +241,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
             assert found.speedup > 0
     lines = list(score_lines(scores, list(prompts)))
     assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {5}
-    assert list(preset_prompts()) == ["easy", "hard", "repetitive", "loses"]
+    assert list(preset_prompts()) == ["easy", "hard", "repetitive", "copies", "loses"]
 
 
 # Prices

@@ -26,6 +26,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.setenv("HF_TOKEN", "hf_operators")
     monkeypatch.setattr("specviz.models.load.load_pair", asked)
     monkeypatch.setattr("specviz.models.doctor.examine", asked)
+    monkeypatch.setattr("specviz.decoding.loop.lane_threads", lambda *_: 1)
     return tokens
 
 
