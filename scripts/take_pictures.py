@@ -1,4 +1,5 @@
-"""Take the README's pictures: a finished run of the page, light and dark, and the run in motion.
+"""Take the README's pictures: a finished run of the page, light and dark, one of its rounds, and the
+run in motion.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """
@@ -48,6 +49,20 @@ def take_stills(page: Any, out: Path) -> None:
     page.keyboard.press("t")
 
 
+def take_round(page: Any, out: Path) -> None:
+    """Take a picture of a round with a rejected token, slowly, where that token is judged."""
+    page.locator("[data-lane=speculative] [data-outcome=rejected]").first.focus()
+    page.keyboard.press("e")
+    refused = page.locator("dialog [data-chapter=Correct]")
+    while refused.get_attribute("aria-current") != "step":
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(500)  # milliseconds, for what moves
+    page.screenshot(path=out / "round.png")
+    print(out / "round.png")
+    page.keyboard.press("Escape")
+
+
 def take_motion(page: Any, out: Path) -> None:
     """Take an animated picture of the same run, from its first event to its last."""
     frames = []
@@ -79,6 +94,7 @@ def main() -> None:
         page.wait_for_selector("[data-player][data-ready]")
         race_on(page, options.preset)
         take_stills(page, options.out)
+        take_round(page, options.out)
         take_motion(page, options.out)
 
 

@@ -59,14 +59,16 @@ def rejections_dropped(data: Values) -> None:
 
 
 def rejected_called_accepted(data: Values) -> None:
-    """As if the first rejected draft and the token after it had been kept."""
-    r = refused(data)
-    kept = next(t for t in r["drafted"] if t["outcome"] == "rejected")
+    """As if the last draft of a round, which was rejected, and the token after it had been kept."""
+    r = next(r for r in ours(data) if r["drafted"] and r["drafted"][-1]["outcome"] == "rejected")
+    kept = r["drafted"][-1]
     kept |= {"outcome": "accepted", "p": kept["q"], "u": 0.0}
     kept.pop("top_residual")
     r["emitted"].insert(-1, kept)
-    without(r, "ignored")
     call_it_a_bonus(r)
+    # The lane must not have more tokens than were asked for.
+    remove(data, ours(data)[-1])
+    REASONS(data)["speculative"] = "stopped"
 
 
 def rounds_merged(data: Values) -> None:

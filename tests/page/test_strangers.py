@@ -9,6 +9,7 @@ import threading
 import time
 from asyncio import Queue as AsyncQueue
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,4 +186,7 @@ def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -
         await answer.send({"type": "http.response.body", "body": b"x", "more_body": True})
         return await answer.watched(never)()
 
-    assert asyncio.run(stream())["type"] == "http.disconnect"
+    # A thread of its own: that of the tests may have an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(asyncio.run, stream()).result()
+    assert ended["type"] == "http.disconnect"
