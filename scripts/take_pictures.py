@@ -1,5 +1,4 @@
-"""Take the README's pictures: a finished run of the page, light and dark, one of its rounds, and the
-run in motion.
+"""Take the README's pictures: a finished run in light and dark, a round, and the run in motion.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """

@@ -133,7 +133,7 @@ def test_whole_sequences_of_the_baseline_follow_the_target(settings: Settings):
 @pytest.mark.parametrize("top_p", [1.0, 0.8])
 @pytest.mark.parametrize("top_k", [0, 3])
 @pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
-@pytest.mark.parametrize("gamma", [1, 2, 3, 5])
+@pytest.mark.parametrize("gamma", [1, 2, 5])
 def test_every_mix_of_settings_follows_the_target(
     gamma: int, temperature: float, top_k: int, top_p: float
 ):
