@@ -11,26 +11,14 @@ from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..report.charts import PALETTE
-from ..report.html import PAGE, PLOTLY, css_variables
+from ..report.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables
 from .probes import Probes
 from .requests import Requests
 from .security.card import DESCRIPTION, PICTURE
 from .security.operator import guarded_options
 
 RECORDINGS = ASSETS / "recordings"
-SHEETS = (
-    "page.css",
-    "doctor.css",
-    "player.css",
-    "parts.css",
-    "menus.css",
-    "panels.css",
-    "sizes.css",
-    "stage.css",
-    "explain.css",
-    "tour.css",
-    "whatif.css",
-)
+SHEETS = ("page.css", "doctor.css", *PLAYER_SHEETS)
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
 
 COLOURS = {

@@ -23,7 +23,7 @@ from .charts import CHARTS, PALETTE, chart_specs
 
 PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
-SHEETS = (
+PLAYER_SHEETS = (
     "player.css",
     "parts.css",
     "menus.css",
@@ -33,8 +33,9 @@ SHEETS = (
     "explain.css",
     "tour.css",
     "whatif.css",
-    "standalone.css",
 )
+"""The styles of the player, on the page and in a file of its own."""
+SHEETS = (*PLAYER_SHEETS, "standalone.css")
 # A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
 IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
 
