@@ -8,7 +8,7 @@ const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true
 const PRESSABLE = "button, a, [role=button], summary, label";
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", l: "follow", end: "follow",
+  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "choose", l: "follow", end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
 

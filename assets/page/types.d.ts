@@ -221,6 +221,7 @@ interface Asked {
   recording: string | null;
   theme: string | null;
   stage: boolean;
+  view: string | null;
   tour: boolean;
   settings: Record<string, Value>;
   wrong: string[];
@@ -232,6 +233,7 @@ interface PageState {
   recording: string | null;
   theme: string | null;
   stage: boolean;
+  view: string | null;
 }
 
 // Plotly, as far as it is used here.

@@ -20,8 +20,9 @@ from .choices import chosen_pair, others_allowed
 from .controls import CHOICES, DEFAULTS, LIMITS, MOST_NAME, checked_prompt, checked_settings
 from .doctor import Doctor
 from .jobs import Run
-from .queue import RunQueue, updates
+from .queue import RunQueue
 from .security.errors import sentence
+from .streams import updates
 from .wire import Update
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long

@@ -65,12 +65,16 @@ class Job:
         self.stopping.set()
 
     def run_in_context(self, work: Callable[[], None]) -> None:
-        """Do its work in the context of the visitor's request, and then forget that context."""
-        context, self._context = self._context, None
-        if context is None:
+        """Do its work, or a piece of it, in the context of the visitor's request."""
+        if self._context is None:
             work()
         else:
-            context.run(work)
+            self._context.run(work)
+
+    def has_more(self) -> bool:
+        """Whether its task was only a piece of it, and `task` is now the next one; called after the
+        task has ended, in the queue's thread. Others may have their turn in between."""
+        return False
 
     def finish(self) -> None:
         """Called after the task has ended, in the queue's thread."""

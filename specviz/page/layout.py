@@ -33,10 +33,11 @@ from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
-from .queue import RunQueue, deltas
+from .queue import RunQueue
 from .reader import Reader
 from .recordings import opener
 from .security.errors import Page, answering
+from .streams import deltas
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
