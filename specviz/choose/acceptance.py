@@ -66,7 +66,7 @@ def acceptance_along(
     if settings.drafter not in MODELS:
         return None
     with torch.inference_mode():
-        layers = _drafter(pair, replace(settings, gamma=max(1, settings.gamma))).layers
+        layers = _layers(pair, settings)
         model = pair.draft if layers is None else pair.target
         engine = make_engine(model, pair.vocab)
         q = _probabilities_of(engine, ids, begin, settings, layers, context_length(model))
@@ -76,19 +76,37 @@ def acceptance_along(
         return [min(1.0, b / a) if a > 0 else 0.0 for a, b in zip(p, q, strict=True)]
 
 
-def acceptance(
-    pair: Pair,
-    ids: Sequence[int],
-    begin: int,
-    settings: Settings,
-    known: Sequence[float] | None,
-) -> Acceptance:
-    """The drafts of `settings` along a text. known: what `acceptance_along` returned for it."""
-    drafter = _drafter(pair, settings)
-    costs = _costs(pair, drafter)
-    if known is None:
-        return _Copied(drafter, ids, costs)
-    return _Known(drafter, ids, begin, known, costs)
+class Along:
+    """The drafts of `settings` along the text `ids`, for any number of simulated runs.
+
+    begin: tokens of the prompt. known: what `acceptance_along` returned for this text.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        ids: Sequence[int],
+        begin: int,
+        settings: Settings,
+        known: Sequence[float] | None,
+    ) -> None:
+        self._pair, self._ids, self._begin, self._known = pair, ids, begin, known
+        self._context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
+        self._path = make_path(make_engine(pair.target, pair.vocab), self._context)
+        drafter = self._drafter()
+        form = self._path.engine.form
+        c = drafter.step_cost() / pass_cost(pair.target, form)
+        self._costs = c, extra_token_cost(pair.device, form)
+        # Copied drafts are certain, and so are greedy ones: every run over the text is the same.
+        self.certain = known is None or settings.greedy
+        self._fixed = None if known is None else _Known(drafter, begin, known, self._costs)
+
+    def run(self) -> Acceptance:
+        """The drafts for one more run, which begins at the prompt's end."""
+        return self._fixed or _Copied(self._drafter(), self._ids, self._costs)
+
+    def _drafter(self) -> Drafter:
+        return make_drafter(self._pair, self._context, self._path)
 
 
 class _Known:
@@ -97,7 +115,6 @@ class _Known:
     def __init__(
         self,
         drafter: Drafter,
-        ids: Sequence[int],
         begin: int,
         known: Sequence[float],
         costs: tuple[float, float],
@@ -139,17 +156,12 @@ class _Copied:
         return self._costs
 
 
-def _drafter(pair: Pair, settings: Settings) -> Drafter:
+def _layers(pair: Pair, settings: Settings) -> int | None:
+    """How many of the target's layers draft; None if the draft model does."""
+    settings = replace(settings, gamma=max(1, settings.gamma))
     context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
-    return make_drafter(
-        pair, context, make_path(make_engine(pair.target, pair.vocab), context)
-    )
-
-
-def _costs(pair: Pair, drafter: Drafter) -> tuple[float, float]:
-    form = make_engine(pair.target, pair.vocab).form
-    alone = pass_cost(pair.target, form)
-    return drafter.step_cost() / alone, extra_token_cost(pair.device, form)
+    path = make_path(make_engine(pair.target, pair.vocab), context)
+    return make_drafter(pair, context, path).layers
 
 
 def _probabilities_of(

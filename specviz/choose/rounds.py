@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..policy import make_policy
 from ..report.metrics import ratio
 from ..settings import Settings
-from .acceptance import Acceptance
+from .acceptance import Acceptance, Along
 
 DRAWS = 32  # simulated runs of a text that was sampled; a greedy one needs one run
 
@@ -75,21 +75,22 @@ class RoundCounts:
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """A text that the target wrote. begin: tokens of the prompt. ended: whether it ended by itself
-    before its budget. budget: most tokens that may be committed. limit: the target's context."""
+    """A text that the target wrote. ids: the prompt, of `begin` tokens, and what followed. budget:
+    most tokens that may be committed. limit: the target's context."""
 
     ids: tuple[int, ...]
     begin: int
-    ended: bool
     budget: int
     limit: int | None
 
 
-def predicted_counts(text: KnownText, found: Acceptance, settings: Settings) -> RoundCounts:
-    """The rounds of one greedy run over the text, exactly."""
-    counts = RoundCounts()
-    for one in simulated_rounds(text, found, settings, random.Random(0)):  # nosec B311
-        counts.add(*one)
+def predicted_counts(text: KnownText, along: Along, settings: Settings) -> RoundCounts:
+    """The rounds of a run that writes this text: exactly if its drafts are certain, else of
+    `DRAWS` runs together."""
+    counts, draws = RoundCounts(), random.Random(0)  # nosec B311
+    for _ in range(1 if along.certain else DRAWS):
+        for one in simulated_rounds(text, along.run(), settings, draws):
+            counts.add(*one)
     return counts
 
 
