@@ -60,6 +60,13 @@ class Configuration(Jsonable):
         """A short text that no other configuration has, such as "model g5 fixed t0"."""
         return f"{self.drafter} g{self.gamma} {self.policy} t{self.temperature:g}"
 
+    @property
+    def label(self) -> str:
+        """What it is in words, without the temperature: "ngram, gamma 5"."""
+        if self.policy == "fixed":
+            return f"{self.drafter}, gamma {self.gamma}"
+        return f"{self.drafter}, gamma {self.policy} up to {self.gamma}"
+
     def settings(self, base: Settings) -> Settings:
         """`base` with this configuration. Raises `SettingsError`."""
         return replace(
@@ -90,11 +97,11 @@ class SweepRequest(Jsonable):
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Jsonable):
-    """A value with its 95% interval."""
+    """A value with its 95% interval, which is None where there is only one prompt."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +250,9 @@ class Recommendation(Jsonable):
 
 @dataclass(frozen=True, slots=True)
 class Machine(Jsonable):
-    """Where it was measured. target, draft: names of the models, with their parameters; form: of
-    the target's passes. draft is None if the pair has none."""
+    """Where it was measured. pair, target, draft: names; draft is None if the pair has none. form:
+    of the target's passes. threads: that share the passes of the target alone. exit_layers: the
+    layers of an early exit, if one was measured."""
 
     pair: str
     target: str
@@ -256,6 +264,7 @@ class Machine(Jsonable):
     threads: int
     versions: dict[str, str]
     date: str
+    exit_layers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
