@@ -9,7 +9,9 @@ from typing import Any, BinaryIO
 
 from ..errors import PromptError, TraceError
 from ..report import reading
+from ..report.batch_chart import batch_figure
 from ..report.batches import BatchReport
+from ..report.charts import PALETTE
 from .prompts import prompts_from
 from .types import Question
 
@@ -35,12 +37,19 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
             return {"prompts": pairs, "left_out": len(found) - len(some)}
         if form == BATCHES:
             report = BatchReport.from_json(raw.decode("utf-8", errors="replace"))
-            return {"verdict": report.verdict(), "figures": {}}
+            return {"verdict": report.verdict(), "figures": _figures(report)}
     except (PromptError, TraceError) as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError):
         return {"error": reading.TOO_LARGE}
     return reading.answer_to(form, raw)
+
+
+def _figures(report: BatchReport) -> dict[str, Any]:
+    """The chart by theme and name, as JSON-ready values."""
+    title = f"{report.target} with {report.draft}, {report.form}"
+    drawn = {theme: batch_figure(report, theme).to_plotly_json() for theme in PALETTE}
+    return {theme: {"batches": {"title": title, **one}} for theme, one in drawn.items()}
 
 
 def in_turn(questions: Sequence[Question]) -> list[Question]:

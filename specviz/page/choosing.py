@@ -14,7 +14,7 @@ from uuid import uuid4
 import orjson
 
 from ..choose.prompts import LONGEST_KIND, MOST_BYTES, builtin_prompts
-from ..choose.reading import MOST, PROMPTS
+from ..choose.reading import BATCHES, MOST, PROMPTS
 from ..choose.types import SWEPT_DRAFTERS, Question, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
@@ -102,7 +102,7 @@ def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
 def choosing_functions(
     runs: RunQueue, own: str, reader: Reader
 ) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that read prompts, begin a sweep, ask for its news, and end it.
+    """The server functions that read visitors' files, begin a sweep, ask for its news, and end it.
 
     own: the pair that the page was started with.
     """
@@ -110,6 +110,9 @@ def choosing_functions(
     def find_prompts(asked: dict[str, Any]) -> dict[str, Any]:
         found, left_out = own_prompts(reader, asked.get("file"))
         return {"kinds": kinds_of(found), "left_out": left_out}
+
+    def read_batches(asked: dict[str, Any]) -> Any:
+        return reader.answer(BATCHES, str(asked["text"])[: MOST_BYTES + 1].encode("utf-8", "replace"))
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
@@ -129,7 +132,7 @@ def choosing_functions(
         if isinstance(job, SweepJob):
             runs.cancel(job)
 
-    return [find_prompts, begin_sweep, ask_sweep, end_sweep]
+    return [find_prompts, read_batches, begin_sweep, ask_sweep, end_sweep]
 
 
 def begin(runs: RunQueue, pair: str, request: SweepRequest) -> SweepJob:
@@ -169,7 +172,7 @@ def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
         seconds=seconds,
         base=Settings(max_new_tokens=length, ignore_eos=True),
     )
-    rows = len(request.configurations())
+    rows = _rows(request)
     if rows > bounds.rows:
         raise SettingsError(f"these are {rows} rows: sweep {bounds.rows} or fewer here.")
     return request
@@ -194,6 +197,13 @@ def own_prompts(reader: Reader, file: object) -> tuple[tuple[Question, ...], int
         )
     kept = found[: Bounds.here().prompts]
     return kept, len(found) - len(kept) + int(answer["left_out"])
+
+
+def _rows(request: SweepRequest) -> int:
+    """How many configurations it has; a policy that adapts gamma has one."""
+    adaptive = sum(policy != "fixed" for policy in request.policies)
+    fixed = (len(request.policies) - adaptive) * len(request.gammas)
+    return len(request.drafters) * len(request.temperatures) * (fixed + adaptive)
 
 
 def _texts(values: Any) -> list[str]:

@@ -16,6 +16,7 @@ from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
 from .choices import OTHER, chosen_pair, pair_choices
+from .choosing import choosing_functions
 from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
@@ -129,7 +130,13 @@ def _static(name: str, html: str) -> None:
 def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
     reader = Reader()
-    functions = (_missed_of(runs), opener(reader), taker(reader), *sampling_functions(runs, pair))
+    functions = (
+        _missed_of(runs),
+        opener(reader),
+        taker(reader),
+        *sampling_functions(runs, pair),
+        *choosing_functions(runs, pair, reader),
+    )
     return [answering(one) for one in functions]
 
 

@@ -73,7 +73,7 @@ class SweepJob(Job):
         browser shows another tab."""
         self.asked_at = time.monotonic()
         self._patience = HIDDEN_PATIENCE if hidden else PATIENCE
-        over = self._is_over_for_visitor()
+        over = self.delivered = self._is_over_for_visitor()
         version = self.version  # read first: what comes meanwhile is sent again
         state: dict[str, Any] = {"id": self.id, "over": over, "version": version}
         state |= {"status": waiting, "error": self.error, "remark": self.remark}
