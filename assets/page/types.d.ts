@@ -246,6 +246,8 @@ interface Points {
 interface ChartTrace extends Partial<Points> {
   name?: string;
   type?: string;
+  mode?: string;
+  showlegend?: boolean;
   orientation?: string;
   line?: { color: string; width: number; dash?: string };
   marker?: { color: string };

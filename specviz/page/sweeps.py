@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from ..choose.figures import figure_specs
+from ..choose.export import sweep_csv
+from ..choose.figures import TITLES, figure_specs
 from ..choose.types import Plan, Progress, Row, SweepRequest, SweepResult
 from ..report.charts import PALETTE
 from ..worker.sweeping import Rest, SweepTask
@@ -117,5 +118,11 @@ def _found(result: SweepResult, *, whole: bool) -> dict[str, Any]:
     full = result.to_dict()
     found = {"recommendations": full["recommendations"], "machine": full["machine"]}
     found |= {"link": result.link, "spent": result.spent, "stopped": result.stopped}
-    found["figures"] = {theme: figure_specs(result, theme) for theme in PALETTE}
-    return {**found, "whole": full} if whole else found
+    found["figures"] = {
+        theme: {
+            name: {**spec, "title": TITLES[name]}
+            for name, spec in figure_specs(result, theme).items()
+        }
+        for theme in PALETTE
+    }
+    return {**found, "whole": full, "csv": sweep_csv(result)} if whole else found

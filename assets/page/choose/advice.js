@@ -1,12 +1,16 @@
 // What a sweep recommends: in words, as settings for other engines, and as a button for this page.
 
 import { element } from "../dom.js";
+import { nameOf, worded } from "./words.js";
+
+/** @import { Labels } from "./words.js" */
 
 const COPIED = "Copied";
 const NOT_COPIED = "Not allowed by the browser";
 
 /**
  * @typedef {object} AdviceParts
+ * @property {Labels} labels
  * @property {(best: Configuration) => void} use  sets the page to a row
  * @property {(best: Configuration) => string} link  to the page with a row set
  */
@@ -24,32 +28,63 @@ export class Advice {
 
   /**
    * @param {Recommendation[]} recommendations
-   * @param {{ over: boolean, doubt: string }} sweep  whether it has ended; why that was too early
+   * @param {string} doubt  why the sweep ended too early, if it did
    */
-  show(recommendations, { over, doubt }) {
-    const text = JSON.stringify([recommendations, over, doubt]);
+  show(recommendations, doubt) {
+    const several = recommendations.length > 1;
+    this.#fill([recommendations, doubt], () => recommendations.map((one, i) => this.#one(one, { several, doubt, number: i })));
+  }
+
+  /**
+   * The best rows so far. One line for each temperature, so that nothing below moves.
+   * @param {SweepRow[]} rows
+   */
+  showSoFar(rows) {
+    const temperatures = [...new Set(rows.map((row) => row.configuration.temperature))];
+    const lines = temperatures.map((temperature) => {
+      const best = rows.find(({ mark, configuration }) => mark === "best" && configuration.temperature === temperature);
+      const speedup = best?.measured?.speedup;
+      if (!best || !speedup) return "nothing is measured yet";
+      const range = speedup.low === null ? "one prompt" : `${speedup.low.toFixed(2)} to ${speedup.high?.toFixed(2)}`;
+      return `${nameOf(best.configuration, this.#parts.labels)}: ${speedup.value.toFixed(2)}× (${range})`;
+    });
+    this.#fill(lines, () => lines.map((line, i) => {
+      const part = element("section"), heading = element("h3", "", line);
+      const where = temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "";
+      heading.prepend(element("small", "", `Best so far${where}`));
+      part.append(heading);
+      return part;
+    }));
+  }
+
+  /**
+   * @param {unknown} shown
+   * @param {() => HTMLElement[]} make
+   */
+  #fill(shown, make) {
+    const text = JSON.stringify(shown);
     if (text === this.#shown) return;
     this.#shown = text;
-    const several = recommendations.length > 1;
-    this.node.replaceChildren(...recommendations.map((one, i) => this.#one(one, { several, over, doubt, number: i })));
+    this.node.replaceChildren(...make());
   }
 
   /**
    * @param {Recommendation} one
-   * @param {{ several: boolean, over: boolean, doubt: string, number: number }} around
+   * @param {{ several: boolean, doubt: string, number: number }} around
    */
-  #one(one, { several, over, doubt, number }) {
+  #one(one, { several, doubt, number }) {
+    const { labels } = this.#parts;
     const part = element("section");
     part.dataset.answer = one.answer;
-    const heading = element("h3", "", one.headline);
-    if (several) heading.prepend(element("small", "", one.temperature === 0 ? "Greedy" : `Temperature ${one.temperature}`));
+    const heading = element("h3", "", worded(one.headline, labels));
+    if (several) heading.prepend(element("small", "", temperatureText(one.temperature)));
     part.append(heading);
     const reasons = element("ul");
-    reasons.append(...one.reasons.map((reason) => element("li", "", reason)));
+    reasons.append(...one.reasons.map((reason) => element("li", "", worded(reason, labels))));
     if (one.reasons.length) part.append(reasons);
     for (const sentence of [doubt, one.doubt]) if (sentence) part.append(element("p", "sc-doubt", sentence));
-    if (over && one.best) part.append(this.#buttons(one.best));
-    if (over && one.settings.length) part.append(this.#engines(one.settings, number));
+    if (one.best) part.append(this.#buttons(one.best));
+    if (one.settings.length) part.append(this.#engines(one.settings, number));
     return part;
   }
 
@@ -144,6 +179,9 @@ function copyButton(label, text) {
   });
   return button;
 }
+
+/** @param {number} temperature */
+const temperatureText = (temperature) => (temperature === 0 ? "greedy" : `temperature ${temperature}`);
 
 /** @param {string} source */
 function hostOf(source) {

@@ -17,13 +17,13 @@ export class Batches {
 
   /**
    * @param {Server} server
-   * @param {number} most  bytes of a file
+   * @param {ChooseConfig} config
    * @param {() => boolean} isVisible
    */
-  constructor(server, most, isVisible) {
+  constructor(server, config, isVisible) {
     this.#server = server;
-    this.#most = most;
-    this.#figures = new Figures(() => isVisible() && this.node.open);
+    this.#most = config.mostFile;
+    this.#figures = new Figures(config, () => isVisible() && this.node.open);
     this.node.hidden = !server.read_batches;
     this.node.innerHTML = `<summary>Larger batches</summary><p></p><pre tabindex="0"></pre>
       <p class="sc-actions"><button type="button" class="sc-copy">Open its file…</button><input type="file" accept=".json,application/json" aria-label="File of batches" hidden></p>`;

@@ -1,6 +1,9 @@
 // The charts of a sweep: Python makes them, Plotly draws them.
 
 import { element } from "../dom.js";
+import { worded } from "./words.js";
+
+/** @import { Labels } from "./words.js" */
 
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 const REDRAW = 1000; // ms between drawings, at least
@@ -15,9 +18,14 @@ export class Figures {
   #plots = new Map();
   #waiting = 0; // timer
   #isVisible;
+  #labels;
 
-  /** @param {() => boolean} isVisible  whether somebody sees them */
-  constructor(isVisible) {
+  /**
+   * @param {Labels} labels
+   * @param {() => boolean} isVisible  whether somebody sees them
+   */
+  constructor(labels, isVisible) {
+    this.#labels = labels;
     this.#isVisible = isVisible;
     const redraw = () => { if (this.#isVisible()) this.#drawSoon(50); };
     new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
@@ -56,7 +64,8 @@ export class Figures {
    * @param {string} name
    * @param {SweepFigure} figure
    */
-  #drawOne(name, { title, data, layout }) {
+  #drawOne(name, { title, data: given, layout }) {
+    const data = given.map((trace) => this.#worded(trace));
     let plot = this.#plots.get(name);
     if (!plot) {
       const figure = element("figure");
@@ -67,11 +76,32 @@ export class Figures {
       this.node.append(figure);
       this.#plots.set(name, plot);
     }
-    if (plot.previousElementSibling) plot.previousElementSibling.textContent = title;
+    plot.previousElementSibling?.replaceChildren(title, ...keysOf(data));
     plot.setAttribute("aria-label", `${title}: ${saidOf(data)}`);
     const size = { width: plot.clientWidth, height: plot.clientHeight };
-    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size }, OPTIONS);
+    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size, showlegend: false }, OPTIONS);
   }
+
+  /** With the names that the table has. @param {ChartTrace} trace */
+  #worded(trace) {
+    const text = (/** @type {string | number} */ one) => (typeof one === "string" ? worded(one, this.#labels) : one);
+    const name = text(trace.name ?? "");
+    return { ...trace, name: String(name), y: trace.orientation === "h" ? trace.y?.map((one) => text(one ?? "")) : trace.y };
+  }
+}
+
+/**
+ * What a chart's lines and colours mean, beside its title.
+ * @param {ChartTrace[]} traces
+ */
+function keysOf(traces) {
+  return traces.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name, type, mode = "lines", line, marker }) => {
+    const key = element("span", "sv-chart-key", name);
+    const colour = line?.color ?? marker?.color;
+    key.style.setProperty("--key", typeof colour === "string" ? colour : "currentColor");
+    key.dataset.dash = type === "bar" ? "bar" : mode === "markers" ? "point" : line?.dash ?? "solid";
+    return key;
+  });
 }
 
 /**

@@ -1,12 +1,15 @@
 // The table of a sweep: a row for each configuration, predicted at first and then measured.
 
 import { element } from "../dom.js";
+import { nameOf } from "./words.js";
+
+/** @import { Labels } from "./words.js" */
 
 /** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
 
 const LATER = "–";
 /** @type {Record<string, string>} */
-const MARKS = { best: "best", tied: "as good as the best" };
+const MARKS = { best: "best", tied: "may be as good" };
 /** @type {Record<string, string>} */
 const STATES = { planned: "not reached yet", predicted: "predicted", eliminated: "clearly slower" };
 
@@ -23,40 +26,41 @@ const COLUMNS = [
     value: speedOf,
     cell(row) {
       const speedup = row.measured?.speedup;
-      if (!speedup) return [guess(row.predicted?.speedup, "×")];
-      return [element("b", "", `${fixed(speedup.value)}×`), element("small", "", `${fixed(speedup.low)} to ${fixed(speedup.high)}`)];
+      if (!speedup) return guess(row.predicted?.speedup, "×");
+      const range = speedup.low === null ? "one prompt" : `${fixed(speedup.low)} to ${fixed(speedup.high)}`;
+      return [element("b", "", `${fixed(speedup.value)}×`), element("small", "", range)];
     },
   },
   {
     name: "rate", label: "Tokens/s", title: "Median over runs, with quartiles", value: ({ measured }) => measured?.rate.median ?? null,
     cell({ measured }) {
-      if (!measured) return [element("span", "", LATER)];
+      if (!measured) return guess(null);
       const { median, low, high } = measured.rate;
       return [element("span", "", fixed(median, 0)), element("small", "", `${fixed(low, 0)} to ${fixed(high, 0)}`)];
     },
   },
   {
     name: "alpha", label: "α", title: "Accepted of judged", value: (row) => (row.measured ?? row.predicted)?.alpha ?? null,
-    cell: ({ measured, predicted }) => [measured ? element("span", "", fixed(measured.alpha)) : guess(predicted?.alpha)],
+    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.alpha)) : guess(predicted?.alpha)),
   },
   {
     name: "efficiency", label: "Efficiency", title: "Accepted of drafted", value: (row) => (row.measured ?? row.predicted)?.efficiency ?? null,
-    cell: ({ measured, predicted }) => [measured ? element("span", "", fixed(measured.efficiency)) : guess(predicted?.efficiency)],
+    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.efficiency)) : guess(predicted?.efficiency)),
   },
   {
     name: "tau", label: "τ", title: "Tokens per pass of the target: measured, and predicted", value: (row) => (row.measured ?? row.predicted)?.tau ?? null,
     cell({ measured, predicted }) {
-      if (!measured) return [guess(predicted?.tau)];
+      if (!measured) return guess(predicted?.tau);
       return [element("span", "", fixed(measured.tau)), element("small", "", `predicted ${fixed(predicted?.tau ?? measured.tau_predicted)}`)];
     },
   },
   {
     name: "c", label: "c", title: "A draft step, in steps of the target", value: ({ measured }) => measured?.c ?? null,
-    cell: ({ measured }) => [element("span", "", fixed(measured?.c, 3))],
+    cell: ({ measured }) => plain(fixed(measured?.c, 3)),
   },
   {
     name: "memory", label: "Memory", title: "Weights that this row needs", value: ({ memory }) => memory,
-    cell: ({ memory }) => [element("span", "", memory === null ? LATER : bytes(memory))],
+    cell: ({ memory }) => plain(memory === null ? LATER : bytes(memory)),
   },
 ];
 
@@ -72,7 +76,7 @@ export class Table {
   /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */
   #drawn = new Map();
 
-  /** @param {{ drafters: Record<string, string>, policies: Record<string, string> }} labels */
+  /** @param {Labels} labels */
   constructor(labels) {
     this.#labels = labels;
     Object.assign(this.node, { tabIndex: 0 }); // so that keys can scroll it
@@ -100,12 +104,6 @@ export class Table {
       this.#drawn.set(row.key, { row, node });
     }
     this.#arrange();
-  }
-
-  /** The name of a configuration in words. @param {Configuration} one */
-  label({ drafter, gamma, policy }) {
-    const limit = policy === "fixed" ? `γ ${gamma}` : `γ ≤ ${gamma}, ${(this.#labels.policies[policy] ?? policy).toLowerCase()}`;
-    return `${this.#labels.drafters[drafter] ?? drafter}, ${limit}`;
   }
 
   /**
@@ -154,7 +152,7 @@ export class Table {
     if (row.mark) node.dataset.mark = row.mark;
     const { temperature } = row.configuration;
     const greedy = temperature === 0 ? "greedy" : `T ${temperature}`;
-    name.append(element("span", "", this.label(row.configuration) + (several ? `, ${greedy}` : "")));
+    name.append(element("span", "", nameOf(row.configuration, this.#labels) + (several ? `, ${greedy}` : "")));
     const state = row.mark ? MARKS[row.mark] : STATES[row.status];
     if (row.status !== "left out" && state) name.append(element("small", "sc-state", state));
     node.append(name);
@@ -183,8 +181,11 @@ export class Table {
   }
 }
 
+/** @param {string} text */
+const plain = (text) => [element("span", "", text)];
+
 /**
- * A value that was not measured.
+ * A value that was not measured, with room for what else a measured one has.
  * @param {number | null | undefined} value
  * @param {string} [unit]
  */
@@ -192,7 +193,7 @@ function guess(value, unit = "") {
   const known = value !== null && value !== undefined;
   const node = element("span", known ? "sc-guess" : "", known ? `${fixed(value)}${unit}` : LATER);
   if (known) node.title = "Predicted, not measured";
-  return node;
+  return [node, element("small")];
 }
 
 /** @param {number} size */

@@ -9,8 +9,8 @@ interface Configuration {
 
 interface Estimate {
   value: number;
-  low: number;
-  high: number;
+  low: number | null; // where there is only one prompt
+  high: number | null;
 }
 
 interface SweepRow {

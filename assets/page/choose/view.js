@@ -9,6 +9,7 @@ import { Figures } from "./figures.js";
 import { Form } from "./form.js";
 import { Sweep } from "./sweep.js";
 import { Table } from "./table.js";
+import { worded } from "./words.js";
 
 /** @import { Address } from "../address.js" */
 /** @import { Shell } from "../shell.js" */
@@ -78,9 +79,9 @@ export class ChooseView {
     this.#sweep = new Sweep(parts.server, () => this.#show());
     this.#form = new Form(choose, parts.server, { changed: () => this.#offer(), begin: () => this.#begin() });
     this.#table = new Table(choose);
-    this.#figures = new Figures(() => this.#dialog.open);
-    this.#batches = new Batches(parts.server, choose.mostFile, () => this.#dialog.open);
-    this.#advice = new Advice({ use: (best) => this.#use(best), link: (best) => this.#link(best) });
+    this.#figures = new Figures(choose, () => this.#dialog.open);
+    this.#batches = new Batches(parts.server, choose, () => this.#dialog.open);
+    this.#advice = new Advice({ labels: choose, use: (best) => this.#use(best), link: (best) => this.#link(best) });
     this.#furnish();
     root.append(this.#dialog);
     this.#sweep.resume();
@@ -170,7 +171,8 @@ export class ChooseView {
     error.textContent = state.error || (state.over && isEmpty ? "It was stopped before there was anything to show." : "");
     error.hidden = !error.textContent;
     this.#table.show(state.rows);
-    this.#advice.show(state.recommendations ?? [], { over: state.over, doubt: this.#doubtOf(state) });
+    if (state.over) this.#advice.show(state.recommendations ?? [], this.#doubtOf(state));
+    else this.#advice.showSoFar(state.rows);
     this.#figures.show(state.figures ?? null);
     this.#machine.textContent = machineText(state.machine);
     for (const button of this.#exports.querySelectorAll("button")) {
@@ -180,8 +182,7 @@ export class ChooseView {
   }
 
   /** @param {SweepState} state */
-  #doubtOf({ over, remark, stopped, error, progress }) {
-    if (!over) return "";
+  #doubtOf({ remark, stopped, error, progress }) {
     const share = progress ? ` after ${progress.done} of about ${progress.total} runs` : "";
     if (remark) return remark;
     return stopped && !error ? `It was stopped${share}: what was not measured is predicted.` : "";
@@ -196,7 +197,7 @@ export class ChooseView {
     const [title, detail] = [find(box, "b"), find(box, "span")];
     const bar = find(box, "progress", HTMLProgressElement);
     title.textContent = progress ? `${progress.done} of about ${progress.total} runs` : "Starting";
-    detail.textContent = progress ? [`about ${Math.ceil(progress.seconds_left)} s left`, progress.now].filter(Boolean).join(" · ") : status ?? "";
+    detail.textContent = progress ? [`about ${Math.ceil(progress.seconds_left)} s left`, worded(progress.now, this.#choose)].filter(Boolean).join(" · ") : status ?? "";
     if (status && / ahead of yours/.test(status)) detail.textContent = status;
     bar.max = progress?.total || 1;
     bar.value = progress?.done ?? 0;
