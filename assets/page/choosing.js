@@ -1,6 +1,6 @@
 // Opens the view "Choose". Its modules and its style sheet are fetched when somebody opens it first.
 
-import { closest } from "./dom.js";
+import { closest, find } from "./dom.js";
 
 /** @import { Address } from "./address.js" */
 /** @import { ChooseView } from "./choose/view.js" */
@@ -28,7 +28,7 @@ export class Choosing {
   #parts;
   /** @type {Promise<ChooseView> | null} */
   #view = null;
-  #button = document.querySelector("[data-toggle-choose]");
+  #button;
 
   /**
    * @param {HTMLElement} root
@@ -38,8 +38,9 @@ export class Choosing {
     this.#root = root;
     this.#parts = parts;
     const canChoose = Boolean(parts.config.choose && parts.server.begin_sweep);
-    if (this.#button instanceof HTMLElement) this.#button.hidden = !canChoose;
+    this.#button = find(root, "[data-toggle-choose]");
     if (!canChoose) return;
+    this.#button.hidden = find(root, "[data-choose-key]").hidden = false;
     document.addEventListener("click", (event) => {
       if (closest(event, "[data-toggle-choose]")) this.open();
     });
@@ -73,7 +74,7 @@ export class Choosing {
       server, config, address, shell,
       set: (values) => { this.wanted = values; shell.adopt(); },
       closed: () => address.change({ view: null }),
-      busy: (isBusy) => this.#button?.classList.toggle("is-busy", isBusy),
+      busy: (isBusy) => this.#button.classList.toggle("is-busy", isBusy),
     });
   }
 }

@@ -49,7 +49,7 @@ export class Advice {
       return `${nameOf(best.configuration, this.#parts.labels)}: ${speedup.value.toFixed(2)}× (${range})`;
     });
     this.#fill(lines, () => lines.map((line, i) => {
-      const part = element("section"), heading = element("h3", "", line);
+      const part = element("section"), heading = element("h2", "", line);
       const where = temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "";
       heading.prepend(element("small", "", `Best so far${where}`));
       part.append(heading);
@@ -76,7 +76,7 @@ export class Advice {
     const { labels } = this.#parts;
     const part = element("section");
     part.dataset.answer = one.answer;
-    const heading = element("h3", "", worded(one.headline, labels));
+    const heading = element("h2", "", worded(one.headline, labels));
     if (several) heading.prepend(element("small", "", temperatureText(one.temperature)));
     part.append(heading);
     const reasons = element("ul");
@@ -130,7 +130,7 @@ export class Advice {
       if (by) open((at + by + buttons.length) % buttons.length, true);
     });
     tabs.append(...buttons);
-    box.append(element("h4", "", "The same settings elsewhere"), tabs, ...panels);
+    box.append(element("h3", "", "The same settings elsewhere"), tabs, ...panels);
     open(0);
     return box;
   }
@@ -153,7 +153,7 @@ function enginePanel({ engine, version, source, text, note }, id) {
     panel.append(code, copyButton("Copy", () => text));
   }
   if (note) panel.append(element("p", "", note));
-  const from = element("small", "", `As the documentation of ${engine} ${version} has it: `);
+  const from = element("small", "", `Spelled as in ${engine} ${version}: `);
   const link = element("a", "", hostOf(source));
   Object.assign(link, { href: source, target: "_blank", rel: "noopener noreferrer" });
   from.append(link);

@@ -21,11 +21,11 @@ const FRAME = `
     <button type="button" class="sv-close" aria-label="Back to the race" title="Back to the race (Esc)">×</button>
   </header>
   <div class="sc-body">
-    <aside>
+    <div class="sc-what">
       <p class="sc-pair"><small>Models</small><b></b></p>
       <div class="sc-start"><button type="submit" form="sc-form" class="sv-button">Start</button><p role="status"></p></div>
-    </aside>
-    <main tabindex="-1" aria-labelledby="sc-title">
+    </div>
+    <div class="sc-main" role="region" tabindex="-1" aria-label="What was found">
       <div class="sc-progress" hidden>
         <p><b></b> <span></span></p><progress max="1" value="0" aria-label="Progress of the sweep"></progress>
         <button type="button" data-stop>Stop</button>
@@ -40,7 +40,7 @@ const FRAME = `
         </ol>
       </div>
       <div class="sc-results" hidden></div>
-    </main>
+    </div>
   </div>`;
 
 /**
@@ -96,7 +96,7 @@ export class ChooseView {
     this.#dialog.showModal();
     this.#offer();
     this.#show();
-    find(this.#dialog, "main").focus({ preventScroll: true });
+    find(this.#dialog, ".sc-main").focus({ preventScroll: true });
   }
 
   #furnish() {
@@ -104,7 +104,7 @@ export class ChooseView {
     dialog.innerHTML = FRAME; // a constant
     dialog.setAttribute("aria-labelledby", "sc-title");
     this.#form.node.id = "sc-form";
-    find(dialog, "aside .sc-pair").after(this.#form.node);
+    find(dialog, ".sc-pair").after(this.#form.node);
     dialog.addEventListener("close", () => this.#parts.closed());
     find(dialog, ".sv-close").addEventListener("click", () => dialog.close());
     find(dialog, "[data-theme]").addEventListener("click", () => this.#parts.shell.toggleTheme());
@@ -124,13 +124,14 @@ export class ChooseView {
     }
     find(dialog, ".sc-results").append(
       this.#advice.node, this.#table.node, this.#machine, this.#exports, this.#figures.node);
-    find(dialog, "main").append(this.#batches.node);
+    find(dialog, ".sc-main").append(this.#batches.node);
   }
 
   #begin() {
     if (!this.#canBegin) return;
     this.#sweep.begin({ naming: this.#parts.address.naming, ...this.#form.wish });
-    find(this.#dialog, "main").scrollTop = 0;
+    find(this.#dialog, ".sc-main").scrollTop = 0;
+    find(this.#dialog, ".sc-main").scrollIntoView(); // on a phone it is below the form
   }
 
   #stop() {
@@ -233,5 +234,8 @@ function machineText(machine) {
   const models = draft ? `${target} with ${draft}` : target;
   const where = `${processor || device}, ${threads} thread${threads === 1 ? "" : "s"}`;
   const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ");
-  return [models, where, `${dtype}, ${form}`, libraries, date.slice(0, 10)].filter(Boolean).join(" · ");
+  return [models, where, `${dtype}, ${form}`, libraries, dayOf(date)].filter(Boolean).join(" · ");
 }
+
+/** @param {string} date  ISO 8601 */
+const dayOf = (date) => new Date(date).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" }).replaceAll(" ", "\u00a0");

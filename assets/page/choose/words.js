@@ -15,6 +15,13 @@ export function nameOf({ drafter, gamma, policy }, { drafters, policies }) {
 }
 
 /**
+ * The same inside of a sentence, if it does not begin one.
+ * @param {string} name
+ * @param {number} place
+ */
+const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) : name);
+
+/**
  * A text of Python with the names that the page has for configurations and drafters.
  * @param {string} text
  * @param {Labels} labels
@@ -22,7 +29,7 @@ export function nameOf({ drafter, gamma, policy }, { drafters, policies }) {
 export function worded(text, labels) {
   const label = labels.drafters[text.split(",")[0]];
   const named = text
-    .replace(ADAPTIVE, (_, drafter, policy, gamma) => nameOf({ drafter, gamma, policy }, labels))
-    .replace(FIXED, (_, drafter, gamma) => nameOf({ drafter, gamma, policy: "fixed" }, labels));
+    .replace(ADAPTIVE, (_, drafter, policy, gamma, place) => inside(nameOf({ drafter, gamma, policy }, labels), place))
+    .replace(FIXED, (_, drafter, gamma, place) => inside(nameOf({ drafter, gamma, policy: "fixed" }, labels), place));
   return named === text && label ? text.replace(/^[^,]+/, label) : named;
 }
