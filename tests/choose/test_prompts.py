@@ -74,5 +74,5 @@ def test_a_vast_file_is_not_read(tmp_path):
         file.truncate(100_000_000)
     with pytest.raises(PromptError, match=r"vast.txt is larger than 4 MB"):
         prompts_file(vast)
-    with pytest.raises(PromptError, match="missing.txt cannot be read"):
+    with pytest.raises(PromptError, match=r"missing.txt cannot be read"):
         prompts_file(tmp_path / "missing.txt")
