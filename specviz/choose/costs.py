@@ -32,6 +32,8 @@ class Costs:
         single = statistics.median(
             r.draft_seconds + r.verify_seconds + r.overhead_seconds for r in alone
         )
+        if single <= 0.0:  # the clock is too coarse for these passes
+            return
         by_width: dict[int, list[float]] = defaultdict(list)
         for r in rounds:
             by_width[1 + len(r.drafted)].append(r.verify_seconds / single)

@@ -110,8 +110,7 @@ class Sweep:
         `Progress`."""
         begin = time.perf_counter()
         if self.stage == "plan":
-            yield self._plan(pair)
-            self.spent += time.perf_counter() - begin
+            yield self._plan(pair)  # engines are made here: the budget is for decoding
             return
         if not self._queue:
             self._refill()
