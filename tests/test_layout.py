@@ -24,6 +24,7 @@ LAYERS = [
     ["serve"],
     ["bench", "page"],
     ["worker"],
+    ["choose"],
     ["decoding", "training"],
     ["engines"],
     ["models", "report"],
