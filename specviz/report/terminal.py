@@ -156,3 +156,8 @@ def _verdict(m: Metrics) -> str:
 def shown_number(value: float | None, places: int) -> str:
     """A shown_number with `places` decimals, or a dash for None."""
     return "–" if value is None else f"{value:.{places}f}"
+
+
+def shown_milliseconds(seconds: float | None) -> str:
+    """Seconds as text in milliseconds: "1.52 ms", or a dash for None."""
+    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"
