@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..settings import CHANGES_THE_TEXT
 from ..trace import LANE_LABELS, LANES, End, Event, Header, Outcome, Round, Token, Trace
 from .metrics import Metrics, compute_metrics
 from .uncertainty import DOUBTS, uncertainty
@@ -59,6 +60,13 @@ def _styled(outcome: Outcome, text: str, color: bool) -> str:
     return f"\x1b[{STYLES[outcome][1]}m{text}\x1b[0m" if color else text
 
 
+def _meaning_of_beta(rule: str) -> str:
+    if rule in ("exact-match", "typical"):
+        return "mean probability that the rule keeps a draft"
+    token_rule = ", as the token rule has it" if rule == "block" else ""
+    return f"mean overlap of the two distributions{token_rule}"
+
+
 def metric_lines(trace: Trace) -> Iterator[str]:
     """The metrics of a trace, one line for each."""
     m, head = compute_metrics(trace), trace.header
@@ -72,7 +80,7 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), "mean overlap of the two distributions"),
+        "beta": (shown_number(m.beta, 3), _meaning_of_beta(head.settings.rule)),
         "tau": (
             shown_number(m.tau, 2),
             f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",
@@ -86,6 +94,8 @@ def metric_lines(trace: Trace) -> Iterator[str]:
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
         yield _comparison(trace.end)
+    if not head.settings.exact:
+        yield CHANGES_THE_TEXT
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
 
 
