@@ -87,7 +87,8 @@ export class Card {
     const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
     const rule = settings ? ruleOf(settings) : "token";
     this.#card.replaceChildren(...content({ round, place, ended }, isPending, rule));
-    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);
+    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2
+      || this.#card.querySelector("table") !== null);
     this.#card.hidden = false;
     this.#anchor = node;
     node.setAttribute("aria-describedby", this.#card.id);

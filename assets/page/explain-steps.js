@@ -136,7 +136,8 @@ function judge(told) {
     note: i === 0 ? (isGreedy ? GREEDY : NOTES[rule] ?? NOT_GOOD_ENOUGH) : undefined,
     tokens: upTo(tokens.slice(0, round.drafted.length), i + 1), at: i, until: "verify",
     picture: () => (isGreedy ? [firstChoices(token)] : rule === "exact-match" ? [chances(token)]
-      : [verdict(token, rule), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
+      : rule !== "token" ? [verdict(token, rule), bothChances(token)]
+      : [verdict(token), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
   }));
 }
 
@@ -167,6 +168,13 @@ function judgement({ round, isCopied, isGreedy, rule }, token, place) {
 
 /** @param {Token} token */
 const chances = (token) => bars("target p", "p", token.top_p ?? [], { ...token, probability: token.p });
+
+/** @param {Token} token */
+function bothChances(token) {
+  const box = element("div", "sx-pair");
+  box.append(bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q }), chances(token));
+  return box;
+}
 
 /** @param {Token} token of a greedy run */
 function firstChoices(token) {

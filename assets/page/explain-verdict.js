@@ -4,7 +4,7 @@ import { element } from "./dom.js";
 import { inBoth } from "./explain-numbers.js";
 import { track, word } from "./explain-pictures.js";
 import { chance, oddsAndDraw } from "./reasons.js";
-import { fixed } from "./words.js";
+import { number } from "./rules.js";
 
 /** @import { Share, Shares } from "./explain-numbers.js" */
 
@@ -42,13 +42,13 @@ function comparedBy({ p = 0, u = 0, threshold = 0, weight, outcome }, rule) {
   const box = element("div", `sx-verdict ${isKept ? "is-kept" : "is-refused"}`);
   const line = element("div", "sx-line");
   line.setAttribute("role", "img");
-  line.setAttribute("aria-label", `A line from 0 to 1: the threshold is ${fixed(threshold, 3)}, ${name} is ${
-    fixed(value, 3)}: ${words}.`);
+  line.setAttribute("aria-label", `A line from 0 to 1: the threshold is ${number(threshold)}, ${name} is ${
+    number(value)}: ${words}.`);
   const parts = /** @type {[string, number][]} */ (isBlock ? [["kept", threshold], ["refused", 1 - threshold]]
     : [["refused", threshold], ["kept", 1 - threshold]]);
-  line.append(track(parts, 1), pin("keep", threshold, "threshold", fixed(threshold, 3)),
-    pin("draw", Math.min(1, value), name, fixed(value, 3)), element("small", "is-0", "0"), element("small", "is-1", "1"));
-  box.append(element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${fixed(weight, 3)}`), line,
+  line.append(track(parts, 1), pin("keep", threshold, "threshold", number(threshold)),
+    pin("draw", Math.min(1, value), name, number(value)), element("small", "is-0", "0"), element("small", "is-1", "1"));
+  box.append(element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`), line,
     element("b", "sx-word-of-verdict", words));
   return box;
 }

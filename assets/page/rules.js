@@ -99,8 +99,11 @@ const tested = (token) => `The guesses of a round are judged together. Up to ${q
 const lastPassed = ({ round }) => round.drafted.reduce((last, { u, threshold }, i) =>
   (u !== undefined && threshold !== undefined && u < threshold ? i : last), -1);
 
-/** @param {number} [value] */
-const number = (value) => (value !== undefined && value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));
+/**
+ * Three decimals, or the leading digit of what would be 0.000.
+ * @param {number} [value]
+ */
+export const number = (value) => (value !== undefined && value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));
 
 /**
  * What one rule does with a draft at its place: in a word, and why.
