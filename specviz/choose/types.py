@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from ..prompts import Question
 from ..settings import DRAFTERS, Settings
 
 SCHEMA = 1
@@ -35,15 +36,6 @@ class Jsonable:
     def to_dict(self) -> dict[str, Any]:
         """Its fields as values of JSON; tuples stay tuples, which JSON writes as lists."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Jsonable):
-    """A prompt of a set. kind: its category, such as "prose". text: of at most 100,000
-    characters."""
-
-    kind: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
