@@ -13,14 +13,14 @@ from uuid import uuid4
 
 import orjson
 
-from ..choose.prompts import LONGEST_KIND, MOST_BYTES, builtin_prompts
 from ..choose.reading import BATCHES, MOST, PROMPTS
-from ..choose.types import SWEPT_DRAFTERS, Question, SweepRequest
+from ..choose.types import SWEPT_DRAFTERS, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
+from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts
 from ..settings import Settings
 from .choices import chosen_pair
-from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED
+from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
 from .queue import RunQueue
 from .reader import Reader
 from .security.clients import client_here
@@ -32,6 +32,7 @@ SECONDS = (15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
 MOST_AT_A_TIME = 3  # sweeps that have not ended; each lets every run wait for one turn of it
 MOST_OF_CLIENT = 2
+MOST_BYTES = OF_A_SWEEP.bytes  # of a visitor's file
 LONGEST_FILE = 4 * (MOST_BYTES // 3 + 2)  # base64 characters
 
 CROWDED = (
@@ -69,7 +70,7 @@ def choose_config() -> dict[str, Any] | None:
     if not sweeps_allowed():
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
-    seconds = [one for one in SECONDS if one <= bounds.seconds] or [bounds.seconds]
+    seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds) or 1]
     labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
@@ -112,7 +113,9 @@ def choosing_functions(
         return {"kinds": kinds_of(found), "left_out": left_out}
 
     def read_batches(asked: dict[str, Any]) -> Any:
-        return reader.answer(BATCHES, str(asked["text"])[: MOST_BYTES + 1].encode("utf-8", "replace"))
+        return reader.answer(
+            BATCHES, str(asked["text"])[: MOST_BYTES + 1].encode("utf-8", "replace")
+        )
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
@@ -155,6 +158,9 @@ def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
     bounds = Bounds.here()
     if asked.get("file") is not None:
         prompts, _ = own_prompts(reader, asked["file"])
+    elif asked.get("prompts"):  # of a program
+        texts = _texts(asked["prompts"])
+        prompts = tuple(Question("prompts", checked_prompt(text)) for text in texts)
     else:
         kinds = _texts(asked.get("kinds"))
         prompts = tuple(one for one in builtin_prompts() if not kinds or one.kind in kinds)
