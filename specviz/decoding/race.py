@@ -21,6 +21,7 @@ from ..models.truncated import truncated_model
 from ..settings import Settings
 from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, margin_of
 from .loop import decode
+from .memory import EarlierTexts, Memory, described, memory_ids
 from .sampling import Decide
 from .types import LaneEvents, Prefilled, Prompt
 
@@ -37,6 +38,7 @@ def race(
     *,
     mode: Mode = "interleaved",
     decider: Decide | None = None,
+    memory: Memory = (),
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
@@ -44,6 +46,8 @@ def race(
     lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
     lane runs after the other. Both lanes are warmed up first; prefill is in the header, apart from
     the clocks. `decider` replaces `sampling.decide` in benchmarks of speed.
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
+    before the clocks begin; the header says how many.
     Raises `SpecvizError` subclasses. Closing the generator stops both lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
@@ -51,18 +55,25 @@ def race(
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     prompt_ids = pair.encode(prompt, chat=settings.chat)
-    return _race(pair, prompt_ids, settings, mode, decider)
+    texts = memory_ids(pair, memory, settings)
+    return _race(pair, prompt_ids, settings, mode, decider, texts)
 
 
 def _race(
-    pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode, decider: Decide | None
+    pair: Pair,
+    prompt_ids: list[int],
+    settings: Settings,
+    mode: Mode,
+    decider: Decide | None,
+    memory: EarlierTexts,
 ) -> Generator[Event, bool | None, None]:
     for lane in LANES:
         _warm_up(pair, prompt_ids, settings, lane)
-    lanes = {lane: decode(pair, prompt_ids, settings, lane, decider) for lane in LANES}
+    lanes = {lane: decode(pair, prompt_ids, settings, lane, decider, memory) for lane in LANES}
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
-        if (yield _header(pair, prompt_ids, settings, mode, prefilled)):
+        header = _header(pair, prompt_ids, settings, mode, prefilled)
+        if (yield replace(header, memory=described(memory))):
             yield End(dict.fromkeys(LANES, "stopped"))
             return
         emitted: dict[str, list[Round]] = {lane: [] for lane in LANES}

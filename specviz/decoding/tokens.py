@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +46,9 @@ class Annotator:
 
     def views(self, judged: Judged) -> Views:
         """Every number that the cards show of a round, copied to the host at once."""
-        return Views(copied(_shown_numbers(judged, self._greedy)), self._greedy, self._pieces)
+        seen = judged.draft.seen if judged.draft else None
+        numbers = copied(_shown_numbers(judged, self._greedy))
+        return Views(numbers, self._greedy, self._pieces, seen)
 
     def tokens(
         self, judged: Judged, emitted: list[int], texts: Texts, views: Views
@@ -138,8 +140,14 @@ def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
 class Views:
     """A round's numbers on the host, read position by position."""
 
-    def __init__(self, numbers: dict[str, Any], greedy: bool, pieces: Pieces) -> None:
-        self._numbers, self._greedy, self._pieces = numbers, greedy, pieces
+    def __init__(
+        self,
+        numbers: dict[str, Any],
+        greedy: bool,
+        pieces: Pieces,
+        seen: Sequence[int] | None = None,
+    ) -> None:
+        self._numbers, self._greedy, self._pieces, self._seen = numbers, greedy, pieces, seen
 
     @property
     def not_finite(self) -> str | None:
@@ -156,6 +164,7 @@ class Views:
             q=self._numbers["q"][i],
             soft_q=self._soft("soft_q", i),
             top_q=self._top("q", i),
+            seen=self._seen[i] if self._seen is not None else None,
         )
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:

@@ -45,6 +45,8 @@ class Token:
         the residual norm(max(0, p - q)) only if a token was drawn from it. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
+    seen: for a draft from counts, how often the end of the text before it had stood in the text
+        and was followed by anything; q (in a greedy run `soft_q` and `top_q`) are shares of it.
     """
 
     id: int
@@ -59,6 +61,7 @@ class Token:
     top_p: tuple[Choice, ...] = ()
     top_q: tuple[Choice, ...] = ()
     top_residual: tuple[Choice, ...] = ()
+    seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class Header:
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
+    memory: {"texts": int, "tokens": int}, the earlier texts that the drafter "suffix" was given;
+        None if it was given none.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
     """
@@ -119,6 +124,7 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    memory: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,8 @@ def _check_header(header: Header) -> None:
     """Check that a model is named as the draft, and has read the prompt, if one drafts."""
     drafts = has_draft_model(header)
     prefill = header.prefill_seconds
+    if header.memory is not None and header.settings.drafter != "suffix":
+        raise Invalid("memory is given, which this drafter does not read", "header")
     if (header.draft is not None) != drafts:
         raise Invalid(f"draft must be {'a model' if drafts else 'null'} by settings", "header")
     if ("draft" in prefill["speculative"]) != drafts or "draft" in prefill["baseline"]:

@@ -72,6 +72,7 @@ TOKEN = object_of(
     {
         **dict.fromkeys(("p", "q", "beta", "soft_p", "soft_q"), optional(PROBABILITY)),
         "u": optional(number(0.0, 1.0)),
+        "seen": optional(integer(1, LONG)),
         **{name: _top(name) for name in ("top_p", "top_q", "top_residual")},
     },
 )
@@ -152,6 +153,9 @@ HEADER = object_of(
     {
         "processor": NAME,
         "lane_threads": optional(object_of(dict, dict.fromkeys(LANES, THREADS))),
+        "memory": optional(
+            object_of(dict, dict.fromkeys(("texts", "tokens"), integer(1, LONG)), label="memory")
+        ),
     },
     label="header",
 )

@@ -16,6 +16,7 @@ ROUNDING = 1e-5  # relative to p / q
 LIST_ROUNDING = 10 * 10**-DIGITS
 MOST_TOKENS = 2**21  # more than any vocabulary has
 JUDGED = ("accepted", "rejected")
+DRAFTED = (*JUDGED, "ignored")
 FIELDS = ("p", "q", "u", "beta", "soft_p", "soft_q", "top_p", "top_q", "top_residual")
 FIELDS_BY_OUTCOME = {  # all others must be empty, but for soft_p and soft_q of a greedy run
     "accepted": ("p", "q", "u", "beta", "top_p", "top_q"),
@@ -38,6 +39,20 @@ def check_token(token: Token, settings: Settings) -> None:
     _check_lists(token, settings)
     if token.outcome in JUDGED:
         _check_beta(token, settings)
+    _check_seen(token, settings)
+
+
+def _check_seen(token: Token, settings: Settings) -> None:
+    """Check that q is a share of what was counted, in runs whose drafts are counted."""
+    counted = settings.drafter == "suffix" and token.outcome in DRAFTED
+    if counted != (token.seen is not None):
+        raise Invalid("seen is missing" if counted else "seen cannot be known of this token")
+    if token.seen is None:
+        return
+    share = token.soft_q if settings.greedy else token.q
+    times = (share or 0.0) * token.seen
+    if times < 0.5 or abs(times - round(times)) > ROUNDING * token.seen + SLACK:
+        raise Invalid(f"q is {share:.6g}, which is no share of the {token.seen} times in seen")
 
 
 def check_correction(rejected: Token, corrected: Token) -> None:
