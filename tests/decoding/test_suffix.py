@@ -165,9 +165,9 @@ def chain_fits(patch: pytest.MonkeyPatch) -> float:
     """
     target = mini(4, seed=2, spread=2.0, decay=0.0, max_position_embeddings=4000)
     patch.setattr(suffix_index, "DEPTH", 3)
-    patch.setattr(suffix, "LEAST_CHANCE", 0.05)
+    patch.setattr(suffix, "LEAST_CHANCE", 0.0)
     rounds = list(speculate(pair_of(target), [2, 0], replace(SAMPLED, max_new_tokens=2000)))
-    assert sum(len(t.top_q) > 1 for r in rounds for t in r.drafted) > 500
+    assert sum(len(t.top_q) > 1 for r in rounds for t in r.drafted) > 400
     return chain_p_value(target, [0, *emitted_ids(rounds)], SAMPLED)
 
 
@@ -185,18 +185,14 @@ def test_a_q_that_is_not_what_was_drawn_from_fails(monkeypatch: pytest.MonkeyPat
     assert chain_fits(monkeypatch) < LUCK
 
 
-def test_a_length_that_depends_on_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
-    """Drafts end before the first one that is unlikely to hold."""
-    whole_run = SuffixDrafter._drawn
+def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
+    whole_run = SuffixDrafter.draft
 
-    def until_doubtful(self: SuffixDrafter, count: int) -> Any:
-        drafted, seen = whole_run(self, count)
-        for place, (token_id, one) in enumerate(zip(drafted, seen, strict=True)):
-            if place and one.counts[one.ids.index(token_id)] / one.total < 0.55:
-                return drafted[:place], seen[:place]
-        return drafted, seen
+    def unless_unlikely(self: SuffixDrafter, ids: list[int], count: int) -> Any:
+        draft = whole_run(self, ids, 1)
+        return draft if draft is not None and draft.q[0, draft.ids[0]] > 0.35 else None
 
-    monkeypatch.setattr(SuffixDrafter, "_drawn", until_doubtful)
+    monkeypatch.setattr(SuffixDrafter, "draft", unless_unlikely)
     assert chain_fits(monkeypatch) < LUCK
 
 
