@@ -28,7 +28,7 @@ from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..settings import Settings
-from ..trace import EndReason, Lane, Round, Token
+from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
 from .memory import EarlierTexts, Memory, memory_ids
@@ -46,18 +46,18 @@ def speculate(
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or Settings(), "speculative", memory)
+    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE, memory)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), "baseline")
+    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
 
 
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
-    texts = memory_ids(pair, memory, settings)
+    texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))
 
@@ -68,7 +68,7 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
 
     Measured once per process and pair, in less than two seconds.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         return fastest_threads(pair.target, None, pair.vocab, 1)
     return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
 
@@ -87,7 +87,7 @@ def decode(
     `decider` replaces `sampling.decide` in benchmarks of speed, where the text does not matter.
     memory: earlier texts as `memory_ids` gives them.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         settings = replace(settings, gamma=0)
     run = _Run(pair, prompt_ids, settings, lane, decider, memory)
     yield run.prefill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from ..errors import SettingsError
@@ -16,19 +16,20 @@ Memory: TypeAlias = Sequence[Prompt]
 EarlierTexts: TypeAlias = tuple[tuple[int, ...], ...]
 
 
-def memory_ids(pair: Pair, memory: Memory, settings: Settings) -> EarlierTexts:
+def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> EarlierTexts:
     """The ids of each text that is not empty.
 
-    Raises `SettingsError` if the settings name a drafter that does not read them, and
-    `PromptError` for a text that is neither text nor known ids.
+    settings: of the lanes with drafts. Raises `SettingsError` if none of them reads earlier texts,
+    and `PromptError` for a text that is neither text nor known ids.
     """
     if not memory:
         return ()
     if isinstance(memory, str):
         raise SettingsError("memory is one text: use a list of texts, each as text or as ids.")
-    if settings.drafter != "suffix":
+    drafters = [one.drafter for one in settings]
+    if "suffix" not in drafters:
         raise SettingsError(
-            f"memory is given and the drafter is {settings.drafter!r}: only 'suffix' reads earlier "
+            f"memory is given and the drafter is {drafters[0]!r}: only 'suffix' reads earlier "
             "texts, so choose it or leave memory out."
         )
     return tuple(ids for text in memory if (ids := tuple(pair.text_ids(text))))

@@ -173,7 +173,9 @@ def _check_lists(token: Token, settings: Settings) -> None:
             raise Invalid(f"top_{field} lists a token twice")
         if top[0].probability == 0.0:
             raise Invalid(f"top_{field} begins with a token of probability 0")
-        truncated = not settings.greedy and settings.top_k
+        # Shares of what was counted are not truncated.
+        whole = settings.greedy or (field == "q" and settings.drafter == "suffix")
+        truncated = 0 if whole else settings.top_k
         if truncated and len(top) > settings.top_k:
             raise Invalid(f"top_{field} has {len(top)} entries although top_k is {settings.top_k}")
         complete = len(top) in {*range(TOP), truncated}
@@ -181,7 +183,7 @@ def _check_lists(token: Token, settings: Settings) -> None:
             raise Invalid(f"top_{field} holds every possible token and does not add up to 1")
         if value is not None:
             _check_entry(field, value, listed.get(token.id), _least_listed(top, complete))
-        if not settings.greedy and settings.top_p < 1.0 and field != "residual":
+        if not whole and settings.top_p < 1.0 and field != "residual":
             _check_nucleus(field, min(v for v in (*listed.values(), value) if v), settings)
 
 
