@@ -9,6 +9,7 @@ import { Takeaway } from "./takeaway.js";
 import { FROM_FILE, UNVERIFIED } from "./words.js";
 
 /** @import { Address } from "./address.js" */
+/** @import { Compare } from "./compare.js" */
 /** @import { Notice } from "./notice.js" */
 /** @import { Session } from "./session.js" */
 /** @import { Shell } from "./shell.js" */
@@ -30,6 +31,7 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @property {Stage} stage
  * @property {Timeline} timeline
  * @property {View} view
+ * @property {Compare} compare
  */
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
@@ -72,7 +74,7 @@ export function wireActions(root, parts) {
  * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
+function actionsOn({ compare, explain, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -96,6 +98,7 @@ function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
     explain() { explain.open(); },
+    compare() { if (!stage.isGuessing) compare.open(); },
     run() { session.awaitRun(); },
     adopt() { shell.adopt(); },
   };

@@ -8,7 +8,7 @@ const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true
 const PRESSABLE = "button, a, [role=button], summary, label";
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", l: "follow", end: "follow",
+  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "compare", l: "follow", end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
 
@@ -19,7 +19,8 @@ const NAMES = {
  */
 export function listenToKeys(root, actions) {
   document.addEventListener("keydown", (event) => {
-    if (document.querySelector("dialog[open]") && event.key !== "?") return;
+    // A dialog that a key has just closed must not be opened by the same key.
+    if (event.defaultPrevented || (document.querySelector("dialog[open]") && event.key !== "?")) return;
     const isFor = (/** @type {string} */ selector) =>
       event.target instanceof Element && event.target.matches(selector);
     if (event.ctrlKey || event.metaKey || event.altKey || isFor(TYPING)) return;
