@@ -11,6 +11,7 @@ import { FROM_FILE, UNVERIFIED } from "./words.js";
 /** @import { Address } from "./address.js" */
 /** @import { Compare } from "./compare.js" */
 /** @import { Notice } from "./notice.js" */
+/** @import { Quiz } from "./quiz.js" */
 /** @import { Session } from "./session.js" */
 /** @import { Shell } from "./shell.js" */
 /** @import { Stage } from "./stage.js" */
@@ -32,6 +33,7 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @property {Timeline} timeline
  * @property {View} view
  * @property {Compare} compare
+ * @property {Quiz} quiz
  */
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
@@ -74,7 +76,7 @@ export function wireActions(root, parts) {
  * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ compare, explain, session, shell, stage, timeline, view }, closes) {
+function actionsOn({ compare, explain, quiz, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -87,8 +89,8 @@ function actionsOn({ compare, explain, session, shell, stage, timeline, view }, 
     restart() { timeline.restart(); },
     follow() { timeline.follow(); },
     dismiss() { if (!closes.some((close) => close())) stage.leave(); },
-    faster() { stage.vote("faster"); },
-    slower() { stage.vote("slower"); },
+    vote(/** @type {number} */ number) { stage.vote(number - 1); },
+    question() { quiz.next(); },
     theme() { shell.toggleTheme(); },
     preset(/** @type {number} */ number) { shell.choosePreset(number); },
     stage() { stage.toggle(); },
@@ -149,7 +151,7 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   if (session.busy || !preset) return;
   const settings = address.naming;
   address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
-  if (session.hasRecording(name)) await session.showNamed(name);
+  if (session.recordings.has(name)) await session.showNamed(name);
   if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
 }
 

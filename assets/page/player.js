@@ -7,6 +7,7 @@ import { Compare } from "./compare.js";
 import { find, findAll } from "./dom.js";
 import { measure, series } from "./metrics.js";
 import { Notice } from "./notice.js";
+import { Quiz } from "./quiz.js";
 import { Repeats } from "./repeats.js";
 import { SlowReplay } from "./replay.js";
 import { Session } from "./session.js";
@@ -45,6 +46,7 @@ export function mount({ element, props, watch, server, config }) {
         view.begin(trace, origin);
         repeats.shown();
         compare.shown(trace, origin);
+        stage.shown();
       },
       rounds: (rounds) => view.speak(rounds),
       over: () => {
@@ -62,11 +64,12 @@ export function mount({ element, props, watch, server, config }) {
   const compare = new Compare(root);
   const stage = new Stage(root, () => {
     address.change({ stage: stage.isOn });
-    if (stage.isOn) session.fetchRecordings();
+    if (stage.isOn) session.recordings.fetchAll();
     view.requestDraw();
   });
+  const quiz = new Quiz(root, { session, stage, notice, closePanel: () => view.closePanel() });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
-  wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view, compare });
+  wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view, compare, quiz });
   window.specviz = handles(config, { address, session, shell, timeline, view });
 
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
