@@ -28,7 +28,7 @@ LAYERS = [
     ["engines"],
     ["models", "report"],
     ["trace"],
-    ["policy", "logs"],
+    ["policy", "logs", "lanes"],
     ["environment"],
     ["settings", "theory"],
     ["errors", "_lazy", "_version"],
