@@ -182,6 +182,22 @@ MOST_PER_CLIENT = Variable(
     "a whole number from 1 on",
     "The maximum number of runs and experiments of one address that wait in the queue.",
 )
+SWEEP: Variable[bool] = Variable(
+    "SPECVIZ_SWEEP",
+    _switch,
+    True,
+    "1",
+    "1 or 0",
+    "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
+)
+SWEEP_SECONDS: Variable[float | None] = Variable(
+    "SPECVIZ_SWEEP_SECONDS",
+    _seconds,
+    None,
+    "600; on a Space 120",
+    "a number from 0.1 on",
+    "The maximum decoding time of one sweep, in seconds.",
+)
 STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
     5.0,
@@ -239,6 +255,8 @@ VARIABLES: tuple[Variable[Any], ...] = (
     MOST_SECONDS,
     MOST_WAITING,
     MOST_PER_CLIENT,
+    SWEEP,
+    SWEEP_SECONDS,
     STOP_SECONDS,
     SILENT_SECONDS,
     DRAIN_SECONDS,

@@ -19,7 +19,12 @@ from .types import DecodingPath, Draft, Judged, RunContext
 
 
 def make_context(
-    settings: Settings, vocab: int, device: torch.device, decide: Decide, lane: Lane
+    settings: Settings,
+    vocab: int,
+    device: torch.device,
+    decide: Decide,
+    lane: Lane,
+    memory: Sequence[Sequence[int]] = (),
 ) -> RunContext:
     """What all parts of a run share.
 
@@ -33,7 +38,8 @@ def make_context(
     else:
         seed = int(stream.generate_state(1, np.uint64)[0] >> 1)
         source = torch.Generator(device).manual_seed(seed)
-    return RunContext(settings, vocab, device, source, decide)
+    host = HostDraws(stream.spawn(1)[0])
+    return RunContext(settings, vocab, device, source, decide, host, memory)
 
 
 def _stream_of(lane: Lane) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,8 +47,9 @@ class Annotator:
 
     def views(self, judged: Judged) -> Views:
         """Every number that the cards show of a round, copied to the host at once."""
+        seen = judged.draft.seen if judged.draft else None
         numbers = copied(_shown_numbers(judged, self._settings))
-        return Views(numbers, self._settings, self._pieces)
+        return Views(numbers, self._settings, self._pieces, seen)
 
     def tokens(
         self, judged: Judged, emitted: list[int], texts: Texts, views: Views
@@ -145,8 +146,14 @@ def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
 class Views:
     """A round's numbers on the host, read position by position."""
 
-    def __init__(self, numbers: dict[str, Any], settings: Settings, pieces: Pieces) -> None:
-        self._numbers, self._pieces = numbers, pieces
+    def __init__(
+        self,
+        numbers: dict[str, Any],
+        settings: Settings,
+        pieces: Pieces,
+        seen: Sequence[int] | None = None,
+    ) -> None:
+        self._numbers, self._pieces, self._seen = numbers, pieces, seen
         self._greedy, self._rule = settings.greedy, settings.rule
 
     @property
@@ -166,6 +173,7 @@ class Views:
             q=self._numbers["q"][i],
             soft_q=self._soft("soft_q", i),
             top_q=self._top("q", i),
+            seen=self._seen[i] if self._seen is not None else None,
             **{name: self._numbers[name][i] for name in together},
         )
 

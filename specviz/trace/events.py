@@ -49,6 +49,8 @@ class Token:
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
+    seen: for a draft from counts, how often the end of the text before it had stood in the text
+        and was followed by anything; q (in a greedy run `soft_q` and `top_q`) are shares of it.
     """
 
     id: int
@@ -66,6 +68,7 @@ class Token:
     weight: float | None = None
     threshold: float | None = None
     chance: float | None = None
+    seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ class Header:
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
+    memory: {"texts": int, "tokens": int}, the earlier texts that the drafter "suffix" was given;
+        None if it was given none.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
@@ -129,6 +134,7 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
 

@@ -171,6 +171,9 @@ def _check_order(trace: Trace) -> None:
 def _check_header(header: Header) -> None:
     """Check that a model is named as the draft, and has read the prompt, if one drafts."""
     prefill = header.prefill_seconds
+    drafters = {header.settings_of(lane).drafter for lane in header.speculative}
+    if header.memory is not None and "suffix" not in drafters:
+        raise Invalid("memory is given, which no drafter reads", "header")
     for lane in header.speculative:
         drafts = has_draft_model(header.settings_of(lane))
         if (header.draft_of(lane) is not None) != drafts:

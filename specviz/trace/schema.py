@@ -84,6 +84,7 @@ TOKEN = object_of(
             optional(PROBABILITY),
         ),
         "u": optional(number(0.0, 1.0)),
+        "seen": optional(integer(1, LONG)),
         **{name: _top(name) for name in ("top_p", "top_q", "top_residual")},
     },
 )
@@ -210,6 +211,9 @@ HEADER = object_of(
     {
         "processor": NAME,
         "lane_threads": optional(_by_lane(THREADS)),
+        "memory": optional(
+            object_of(dict, dict.fromkeys(("texts", "tokens"), integer(1, LONG)), label="memory")
+        ),
         # Only a race of named lanes has these.
         "lanes": optional(_placed("lanes", _by_lane(SETTINGS))),
         "drafts": optional(_placed("drafts", _by_lane(optional(DRAFT)))),
