@@ -161,6 +161,15 @@ ORIGINS: Variable[tuple[str, ...]] = Variable(
     "The page's own public origin, if it has a domain name, and other sites that may frame the "
     "page and use its endpoints in a visitor's browser.",
 )
+REMOTE_KEY: Variable[str | None] = Variable(
+    "SPECVIZ_REMOTE_KEY",
+    str,
+    None,
+    "none",
+    "the key that the server wants",
+    "The key of a server that holds the target.",
+    secret=True,
+)
 MCP = _off(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
@@ -235,6 +244,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     ANY_WITH_TOKEN,
     AUTH,
     ORIGINS,
+    REMOTE_KEY,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,

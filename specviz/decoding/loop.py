@@ -116,7 +116,7 @@ class _Run:
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
         self.text = TextStream(pair.tokenizer, self.ids)
-        self.annotator = Annotator(pair.tokenizer, settings.greedy)
+        self.annotator = Annotator(pair.tokenizer, settings.greedy, self.target.partial)
         self.tail = ""  # the end of what was emitted, where a stop string may have begun
         self.index = 0
         self.clock = 0.0

@@ -40,13 +40,16 @@ def texts_of(stream: TextStream, judged: Judged, emitted: list[int]) -> Texts:
 class Annotator:
     """Makes `Token`s. Keeps the texts of single pieces between rounds."""
 
-    def __init__(self, tokenizer: Any, greedy: bool) -> None:
+    def __init__(self, tokenizer: Any, greedy: bool, partial: bool = False) -> None:
+        """partial: the target's logits are log-probabilities of its likeliest tokens only."""
         self._pieces = Pieces(tokenizer)
         self._greedy = greedy
+        self._partial = partial
 
     def views(self, judged: Judged) -> Views:
         """Every number that the cards show of a round, copied to the host at once."""
-        return Views(copied(_shown_numbers(judged, self._greedy)), self._greedy, self._pieces)
+        numbers = copied(_shown_numbers(judged, self._greedy, self._partial))
+        return Views(numbers, self._greedy, self._pieces, self._partial)
 
     def tokens(
         self, judged: Judged, emitted: list[int], texts: Texts, views: Views
@@ -90,7 +93,7 @@ def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _shown_numbers(judged: Judged, greedy: bool) -> dict[str, Tensor]:
+def _shown_numbers(judged: Judged, greedy: bool, partial: bool) -> dict[str, Tensor]:
     """What `Views` is made from, by name; n drafted tokens.
 
     p, q, u, beta: [n], of the drafted tokens. soft_p, soft_q: [n], their probabilities at
@@ -98,7 +101,10 @@ def _shown_numbers(judged: Judged, greedy: bool) -> dict[str, Tensor]:
     [.., LISTED]. target, draft: whether all logits are finite or -inf.
     """
     p, draft, (row, next_id, outcome) = judged.p, judged.draft, judged.verdict
-    soft_p = torch.softmax(judged.logits, -1) if greedy else p
+    soft_p = p
+    if greedy:
+        # Tokens that are not listed keep the rest of the mass among them, unknown to whom.
+        soft_p = judged.logits.exp() if partial else torch.softmax(judged.logits, -1)
     found = {
         "target": _usable(judged.logits),
         "last_p": p[row, next_id],
@@ -138,8 +144,11 @@ def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
 class Views:
     """A round's numbers on the host, read position by position."""
 
-    def __init__(self, numbers: dict[str, Any], greedy: bool, pieces: Pieces) -> None:
+    def __init__(
+        self, numbers: dict[str, Any], greedy: bool, pieces: Pieces, partial: bool
+    ) -> None:
         self._numbers, self._greedy, self._pieces = numbers, greedy, pieces
+        self._partial = partial
 
     @property
     def not_finite(self) -> str | None:
@@ -193,7 +202,8 @@ class Views:
             return None
         found = self._numbers[name]
         number: float = found if i is None else found[i]
-        return number
+        unknown = self._partial and name.endswith("soft_p") and number == 0.0
+        return None if unknown else number
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
         pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)

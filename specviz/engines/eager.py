@@ -19,6 +19,7 @@ class EagerEngine:
     """Any causal language model of transformers, run as it is."""
 
     form = "eager"
+    partial = False
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)

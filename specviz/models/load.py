@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from ..environment import ASSETS, BUILTIN, has_numba
+from ..environment import ASSETS, BUILTIN, REMOTE_KEY, has_numba
 from ..errors import PairError, ran_out_of_memory
+from ..remote.target import remote_target, split_address
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
 from .hub import MOST_SHOWN, find_source, local_folder
@@ -53,13 +54,13 @@ def load_pair(
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
-    target, draft = model_names(name)
     options = [
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)
     ]
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
+        target, draft = model_names(name)
         for folder in (target, draft):
             check_files(Path(folder or ""))
         place = place or best_device()
@@ -67,9 +68,12 @@ def load_pair(
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
             options = [replace(one, dtype=torch.bfloat16) for one in options]
         return _loaded(name, [target, draft or ""], options, place, on_progress)
+    remote = split_address(name)
+    if remote is not None:
+        return _remote_pair(name, *remote, options[1], place, on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
-    models = [read_metadata(model) for model in (target, draft) if model]
+    models = [read_metadata(model) for model in model_names(name) if model]
     meta_pair(models)  # raises if the two do not match
     return _placed_pair(name, models, options, device_memory(place), on_progress)
 
@@ -136,6 +140,25 @@ def _splits(name: str) -> list[tuple[str, str]]:
     places = [i for i, sign in enumerate(name) if sign == "+"]
     found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
     return sorted(found, key=lambda pair: local_folder(pair[0]) is None)
+
+
+def _remote_pair(
+    name: str,
+    url: str,
+    model: str,
+    draft: str,
+    options: LoadOptions,
+    place: torch.device | None,
+    on_progress: Watcher | None,
+) -> Pair:
+    # Settings and words decide on the processor, where the server's distributions arrive.
+    if on_progress is not None:
+        on_progress(Progress(f"asking the server of {model}"))
+    source = find_source(draft)
+    tokenizer = read_tokenizer(source)
+    target = remote_target(url, model, tokenizer, REMOTE_KEY.read())
+    loaded = load_model(source, replace(options, device=place or best_device()), on_progress)
+    return Pair(target=target, draft=loaded, tokenizer=tokenizer, name=f"{model}+{draft}")
 
 
 def _placed_pair(

@@ -26,9 +26,12 @@ FIELDS_BY_OUTCOME = {  # all others must be empty, but for soft_p and soft_q of 
 }
 
 
-def check_token(token: Token, settings: Settings) -> None:
-    """Check one token's own numbers; raises `Invalid`."""
-    _check_fields(token, settings)
+def check_token(token: Token, settings: Settings, partial: bool = False) -> None:
+    """Check one token's own numbers; raises `Invalid`.
+
+    partial: whether the target's distributions came as lists of the likeliest tokens.
+    """
+    _check_fields(token, settings, partial)
     if token.outcome in JUDGED:
         _check_verdict(token)
     if settings.greedy:
@@ -71,7 +74,7 @@ def check_accepted_copies(r: Round, kept: int) -> None:
         raise Invalid("its emitted tokens do not begin with the accepted ones")
 
 
-def _check_fields(token: Token, settings: Settings) -> None:
+def _check_fields(token: Token, settings: Settings, partial: bool) -> None:
     expected = set(FIELDS_BY_OUTCOME[token.outcome])
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
@@ -80,7 +83,7 @@ def _check_fields(token: Token, settings: Settings) -> None:
         if field.startswith("soft_") and known != (field in expected):
             if known and not settings.greedy:
                 raise Invalid(f"{field} is there although the run is not greedy")
-            if not known:
+            if not known and not (partial and field == "soft_p"):
                 raise Invalid(f"{field} is missing although the run is greedy")
         if field in expected and not known:
             raise Invalid(f"{field} is missing from a token that was {token.outcome}")

@@ -95,6 +95,7 @@ class CompiledEngine:
     """One model of the Llama family on a processor."""
 
     form = "compiled"
+    partial = False
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")
