@@ -28,7 +28,7 @@ from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..settings import Settings
-from ..trace import EndReason, Lane, Round, Token
+from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
 from .paths import make_context, make_path
@@ -42,12 +42,12 @@ def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> I
 
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or Settings(), "speculative")
+    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), "baseline")
+    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
 
 
 def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
@@ -61,7 +61,7 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
 
     Measured once per process and pair, in less than two seconds.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         return fastest_threads(pair.target, None, pair.vocab, 1)
     return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
 
@@ -78,7 +78,7 @@ def decode(
 
     `decider` replaces `sampling.decide` in benchmarks of speed, where the text does not matter.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         settings = replace(settings, gamma=0)
     run = _Run(pair, prompt_ids, settings, lane, decider)
     yield run.prefill()
@@ -166,6 +166,7 @@ class _Run:
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
+        exchanged = self.target.exchanged
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
@@ -185,6 +186,7 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
+            exchanged=(self.target.exchanged - exchanged) or None,
         )
 
     def pause(self) -> None:

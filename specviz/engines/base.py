@@ -22,13 +22,16 @@ class Engine(Protocol):
     """A causal language model and the tokens that its cache holds.
 
     form: the name of the implementation, for the page. length: cached tokens. partial: whether
-    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
+    logits are log-probabilities of the likeliest tokens only, with -inf for all others. exchanged: bytes that passes have sent and received over a network.
     """
 
     device: torch.device
 
     @property
     def partial(self) -> bool: ...
+
+    @property
+    def exchanged(self) -> int: ...
 
     @property
     def form(self) -> str: ...

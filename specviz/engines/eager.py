@@ -20,6 +20,7 @@ class EagerEngine:
 
     form = "eager"
     partial = False
+    exchanged = 0
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)

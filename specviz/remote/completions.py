@@ -141,9 +141,9 @@ class Completions:
         except (KeyError, TypeError) as error:
             raise PairError(self.server.rubbish()) from error
         if self.model not in models:
-            names = ", ".join(sorted(models)[:5]) or "none"
             raise PairError(
-                f"{self.server.shown} has no model {self.model!r}: name one of its models ({names})."
+                f"{self.server.shown} has no model {self.model!r}: name one of those that it has, "
+                f"{', '.join(sorted(map(str, models))[:5]) or 'none'}."
             )
         limit = models[self.model].get("max_model_len")
         return limit if type(limit) is int and limit > 0 else None

@@ -38,9 +38,9 @@ class RemoteTarget:
     def __init__(self, completions: Completions, abilities: Abilities, vocab: int) -> None:
         self.completions, self.abilities = completions, abilities
         self.name_or_path = completions.model
-        self.config = PretrainedConfig(
-            vocab_size=vocab, max_position_embeddings=abilities.context, is_encoder_decoder=False
-        )
+        self.vocab = vocab
+        self.config: Any = PretrainedConfig()
+        self.config.vocab_size, self.config.max_position_embeddings = vocab, abilities.context
         self.generation_config = GenerationConfig()
 
     def can_generate(self) -> bool:
@@ -60,8 +60,7 @@ class RemoteTarget:
         Greedy, the first choice; with top-k, k; otherwise all. Raises `PairError` if the server
         does not list as many.
         """
-        vocab = self.config.vocab_size
-        most = self.abilities.listed
+        vocab, most = self.vocab, self.abilities.listed
         if settings.greedy:
             return min(LISTED, most)
         needed = min(settings.top_k or vocab, vocab)

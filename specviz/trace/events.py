@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
-
-Lane: TypeAlias = Literal["speculative", "baseline"]
-LANES: tuple[Lane, Lane] = ("speculative", "baseline")
-LANE_LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
-"""The names of the lanes in charts, tables and the terminal."""
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
@@ -76,6 +72,7 @@ class Round:
     wall: the wall-clock seconds that the lane has run since it began: with its engines, prefill,
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
+    exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
     """
 
     lane: Lane
@@ -87,6 +84,7 @@ class Round:
     overhead_seconds: float
     clock: float
     wall: float | None = None
+    exchanged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +93,18 @@ class Header:
 
     prompt, prompt_ids: the text shown and the ids that the models read.
     target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
-        "context": int | None}; form is the name of the engine, revision the hub's commit if the
-        model came from the hub, context the most tokens that it can see if its config has a limit
-        (older recordings lack it). draft is None without a draft model.
+        "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
+        revision the hub's commit if the model came from the hub, context the most tokens that it
+        can see if its config has a limit (older recordings lack it). draft is None without a draft
+        model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
+    lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
+        lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
+        `settings` and `draft` are those of the first.
     """
 
     prompt: str
@@ -119,6 +121,26 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    lanes: dict[Lane, Settings] | None = None
+    drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def speculative(self) -> tuple[Lane, ...]:
+        """The names of the lanes with drafts, in order."""
+        return LANES[:1] if self.lanes is None else tuple(self.lanes)
+
+    @property
+    def all_lanes(self) -> tuple[Lane, ...]:
+        """The names of all lanes, the baseline last."""
+        return (*self.speculative, BASELINE)
+
+    def settings_of(self, lane: Lane) -> Settings:
+        """The settings of a lane; the baseline's are the first lane's, without its drafts."""
+        return (self.lanes or {}).get(lane, self.settings)
+
+    def draft_of(self, lane: Lane) -> dict[str, Any] | None:
+        """The draft model of a speculative lane, described as above."""
+        return self.draft if self.drafts is None else self.drafts[lane]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +156,40 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """How a race ended.
+class Agreement:
+    """The comparison of a speculative lane's text with the baseline's.
 
-    reasons: lane -> why it ended.
     identical: whether both lanes emitted the same ids, up to the length of the shorter one; None
         when sampling, because two independent samples of one distribution may differ.
     compared: how many leading tokens `identical` covers.
     divergence: the first difference, if there is one and the run is greedy.
     """
 
+    identical: bool | None = None
+    compared: int = 0
+    divergence: Divergence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a race ended.
+
+    reasons: lane -> why it ended.
+    identical, compared, divergence: the `Agreement` of the first speculative lane.
+    lanes: speculative lane -> its `Agreement`, if the lanes have names of their own (see `Header`)
+        and were compared.
+    """
+
     reasons: dict[str, EndReason]
     identical: bool | None = None
     compared: int = 0
     divergence: Divergence | None = None
+    lanes: dict[Lane, Agreement] | None = None
+
+    def agreement(self, lane: Lane) -> Agreement:
+        """The agreement of a speculative lane."""
+        first = Agreement(self.identical, self.compared, self.divergence)
+        return first if self.lanes is None else self.lanes[lane]
 
 
 Event: TypeAlias = Header | Round | End

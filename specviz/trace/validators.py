@@ -158,6 +158,31 @@ def list_of(reader: Reader, most: int, label: str | Callable[[int, Any], str]) -
     return read
 
 
+def keyed_by(key: Callable[[str], bool], wanted: str, reader: Reader, most: int) -> Reader:
+    """Reads an object of at most `most` entries, each with a key that passes `key`.
+
+    wanted: what a key must be, for the message.
+    """
+
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise not_a(value, "an object")
+        if len(value) > most:
+            raise Invalid(f"has {len(value)} entries, more than the {most} allowed", named=False)
+        for name in value:
+            if not key(name):
+                raise Invalid(f"has a field {shown(name)}, which is not {wanted}", named=False)
+        read_values: dict[str, Any] = {}
+        try:
+            for name, item in value.items():
+                read_values[name] = reader(item)
+        except Invalid as invalid:
+            raise invalid.inside(name) if invalid.named else invalid.of(name) from None
+        return read_values
+
+    return read
+
+
 def object_of(
     build: Callable[..., Any],
     required: Mapping[str, Reader],

@@ -96,6 +96,7 @@ class CompiledEngine:
 
     form = "compiled"
     partial = False
+    exchanged = 0
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")
