@@ -22,7 +22,8 @@ class Engine(Protocol):
     """A causal language model and the tokens that its cache holds.
 
     form: the name of the implementation, for the page. length: cached tokens. partial: whether
-    logits are log-probabilities of the likeliest tokens only, with -inf for all others. exchanged: bytes that passes have sent and received over a network.
+    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
+    exchanged: bytes that passes have sent and received over a network.
     """
 
     device: torch.device

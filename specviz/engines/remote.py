@@ -9,6 +9,7 @@ from torch import Tensor
 from ..errors import PairError
 from ..remote.target import LISTED, RemoteTarget, prefixes_of
 from ..settings import Settings
+from ..trace import SERVER
 
 
 class RemoteEngine:
@@ -17,7 +18,7 @@ class RemoteEngine:
     exchanged: bytes sent and received by the passes so far.
     """
 
-    form = "server"
+    form = SERVER
     partial = True
 
     def __init__(self, target: RemoteTarget, vocab: int) -> None:

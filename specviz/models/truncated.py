@@ -13,7 +13,8 @@ from .pair import text_config
 
 def layer_count(model: Any) -> int:
     """The number of the model's blocks. Raises `PairError` if they cannot be found."""
-    return len(model.get_submodule(_path(model)))
+    path = _path(model)
+    return len(model.get_submodule(path))
 
 
 def truncated_model(model: Any, layers: int) -> Any:

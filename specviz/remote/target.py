@@ -41,6 +41,7 @@ class RemoteTarget:
         self.vocab = vocab
         self.config: Any = PretrainedConfig()
         self.config.vocab_size, self.config.max_position_embeddings = vocab, abilities.context
+        self.config.model_type = "served"
         self.generation_config = GenerationConfig()
 
     def can_generate(self) -> bool:
@@ -52,6 +53,10 @@ class RemoteTarget:
 
     def parameters(self) -> Iterator[Tensor]:
         """Their number is unknown."""
+        return iter(())
+
+    def named_modules(self) -> Iterator[tuple[str, Any]]:
+        """Its layers are not here either."""
         return iter(())
 
     def listed_for(self, settings: Settings) -> int:

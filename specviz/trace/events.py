@@ -15,6 +15,9 @@ EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
 settings, or a request to stop."""
 
+SERVER = "server"
+"""The form of a target whose distributions come over a network."""
+
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
 
@@ -123,6 +126,12 @@ class Header:
     lane_threads: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def on_server(self) -> bool:
+        """Whether the target is on a server. Its times are then those of requests: with the
+        network, the server's queue and its other users."""
+        return bool(self.target["form"] == SERVER)
 
     @property
     def speculative(self) -> tuple[Lane, ...]:

@@ -21,7 +21,6 @@ from .token_rules import check_accepted_copies, check_correction, check_token
 from .trace import Trace
 from .validators import Invalid
 
-SERVER = "server"  # the form of a target whose distributions come over a network
 CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
 
 
@@ -40,7 +39,7 @@ class _LaneState:
 def check_trace(trace: Trace) -> None:
     """Check all rules; raises `Invalid` with the first one that the trace breaks."""
     header = trace.header
-    partial = header.target["form"] == SERVER
+    partial = header.on_server
     of_lane = {lane: header.settings_of(lane) for lane in trace.lanes}
     lanes = {
         lane: _LaneState(policy_of(lane, own), wall=sum(header.prefill_seconds[lane].values()))

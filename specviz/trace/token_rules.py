@@ -78,12 +78,14 @@ def _check_fields(token: Token, settings: Settings, partial: bool) -> None:
     expected = set(FIELDS_BY_OUTCOME[token.outcome])
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
+    if partial and token.soft_p is None:
+        expected.discard("soft_p")
     for field in FIELDS:
         known = getattr(token, field) not in (None, ())
         if field.startswith("soft_") and known != (field in expected):
             if known and not settings.greedy:
                 raise Invalid(f"{field} is there although the run is not greedy")
-            if not known and not (partial and field == "soft_p"):
+            if not known:
                 raise Invalid(f"{field} is missing although the run is greedy")
         if field in expected and not known:
             raise Invalid(f"{field} is missing from a token that was {token.outcome}")
