@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from ..environment import ASSETS, BUILTIN, REMOTE_KEY, has_numba
+from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from ..remote.target import remote_target, split_address
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
 from .hub import MOST_SHOWN, find_source, local_folder
@@ -18,6 +17,7 @@ from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
+from .served import served_address, served_pair
 from .weights import (
     LoadOptions,
     PlannedLoad,
@@ -46,6 +46,8 @@ def load_pair(
 
     TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. Only
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
+    "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
+    with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY.
     dtype: "float32", "bfloat16" or "float16"; None is fp32 on a CPU and the dtype of the
     checkpoint on a GPU. quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
@@ -68,9 +70,9 @@ def load_pair(
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
             options = [replace(one, dtype=torch.bfloat16) for one in options]
         return _loaded(name, [target, draft or ""], options, place, on_progress)
-    remote = split_address(name)
-    if remote is not None:
-        return _remote_pair(name, *remote, options[1], place, on_progress)
+    address = served_address(name)
+    if address is not None:
+        return served_pair(address, options[1], place or best_device(), on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
     models = [read_metadata(model) for model in model_names(name) if model]
@@ -140,25 +142,6 @@ def _splits(name: str) -> list[tuple[str, str]]:
     places = [i for i, sign in enumerate(name) if sign == "+"]
     found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
     return sorted(found, key=lambda pair: local_folder(pair[0]) is None)
-
-
-def _remote_pair(
-    name: str,
-    url: str,
-    model: str,
-    draft: str,
-    options: LoadOptions,
-    place: torch.device | None,
-    on_progress: Watcher | None,
-) -> Pair:
-    # Settings and words decide on the processor, where the server's distributions arrive.
-    if on_progress is not None:
-        on_progress(Progress(f"asking the server of {model}"))
-    source = find_source(draft)
-    tokenizer = read_tokenizer(source)
-    target = remote_target(url, model, tokenizer, REMOTE_KEY.read())
-    loaded = load_model(source, replace(options, device=place or best_device()), on_progress)
-    return Pair(target=target, draft=loaded, tokenizer=tokenizer, name=f"{model}+{draft}")
 
 
 def _placed_pair(

@@ -41,7 +41,6 @@ class RemoteTarget:
         self.vocab = vocab
         self.config: Any = PretrainedConfig()
         self.config.vocab_size, self.config.max_position_embeddings = vocab, abilities.context
-        self.config.model_type = "served"
         self.generation_config = GenerationConfig()
 
     def can_generate(self) -> bool:

@@ -28,7 +28,10 @@ from specviz import (
     race,
     speculate,
 )
+from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
+from specviz.models.doctor import examine_served
+from specviz.page.choices import chosen_pair, pair_choices
 from specviz.remote.completions import Abilities, Completions
 from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
@@ -206,3 +209,29 @@ def test_a_wrong_key_and_a_wrong_name(target: Any, draft: Path) -> None:
     named = pytest.raises(PairError, match=r"no model 'other'.* target\.")
     with fake_server(target, byte_level(VOCAB)) as server, named:
         load_pair(f"{server.url}#other+{draft}")
+
+
+def test_the_doctor_says_what_a_server_can_do(target: Any, draft: Path) -> None:
+    with fake_server(target, byte_level(VOCAB), most=20) as server:
+        report = examine_served(f"{server.url}#target+{draft}")
+        assert report.verdict == "warning"
+        said = {finding.topic: finding.sentence for finding in report.findings}
+        assert "vLLM 0.32.0 answers, with a context of 128 tokens" in said["server"]
+        assert "top_k from 1 to 20" in said["distributions"]
+        report = examine_served(f"{server.url}#other+{draft}")
+        assert report.verdict == "stop" and "no model 'other'" in report.findings[0].sentence
+
+
+def test_only_the_operator_names_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
+    for target, draft in (("http://10.0.0.1/v1#m", "d"), ("m", "https://10.0.0.1/v1#m+d")):
+        with pytest.raises(PairError, match="Only the operator names servers"):
+            chosen_pair("other", target, draft, own="builtin")
+    with pytest.raises(PairError, match="not offered here"):
+        chosen_pair("http://10.0.0.1/v1#m+d", "", "", own="builtin")
+    with pytest.raises(PairError, match="not offered here"):
+        chosen_pair(SERVED, "", "", own="builtin")
+    monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1/v1#big+small")
+    assert chosen_pair(SERVED, "", "", own="builtin") == SERVED
+    listed = dict(pair_choices("builtin", None)[::-1])
+    assert listed["big+small · target on a server"] == SERVED and "10.0.0.1" not in str(listed)
