@@ -1,4 +1,4 @@
-"""Files of strangers with prompts, beside those of `report.reading`, in the same bounded process."""
+"""Files of strangers for a sweep, beside those of `report.reading`, in the same bounded process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from itertools import zip_longest
 from typing import Any, BinaryIO
 
 from ..errors import PromptError, TraceError
+from ..prompts import Question, prompts_from
 from ..report import reading
 from ..report.batch_chart import batch_figure
 from ..report.batches import BatchReport
 from ..report.charts import PALETTE
-from .prompts import prompts_from
-from .types import Question
 
 PROMPTS = "prompts"
 """The form that asks for the prompts in a file."""

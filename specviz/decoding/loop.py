@@ -129,7 +129,7 @@ class _Run:
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
         self.text = TextStream(pair.tokenizer, self.ids)
-        self.annotator = Annotator(pair.tokenizer, settings)
+        self.annotator = Annotator(pair.tokenizer, settings, self.target.partial)
         self.tail = ""  # the end of what was emitted, where a stop string may have begun
         self.index = 0
         self.clock = 0.0
@@ -179,6 +179,7 @@ class _Run:
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
+        exchanged = self.target.exchanged
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
@@ -198,6 +199,7 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
+            exchanged=(self.target.exchanged - exchanged) or None,
         )
 
     def pause(self) -> None:

@@ -19,6 +19,7 @@ from ..errors import SettingsError
 from ..lanes import SPECULATIVE, Several, checked_lanes
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
+from ..remote.target import RemoteTarget
 from ..settings import Settings
 from ..trace import (
     BASELINE,
@@ -195,7 +196,7 @@ def _header(
         settings=lanes[first],
         target=_described(pair.target, prefilled[first].forms["target"]),
         draft=drafts[first],
-        device=_device_name(pair.device),
+        device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
         threads=torch.get_num_threads(),
@@ -244,7 +245,10 @@ def _described(model: Any, form: str) -> dict[str, Any]:
     }
 
 
-def _device_name(device: torch.device) -> str:
+def _device_name(pair: Pair) -> str:
+    if isinstance(pair.target, RemoteTarget):
+        return pair.target.abilities.software
+    device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)

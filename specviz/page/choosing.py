@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import orjson
 
-from ..choose.prompts import LONGEST_KIND, MOST_BYTES, builtin_prompts
 from ..choose.reading import BATCHES, MOST, PROMPTS
-from ..choose.types import SWEPT_DRAFTERS, Question, SweepRequest
+from ..choose.types import SWEPT_DRAFTERS, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
+from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts
 from ..settings import Settings
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED
@@ -32,7 +32,7 @@ SECONDS = (15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
 MOST_AT_A_TIME = 3  # sweeps that have not ended; each lets every run wait for one turn of it
 MOST_OF_CLIENT = 2
-LONGEST_FILE = 4 * (MOST_BYTES // 3 + 2)  # base64 characters
+LONGEST_FILE = 4 * (OF_A_SWEEP.bytes // 3 + 2)  # base64 characters
 
 CROWDED = (
     "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep on "
@@ -69,7 +69,7 @@ def choose_config() -> dict[str, Any] | None:
     if not sweeps_allowed():
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
-    seconds = [one for one in SECONDS if one <= bounds.seconds] or [bounds.seconds]
+    seconds: list[float] = [one for one in SECONDS if one <= bounds.seconds]
     labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
@@ -78,19 +78,19 @@ def choose_config() -> dict[str, Any] | None:
         "policies": policies,
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
-        "seconds": seconds,
+        "seconds": seconds or [bounds.seconds],
         "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
         "usual": {
             "drafters": usual.drafters,
             "gammas": usual.gammas,
             "policies": usual.policies,
             "temperatures": usual.temperatures,
-            "seconds": max(one for one in seconds if one <= max(60, seconds[0])),
+            "seconds": max((one for one in seconds if one <= 60), default=bounds.seconds),
             "length": usual.base.max_new_tokens,
         },
         "mostRows": bounds.rows,
         "mostPrompts": bounds.prompts,
-        "mostFile": MOST_BYTES,
+        "mostFile": OF_A_SWEEP.bytes,
     }
 
 
@@ -112,7 +112,8 @@ def choosing_functions(
         return {"kinds": kinds_of(found), "left_out": left_out}
 
     def read_batches(asked: dict[str, Any]) -> Any:
-        return reader.answer(BATCHES, str(asked["text"])[: MOST_BYTES + 1].encode("utf-8", "replace"))
+        text = str(asked["text"])[: OF_A_SWEEP.bytes + 1]
+        return reader.answer(BATCHES, text.encode("utf-8", "replace"))
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])

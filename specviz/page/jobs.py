@@ -93,7 +93,8 @@ class Run(Job):
     """One visitor's run: the queue's thread adds notes, the visitor's handler takes them.
 
     settings, lanes: as `RaceTask` has them.
-    racing: whether an event of the race has come. deltas: all that were sent to the browser. size: characters of them.
+    racing: whether an event of the race has come. deltas: all that were sent to the browser.
+    size: characters of them.
     """
 
     def __init__(

@@ -15,6 +15,9 @@ EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
 settings, or a request to stop."""
 
+SERVER = "server"
+"""The form of a target whose distributions come over a network."""
+
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
 
@@ -86,6 +89,7 @@ class Round:
     wall: the wall-clock seconds that the lane has run since it began: with its engines, prefill,
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
+    exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
     """
 
     lane: Lane
@@ -97,6 +101,7 @@ class Round:
     overhead_seconds: float
     clock: float
     wall: float | None = None
+    exchanged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +110,10 @@ class Header:
 
     prompt, prompt_ids: the text shown and the ids that the models read.
     target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
-        "context": int | None}; form is the name of the engine, revision the hub's commit if the
-        model came from the hub, context the most tokens that it can see if its config has a limit
-        (older recordings lack it). draft is None without a draft model.
+        "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
+        revision the hub's commit if the model came from the hub, context the most tokens that it
+        can see if its config has a limit (older recordings lack it). draft is None without a draft
+        model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
@@ -137,6 +143,12 @@ class Header:
     memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def on_server(self) -> bool:
+        """Whether the target is on a server. Its times are then those of requests: with the
+        network, the server's queue and its other users."""
+        return bool(self.target["form"] == SERVER)
 
     @property
     def speculative(self) -> tuple[Lane, ...]:

@@ -30,9 +30,12 @@ FIELDS_BY_OUTCOME = {
 }
 
 
-def check_token(token: Token, settings: Settings) -> None:
-    """Check one token's own numbers; raises `Invalid`."""
-    _check_fields(token, settings)
+def check_token(token: Token, settings: Settings, partial: bool = False) -> None:
+    """Check one token's own numbers; raises `Invalid`.
+
+    partial: whether the target's distributions came as lists of the likeliest tokens.
+    """
+    _check_fields(token, settings, partial)
     if token.outcome in JUDGED:
         check_judged(token, settings)
     if settings.greedy:
@@ -64,11 +67,13 @@ def check_accepted_copies(r: Round, kept: int) -> None:
         raise Invalid("its emitted tokens do not begin with the accepted ones")
 
 
-def _check_fields(token: Token, settings: Settings) -> None:
+def _check_fields(token: Token, settings: Settings, partial: bool) -> None:
     added, lacking = extra_fields(token.outcome, settings.rule)
     expected = ({*FIELDS_BY_OUTCOME[token.outcome]} | added) - lacking
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
+    if partial and token.soft_p is None:
+        expected.discard("soft_p")
     for field in FIELDS:
         known = getattr(token, field) not in (None, ())
         if field.startswith("soft_") and known != (field in expected):

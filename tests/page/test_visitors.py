@@ -15,9 +15,8 @@ from toy_models import mini, pair_of
 
 from specviz import Settings, race
 from specviz.errors import SettingsError
-from specviz.page import jobs
+from specviz.page import jobs, streams
 from specviz.page import queue as runs
-from specviz.page import streams
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
 from specviz.page.streams import deltas
