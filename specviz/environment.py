@@ -20,7 +20,11 @@ ASSETS = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "assets"
 BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
 
+SERVED = "served"
+"""The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
+
 T = TypeVar("T")
+_SERVED = re.compile(r"https?://[^\s@#]+#[^+]+\+.+")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
 
 
@@ -108,6 +112,12 @@ def _sign_in(text: str) -> tuple[str, str]:
     return name, password
 
 
+def _served(text: str) -> str:
+    if not _SERVED.fullmatch(text.strip()):
+        raise ValueError
+    return text.strip()
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
@@ -160,6 +170,24 @@ ORIGINS: Variable[tuple[str, ...]] = Variable(
     "origins such as https://example.org, separated by commas",
     "The page's own public origin, if it has a domain name, and other sites that may frame the "
     "page and use its endpoints in a visitor's browser.",
+)
+REMOTE: Variable[str | None] = Variable(
+    "SPECVIZ_REMOTE",
+    _served,
+    None,
+    "none",
+    "http://HOST:PORT/v1#MODEL+DRAFT",
+    "A pair whose target is on a server: visitors may choose it, and never see its address.",
+    secret=True,
+)
+REMOTE_KEY: Variable[str | None] = Variable(
+    "SPECVIZ_REMOTE_KEY",
+    str,
+    None,
+    "none",
+    "the key that the server wants",
+    "The key of a server that holds the target.",
+    secret=True,
 )
 MCP = _off(
     "SPECVIZ_MCP",
@@ -251,6 +279,8 @@ VARIABLES: tuple[Variable[Any], ...] = (
     ANY_WITH_TOKEN,
     AUTH,
     ORIGINS,
+    REMOTE,
+    REMOTE_KEY,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,

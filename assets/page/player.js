@@ -4,9 +4,11 @@
 import { wireActions } from "./actions.js";
 import { Address } from "./address.js";
 import { Choosing } from "./choosing.js";
+import { Compare } from "./compare.js";
 import { find, findAll } from "./dom.js";
 import { measure, series } from "./metrics.js";
 import { Notice } from "./notice.js";
+import { Quiz } from "./quiz.js";
 import { Repeats } from "./repeats.js";
 import { SlowReplay } from "./replay.js";
 import { Session } from "./session.js";
@@ -40,7 +42,13 @@ export function mount({ element, props, watch, server, config }) {
     server, config, address, timeline, notice,
     on: {
       begun: () => view.draw(),
-      shown: (trace, origin) => { replay.cancel(); view.begin(trace, origin); repeats.shown(); },
+      shown: (trace, origin) => {
+        replay.cancel();
+        view.begin(trace, origin);
+        repeats.shown();
+        compare.shown(trace, origin);
+        stage.shown();
+      },
       rounds: (rounds) => view.speak(rounds),
       over: () => {
         repeats.over();
@@ -54,14 +62,18 @@ export function mount({ element, props, watch, server, config }) {
   const repeats = new Repeats(root, {
     session, run: () => shell.run(), canRun: config.modules !== undefined,
   });
+  const compare = new Compare(root);
   const stage = new Stage(root, () => {
     address.change({ stage: stage.isOn });
-    if (stage.isOn) session.fetchRecordings();
+    if (stage.isOn) session.recordings.fetchAll();
     view.requestDraw();
   });
+  const quiz = new Quiz(root, { session, stage, notice, closePanel: () => view.closePanel() });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view, choosing });
+  wireActions(root, {
+    server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
+  });
   window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
 
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {

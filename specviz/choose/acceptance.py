@@ -28,6 +28,17 @@ CHUNK = 64  # tokens whose logits are held at once
 MODELS = ("model", "early-exit")
 """Drafters that draft with a model: their view of a place depends on the text before it alone."""
 
+CERTAIN = ("ngram",)
+"""Drafters whose drafts are certain where the target samples: what they draft is not drawn."""
+
+
+def is_predictable(settings: Settings) -> bool:
+    """Whether the rounds of these settings follow from a text: always if it is greedy. A sampled
+    one needs the token rule, whose verdicts at different places are independent given the text,
+    and a drafter whose q along the text is known."""
+    known = settings.drafter in MODELS or settings.drafter in CERTAIN
+    return settings.greedy or (settings.rule == "token" and known)
+
 
 class Acceptance(Protocol):
     """A drafter's drafts along a known text."""

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ..models.pair import Pair
+from ..prompts import in_turn
 from ..settings import Settings
 from ..trace import Trace
-from .acceptance import Along, acceptance_along
+from .acceptance import Along, acceptance_along, is_predictable
 from .compare import slower, values_by_row
 from .costs import Costs
 from .measure import (
@@ -32,9 +33,8 @@ from .plan import (
     Piece,
     checked,
     configurations,
-    in_turn,
+    impossible_drafters,
     kinds_of,
-    left_out,
     promising,
     rotated,
     scouts,
@@ -182,7 +182,7 @@ class Sweep:
 
     def _plan(self, pair: Pair) -> Plan:
         prompt = self.questions[0].text
-        self.notes = left_out(pair, prompt, self.request.base, self.request.drafters)
+        self.notes = impossible_drafters(pair, prompt, self.request.base, self.request.drafters)
         self.weights = (
             weight_bytes(pair.target),
             None if pair.draft is None else weight_bytes(pair.draft),
@@ -217,8 +217,7 @@ class Sweep:
             return [row.key for row in self.rows if row.key in self.predicted]
         self.order.append(piece.key)
         self.runs.append(run_of(piece.key, piece.question, trace))
-        if self.stage == "scout":
-            self._predict(pair, piece, known_text(pair, trace))
+        self._predict(pair, piece, known_text(pair, trace))
         if self.stage == "confirm":
             self._eliminate()
         row = self._row(piece.key)
@@ -245,6 +244,8 @@ class Sweep:
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
         done, settings = self._row(piece.key), self._settings(piece)
+        if not is_predictable(settings) or piece.question in self.predicted.get(piece.key, {}):
+            return
         known = acceptance_along(pair, text.ids, text.begin, settings)
         for row in self.rows:
             if (row.temperature, row.drafter) == (done.temperature, done.drafter):

@@ -81,7 +81,7 @@ def _row(
         status="left out" if note else status,
         mark=mark,
         predicted=predicted,
-        measured=_measured(runs, values, found.kinds) if runs else None,
+        measured=_measured(one, runs, values, found.kinds) if runs else None,
         memory=_memory(one, found.weights),
         note=note,
     )
@@ -114,9 +114,17 @@ def _predicted(
     )
 
 
-def _measured(runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[str]) -> Measured:
-    # Greedy repeats have the same rounds, so adding them all weighs prompts by their repeats only.
-    total = RoundCounts().merge(run.counts for run in runs)
+def _counted(one: Configuration, runs: Sequence[Run]) -> list[Run]:
+    """The runs whose rounds are counted: a greedy repeat has the same rounds again."""
+    if one.temperature > 0.0:
+        return list(runs)
+    return list({run.question: run for run in reversed(runs)}.values())
+
+
+def _measured(
+    one: Configuration, runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[str]
+) -> Measured:
+    total = RoundCounts().merge(run.counts for run in _counted(one, runs))
     c = only([run.c for run in runs])
     return Measured(
         runs=len(runs),
@@ -132,7 +140,7 @@ def _measured(runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[
         tau_predicted=_predicted_tau(total),
         drafted=total.drafted / max(1, total.rounds),
         c=statistics.median(c) if c else None,
-        times=_times(runs, total.rounds),
+        times=_times(runs),
         doubts=sum(run.doubted for run in runs),
     )
 
@@ -159,7 +167,9 @@ def _predicted_tau(counts: RoundCounts) -> float | None:
     return ratio(tokens, counts.rounds)
 
 
-def _times(runs: Sequence[Run], rounds: int) -> RoundTimes:
+def _times(runs: Sequence[Run]) -> RoundTimes:
+    rounds = sum(run.counts.rounds for run in runs)
+
     def mean(name: str) -> float:
         total: float = sum(getattr(run, name) for run in runs)
         return 1000 * total / max(1, rounds)

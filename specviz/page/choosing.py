@@ -79,19 +79,19 @@ def choose_config() -> dict[str, Any] | None:
         "policies": policies,
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
-        "seconds": seconds,
+        "seconds": seconds or [bounds.seconds],
         "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
         "usual": {
             "drafters": usual.drafters,
             "gammas": usual.gammas,
             "policies": usual.policies,
             "temperatures": usual.temperatures,
-            "seconds": max(one for one in seconds if one <= max(60, seconds[0])),
+            "seconds": max((one for one in seconds if one <= 60), default=bounds.seconds),
             "length": usual.base.max_new_tokens,
         },
         "mostRows": bounds.rows,
         "mostPrompts": bounds.prompts,
-        "mostFile": MOST_BYTES,
+        "mostFile": OF_A_SWEEP.bytes,
     }
 
 
