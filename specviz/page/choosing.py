@@ -28,7 +28,7 @@ from .sweeps import SweepJob
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
-SECONDS = (15, 30, 60, 180, 600, 1800)
+SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
 MOST_AT_A_TIME = 3  # sweeps that have not ended; each lets every run wait for one turn of it
 MOST_OF_CLIENT = 2
@@ -79,19 +79,19 @@ def choose_config() -> dict[str, Any] | None:
         "policies": policies,
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
-        "seconds": seconds or [bounds.seconds],
+        "seconds": seconds,
         "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
         "usual": {
             "drafters": usual.drafters,
             "gammas": usual.gammas,
             "policies": usual.policies,
             "temperatures": usual.temperatures,
-            "seconds": max((one for one in seconds if one <= 60), default=bounds.seconds),
+            "seconds": max((one for one in seconds if one <= 60), default=seconds[0]),
             "length": usual.base.max_new_tokens,
         },
         "mostRows": bounds.rows,
         "mostPrompts": bounds.prompts,
-        "mostFile": OF_A_SWEEP.bytes,
+        "mostFile": MOST_BYTES,
     }
 
 
@@ -187,8 +187,10 @@ def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
 def own_prompts(reader: Reader, file: object) -> tuple[tuple[Question, ...], int]:
     """The prompts in a visitor's file (base64), of all kinds in turn, and how many are left out.
     Raises `SpecvizError`."""
+    if not isinstance(file, str):
+        raise PromptError(NOT_WHOLE)
     try:
-        raw = base64.b64decode(str(file)[: LONGEST_FILE + 1], validate=True)
+        raw = base64.b64decode(file[: LONGEST_FILE + 1], validate=True)
     except binascii.Error:
         raise PromptError(NOT_WHOLE) from None
     answer = orjson.loads(reader.found(PROMPTS, raw))
