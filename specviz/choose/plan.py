@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..decoding.race import race
 from ..errors import PairError, SettingsError
 from ..models.pair import Pair
-from ..prompts import Question
 from ..settings import GAMMA_POLICIES, RANGES, Settings
 from .types import SWEPT_DRAFTERS, Configuration, SweepRequest
 
@@ -158,8 +157,3 @@ def rotated(keys: Sequence[str], by: int) -> list[str]:
     """The keys in order, beginning with another one each time, so that none is always first."""
     begin = by % len(keys) if keys else 0
     return [*keys[begin:], *keys[:begin]]
-
-
-def kinds_of(questions: Sequence[Question]) -> dict[str, int]:
-    """The number of prompts by kind."""
-    return dict(Counter(question.kind for question in questions))

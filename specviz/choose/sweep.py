@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ..models.pair import Pair
-from ..prompts import in_turn
+from ..prompts import in_turn, kinds_of
 from ..settings import Settings
 from ..trace import Trace
 from .acceptance import Along, acceptance_along, is_predictable
@@ -34,7 +34,6 @@ from .plan import (
     checked,
     configurations,
     impossible_drafters,
-    kinds_of,
     promising,
     rotated,
     scouts,
