@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..decoding.race import race
-from ..errors import PairError, SettingsError
+from ..errors import PairError, PromptError, SettingsError
 from ..models.pair import Pair
+from ..prompts import Question
 from ..settings import GAMMA_POLICIES, RANGES, Settings
 from .types import SWEPT_DRAFTERS, Configuration, SweepRequest
 
@@ -97,6 +98,25 @@ def impossible_drafters(
         except PairError as error:
             found[drafter] = str(error)
     return found
+
+
+def readable(
+    pair: Pair, questions: Sequence[Question], chat: str
+) -> tuple[tuple[Question, ...], tuple[str, ...]]:
+    """The prompts that the target can read, and a sentence for each of the others. Raises
+    `PromptError` if there is none."""
+    kept, notes = [], []
+    for question in questions:
+        try:
+            pair.encode(question.text, chat=chat)
+        except PromptError as error:
+            notes.append(f"A prompt of {question.kind} was left out: {error}")
+            last = error
+        else:
+            kept.append(question)
+    if not kept:
+        raise last
+    return tuple(kept), tuple(notes)
 
 
 def scouts(rows: Sequence[Configuration], questions: int) -> list[Piece]:
