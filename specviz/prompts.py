@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -55,6 +55,11 @@ def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
         by_kind[question.kind].append(question)
     rounds = zip_longest(*by_kind.values())
     return tuple(one for some in rounds for one in some if one is not None)
+
+
+def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
+    """The number of prompts by kind."""
+    return dict(Counter(question.kind for question in questions))
 
 
 def prompts_file(path: str | Path, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:

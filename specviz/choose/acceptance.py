@@ -155,10 +155,11 @@ class _Copied:
         if draft is None:
             return []
         # The draft is certain, so where it is the text's own token it was surely accepted.
-        follows = [*self._ids[length : length + count]]
-        drafted = draft.ids.tolist()
-        follows += [-1] * (len(drafted) - len(follows))
-        return [float(a == b) for a, b in zip(drafted, follows, strict=True)]
+        follows = self._ids[length : length + count]
+        return [
+            float(place < len(follows) and token == follows[place])
+            for place, token in enumerate(draft.ids.tolist())
+        ]
 
     def room(self, length: int) -> int:
         return self._drafter.room(length)

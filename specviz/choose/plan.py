@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..decoding.race import race
-from ..errors import PairError, SettingsError
+from ..errors import PairError, PromptError, SettingsError
 from ..models.pair import Pair
 from ..prompts import Question
 from ..settings import GAMMA_POLICIES, RANGES, Settings
@@ -100,6 +100,25 @@ def impossible_drafters(
     return found
 
 
+def readable(
+    pair: Pair, questions: Sequence[Question], chat: str
+) -> tuple[tuple[Question, ...], tuple[str, ...]]:
+    """The prompts that the target can read, and a sentence for each of the others. Raises
+    `PromptError` if there is none."""
+    kept, notes = [], []
+    for question in questions:
+        try:
+            pair.encode(question.text, chat=chat)
+        except PromptError as error:
+            notes.append(f"A prompt of {question.kind} was left out: {error}")
+            last = error
+        else:
+            kept.append(question)
+    if not kept:
+        raise last
+    return tuple(kept), tuple(notes)
+
+
 def scouts(rows: Sequence[Configuration], questions: int) -> list[Piece]:
     """The first pieces: on some prompts each drafter at its largest gamma, at every temperature;
     after the first prompt, the costs of the other gammas."""
@@ -158,8 +177,3 @@ def rotated(keys: Sequence[str], by: int) -> list[str]:
     """The keys in order, beginning with another one each time, so that none is always first."""
     begin = by % len(keys) if keys else 0
     return [*keys[begin:], *keys[:begin]]
-
-
-def kinds_of(questions: Sequence[Question]) -> dict[str, int]:
-    """The number of prompts by kind."""
-    return dict(Counter(question.kind for question in questions))

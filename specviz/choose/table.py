@@ -21,15 +21,15 @@ from .types import Configuration, Estimate, Mark, Measured, Predicted, Rate, Rou
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that a sweep knows. kinds: of each question. predicted: row -> question -> counts. notes:
-    why drafters are left out. weights: bytes of the target and of the draft, once known."""
+    """All that a sweep knows. kinds: of each question. predicted: row -> question -> counts.
+    missing: why drafters are left out. weights: bytes of the target and the draft, once known."""
 
     rows: Sequence[Configuration]
     kinds: Sequence[str]
     runs: Sequence[Run]
     predicted: Mapping[str, Mapping[int, RoundCounts]]
     costs: Costs
-    notes: Mapping[str, str]
+    missing: Mapping[str, str]
     eliminated: AbstractSet[str]
     weights: tuple[int, int | None] | None
 
@@ -75,7 +75,7 @@ def _row(
     status: Status = "planned" if predicted is None else "predicted"
     if runs:
         status = "eliminated" if one.key in found.eliminated else "measured"
-    note = found.notes.get(one.drafter, "")
+    note = found.missing.get(one.drafter, "")
     return Row(
         configuration=one,
         status="left out" if note else status,

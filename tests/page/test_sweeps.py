@@ -23,7 +23,7 @@ from specviz.page.queue import RunQueue
 from specviz.page.reader import Reader
 from specviz.page.streams import deltas
 from specviz.page.sweeps import RESTARTED, SweepJob
-from specviz.prompts import Question
+from specviz.prompts import Question, kinds_of
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 
@@ -161,7 +161,7 @@ def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: Rea
     lines = [f'{{"prompt": "text {i}", "category": "{"ab"[i > 140]}"}}' for i in range(150)]
     found, left_out = own_prompts(reader, packed("\n".join(lines).encode()))
     assert len(found) + left_out == 150 and left_out == 50
-    assert choosing.kinds_of(found) == {"a": 91, "b": 9}
+    assert kinds_of(found) == {"a": 91, "b": 9}
 
 
 @pytest.mark.parametrize(
