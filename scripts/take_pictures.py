@@ -1,4 +1,4 @@
-"""Take the README's pictures: a finished run in light and dark, a round, the run in motion, a sweep.
+"""Take the README's pictures: a finished run in light and dark, a round, a run in motion, a sweep.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """
@@ -64,7 +64,7 @@ def take_round(page: Any, out: Path) -> None:
 
 def take_choose(page: Any, out: Path) -> None:
     """Take a picture of the view Choose after a sweep of a minute."""
-    page.keyboard.press("c")
+    page.keyboard.press("d")
     page.wait_for_selector("dialog.sv-choose[open]")
     page.get_by_label("Time to spend").select_option("60")
     page.get_by_role("button", name="Start", exact=True).click()

@@ -72,7 +72,7 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     expect(page.locator("tbody tr")).to_have_count(4)
     page.keyboard.press("Escape")
     page.wait_for_function("!location.search.includes('view=choose')")
-    page.keyboard.press("c")
+    page.keyboard.press("d")
     expect(page.locator(OVER)).to_be_visible()
 
 
