@@ -49,7 +49,8 @@ class Bar(NamedTuple):
     """The components above the panel and the player.
 
     presets: one button for each preset. adopt: a hidden button that the player presses, which sets
-    the controls to those of the run that is shown.
+    the controls to those of the run that is shown. examine: another, pressed when the address
+    named the pair.
     """
 
     prompt: gr.Textbox
@@ -58,6 +59,7 @@ class Bar(NamedTuple):
     presets: list[gr.Button]
     greedy: gr.Button
     adopt: gr.Button
+    examine: gr.Button
 
 
 def build_page(
@@ -88,7 +90,7 @@ def build_page(
             player = make_player(_functions(runs, pair), presets, recordings, pair)
         _connect_run(runs, pair, bar, controls, player)
         _connect_pairs(page, runs, pair, controls)
-        _connect_doctor(examiner, pair, controls, report)
+        _connect_doctor(examiner, pair, bar, controls, report)
         add_api(runs, examiner, pair)
         _connect_buttons(bar, presets, controls)
         _connect_address(page, bar, controls)
@@ -116,9 +118,10 @@ def _bar(presets: Sequence[Preset]) -> Bar:
         buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
         greedy = gr.Button("greedy", size="sm", elem_id="greedy")
         adopt = gr.Button("As shown", elem_id="adopt")
+        examine = gr.Button("Examine", elem_id="examine")
     tools = (PAGE / "tools.html").read_text("utf-8")
     _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
-    return Bar(prompt, run, stop, buttons, greedy, adopt)
+    return Bar(prompt, run, stop, buttons, greedy, adopt, examine)
 
 
 def _static(name: str, html: str) -> None:
@@ -198,8 +201,10 @@ def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls
     page.load(list_pairs, None, controls.naming[0], **PRIVATE)
 
 
-def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTML) -> None:
-    """Examine a pair as soon as a visitor chooses it."""
+def _connect_doctor(
+    doctor: Doctor, own: str, bar: Bar, controls: Controls, report: gr.HTML
+) -> None:
+    """Examine a pair as soon as a visitor chooses it, or when a link has chosen it."""
 
     def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
         if pair == own or (pair == OTHER and not target):
@@ -214,7 +219,7 @@ def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTM
 
     pair, target, draft, weights = controls.naming
     gr.on(
-        [pair.input, target.submit, draft.submit, weights.input],
+        [pair.input, target.submit, draft.submit, weights.input, bar.examine.click],
         examine,
         list(controls.naming),
         report,
@@ -241,7 +246,8 @@ def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     then chosen."""
     chosen = [bar.prompt, *controls.tunable, *controls.naming]
     # The page may be ready before its player: the values wait for it.
-    page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    filled.then(None, None, None, js="() => window.specviz.examineLink()", **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
     bar.adopt.click(None, chosen, chosen, js=_ADOPTED, **IN_BROWSER)
 
