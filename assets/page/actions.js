@@ -9,6 +9,7 @@ import { Takeaway } from "./takeaway.js";
 import { FROM_FILE, UNVERIFIED } from "./words.js";
 
 /** @import { Address } from "./address.js" */
+/** @import { Choosing } from "./choosing.js" */
 /** @import { Compare } from "./compare.js" */
 /** @import { Notice } from "./notice.js" */
 /** @import { Quiz } from "./quiz.js" */
@@ -34,6 +35,7 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @property {View} view
  * @property {Compare} compare
  * @property {Quiz} quiz
+ * @property {Choosing} choosing
  */
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
@@ -76,7 +78,7 @@ export function wireActions(root, parts) {
  * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ compare, explain, quiz, session, shell, stage, timeline, view }, closes) {
+function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -101,6 +103,7 @@ function actionsOn({ compare, explain, quiz, session, shell, stage, timeline, vi
     help() { stage.toggleHelp(); },
     explain() { explain.open(); },
     compare() { if (!stage.isGuessing) compare.open(); },
+    choose() { choosing.open(); },
     run() { session.awaitRun(); },
     adopt() { shell.adopt(); },
   };

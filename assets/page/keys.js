@@ -9,7 +9,8 @@ const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "compare", q: "question", l: "follow", end: "follow",
+  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "compare", d: "choose", q: "question", l: "follow",
+  end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
 

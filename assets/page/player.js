@@ -3,6 +3,7 @@
 
 import { wireActions } from "./actions.js";
 import { Address } from "./address.js";
+import { Choosing } from "./choosing.js";
 import { Compare } from "./compare.js";
 import { find, findAll } from "./dom.js";
 import { measure, series } from "./metrics.js";
@@ -69,8 +70,11 @@ export function mount({ element, props, watch, server, config }) {
   });
   const quiz = new Quiz(root, { session, stage, notice, closePanel: () => view.closePanel() });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
-  wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view, compare, quiz });
-  window.specviz = handles(config, { address, session, shell, timeline, view });
+  const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
+  wireActions(root, {
+    server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
+  });
+  window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
 
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
     const url = config.links[link.dataset.link ?? ""];
@@ -89,9 +93,9 @@ export function mount({ element, props, watch, server, config }) {
 /**
  * What tools may read of the player, and what Gradio's controls tell it.
  * @param {Config} config
- * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View }} parts
+ * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View, choosing: Choosing }} parts
  */
-function handles(config, { address, session, shell, timeline, view }) {
+function handles(config, { address, session, shell, timeline, view, choosing }) {
   const shown = () => timeline.shown().rounds;
   return {
     modules: config.modules && new URL(config.modules, document.baseURI).href,
@@ -125,11 +129,12 @@ function handles(config, { address, session, shell, timeline, view }) {
       view.compareControls();
     },
     /**
-     * What the controls should hold to be those of the shown run.
+     * What the controls should hold to be those of the shown run, or of a row of a sweep.
      * @param {Value[]} values  what they hold
      */
     adopted(values) {
-      const { controls } = session;
+      const controls = choosing.wanted ?? session.controls;
+      choosing.wanted = null;
       return values.map((value, i) => controls[i] ?? value);
     },
   };
