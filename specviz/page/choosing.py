@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -17,7 +16,7 @@ from ..choose.reading import BATCHES, MOST, PROMPTS
 from ..choose.types import SWEPT_DRAFTERS, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
-from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts
+from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED
@@ -92,11 +91,6 @@ def choose_config() -> dict[str, Any] | None:
         "mostPrompts": bounds.prompts,
         "mostFile": OF_A_SWEEP.bytes,
     }
-
-
-def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
-    """The number of prompts by kind."""
-    return dict(Counter(one.kind for one in questions))
 
 
 def choosing_functions(
