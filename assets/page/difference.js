@@ -105,7 +105,7 @@ export class DifferenceCheck {
  * @param {DifferenceResult} result
  */
 export function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
-  const answer = element("p", `sv-lead sv-answer is-${verdict}`, summary);
+  const answer = element("p", `sv-lead sv-found is-${verdict}`, summary);
   const table = element("table", "sv-scored");
   const head = element("tr");
   head.append(element("th", "", "the place, scored by"), element("th", "", `“${visible(ours)}”`),
