@@ -165,11 +165,39 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
+/** Where two greedy lanes part, as specviz/report/parting.py has it: a pass is its guesses and what it wrote. */
+interface DifferenceWish {
+  run: string | null;
+  parting: {
+    prompt: number[];
+    passes: [number[], number[]][];
+    theirs: number[];
+    gamma: number;
+    target: string;
+    dtype: string;
+  };
+}
+
+interface DifferenceResult {
+  verdict: "tie" | "bug";
+  summary: string;
+  index: number;
+  ours: string;
+  theirs: string;
+  scored: { name: string; p_ours: number; p_theirs: number; apart: number }[]; // nats
+  rounding: number; // nats
+  behind: number; // nats
+  held: number;
+  judged: number;
+  reasons: string[];
+}
+
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
+  begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;

@@ -27,6 +27,7 @@ from .controls import (
     summary_of,
     values_of,
 )
+from .differences import difference_functions
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
@@ -138,6 +139,7 @@ def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any
         opener(reader),
         taker(reader),
         *sampling_functions(runs, pair),
+        *difference_functions(runs, pair),
         *choosing_functions(runs, pair, reader),
     )
     return [answering(one) for one in functions]
