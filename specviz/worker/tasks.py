@@ -120,8 +120,9 @@ def load_named(name: str, watcher: Watcher) -> Any:
         loaded = load_pair(pair, on_progress=watcher, **options)
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
-    for model in filter(None, (loaded.target, loaded.draft)):
-        make_engine(model, loaded.vocab)
+    make_engine(loaded.target, loaded.vocab)
+    if loaded.draft is not None:
+        make_engine(loaded.draft, loaded.draft_vocab)
     for lane in LANES:
         lane_threads(loaded, lane)
     return loaded
