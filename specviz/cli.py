@@ -7,21 +7,24 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .bench import cli as bench
+from .choose import cli as choose
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
 from .errors import TraceError
 from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
-from .models.doctor import MARKS, examine
+from .models.doctor import MARKS, examine, examine_served
 from .models.load import load_pair
 from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
+from .models.served import served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .report.html import standalone_html
@@ -74,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
 
+    compare = verbs.add_parser("sweep", help="find the drafter and gamma to deploy, if any")
+    _add_pair(compare)
+    choose.add_arguments(compare)
+    compare.set_defaults(verb=_sweep)
+
     measure = verbs.add_parser("bench", help="measure speed on several prompts")
     bench.add_arguments(measure)
     measure.set_defaults(verb=bench.main)
@@ -100,7 +108,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
-    names = "'builtin', a name that `pairs` lists, 'target-id+draft-id' or 'target-id+none'"
+    names = (
+        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', or "
+        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server"
+    )
     parser.add_argument("--pair", default="builtin", help=names)
     _add_loading(parser)
 
@@ -165,6 +176,11 @@ def _run(options: argparse.Namespace) -> None:
         trace.save(options.save)
 
 
+def _sweep(options: argparse.Namespace) -> None:
+    request = choose.request_from(options)
+    choose.main(options, partial(_named_pair, options), request)
+
+
 def _record(options: argparse.Namespace) -> None:
     lanes = _lanes(options)
     if not Path(options.out).absolute().parent.is_dir():
@@ -195,12 +211,17 @@ def _pairs(options: argparse.Namespace) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    report = examine(
-        options.target,
-        options.draft,
-        free=None if options.free is None else int(options.free * 1e9),
-        tokens=options.context,
-        **_loading(options),
+    address = None if options.draft else served_address(options.target)
+    report = (
+        examine_served(address)
+        if address
+        else examine(
+            options.target,
+            options.draft,
+            free=None if options.free is None else int(options.free * 1e9),
+            tokens=options.context,
+            **_loading(options),
+        )
     )
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))

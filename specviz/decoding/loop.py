@@ -5,7 +5,8 @@ One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
 1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; the policy
    has decided beforehand how many;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
-3. the rule of `sampling.verify` keeps the first k drafts and draws one more token;
+3. the rule of `sampling.verify`, or another of `verdicts`, keeps the first k drafts and draws one
+   more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 
 The baseline is this same loop with no drafts (gamma = 0).
@@ -36,6 +37,7 @@ from .paths import make_context, make_path
 from .sampling import Decide, decide
 from .tokens import Annotator, Texts, texts_of
 from .types import Drafter, Judged, LaneEvents, Prefilled, Prompt
+from .verdicts import rule
 
 
 def speculate(
@@ -85,8 +87,8 @@ def decode(
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
-    `decider` replaces `sampling.decide` in benchmarks of speed, where the text does not matter.
-    memory: earlier texts as `memory_ids` gives them.
+    `decider` replaces the verdict of the settings in benchmarks of speed, where the text does not
+    matter. memory: earlier texts as `memory_ids` gives them.
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
@@ -113,7 +115,8 @@ class _Run:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
         self.wall, self.resumed = 0.0, now(self.device)
-        context = make_context(settings, pair.vocab, self.device, decider or decide, lane, memory)
+        judge = decider or rule(settings, decide)
+        context = make_context(settings, pair.vocab, self.device, judge, lane, memory)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
             self.target: Engine = make_engine(pair.target, pair.vocab)
@@ -127,7 +130,7 @@ class _Run:
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
         self.text = TextStream(pair.tokenizer, self.ids)
-        self.annotator = Annotator(pair.tokenizer, settings.greedy)
+        self.annotator = Annotator(pair.tokenizer, settings, self.target.partial)
         self.tail = ""  # the end of what was emitted, where a stop string may have begun
         self.index = 0
         self.clock = 0.0
@@ -177,6 +180,7 @@ class _Run:
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
+        exchanged = self.target.exchanged
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
@@ -196,6 +200,7 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
+            exchanged=(self.target.exchanged - exchanged) or None,
         )
 
     def pause(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..engines.base import Engine, host_ids
+from ..engines.remote import RemoteEngine
 from ..engines.static.engine import StaticEngine
 from ..settings import Settings
 from ..trace import LANES, Lane
@@ -50,7 +51,12 @@ def _stream_of(lane: Lane) -> tuple[int, ...]:
 
 
 def make_path(engine: Engine, run: RunContext) -> DecodingPath:
-    """The path with the fewest calls that this engine allows."""
+    """The path with the fewest calls that this engine allows.
+
+    Raises `PairError` if a server cannot give what these settings need.
+    """
+    if isinstance(engine, RemoteEngine):
+        engine.ask_for(run.settings)
     if isinstance(engine, StaticEngine):
         return GraphPath(engine, run)
     if not engine.device.type == run.device.type == "cpu":

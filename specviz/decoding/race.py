@@ -19,6 +19,7 @@ from ..errors import SettingsError
 from ..lanes import SPECULATIVE, Several, checked_lanes
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
+from ..remote.target import RemoteTarget
 from ..settings import Settings
 from ..trace import (
     BASELINE,
@@ -61,7 +62,7 @@ def race(
     Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
     lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
     lane runs after the other. All lanes are warmed up first; prefill is in the header, apart from
-    the clocks. `decider` replaces `sampling.decide` in benchmarks of speed.
+    the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
     before the clocks begin; the header says how many.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
@@ -195,7 +196,7 @@ def _header(
         settings=lanes[first],
         target=_described(pair.target, prefilled[first].forms["target"]),
         draft=drafts[first],
-        device=_device_name(pair.device),
+        device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
         threads=torch.get_num_threads(),
@@ -245,7 +246,10 @@ def _described(model: Any, form: str) -> dict[str, Any]:
     }
 
 
-def _device_name(device: torch.device) -> str:
+def _device_name(pair: Pair) -> str:
+    if isinstance(pair.target, RemoteTarget):
+        return pair.target.abilities.software
+    device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)
