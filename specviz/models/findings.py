@@ -123,11 +123,11 @@ def chat_findings(pair: Pair, draft: Pair | None) -> list[Finding]:
     return [Finding("good", "chat", sentence)]
 
 
-def vocabulary_findings(pair: Pair) -> list[Finding]:
+def vocabulary_findings(pair: Pair, hint: str = "") -> list[Finding]:
     """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
-    end-of-text ids."""
+    end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
     if pair.shared is not None:
-        return [_translation_finding(pair.shared)]
+        return [_translation_finding(pair.shared, hint)]
     pieces = tokenizer_size(pair.tokenizer)
     widths = [logit_width(model) for model in (pair.target, pair.draft)]
     sentence = f"both models use one tokenizer of {pieces:,} pieces: nothing to do."
@@ -141,11 +141,13 @@ def vocabulary_findings(pair: Pair) -> list[Finding]:
     return found + _ending_findings(pair)
 
 
-def _translation_finding(shared: SharedTokens) -> Finding:
+def _translation_finding(shared: SharedTokens, hint: str) -> Finding:
+    better = f"{hint} has" if hint else "a draft with"
+    rest = " and" if hint else ""
     sentence = (
         f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the target's "
-        f"{shared.of:,} tokens in common ({shared.share:.0%}), and drafts are translated; a draft "
-        "with the target's own tokenizer would be kept more often."
+        f"{shared.of:,} tokens in common ({shared.share:.0%}), and drafts are translated; {better} "
+        f"the target's own tokenizer{rest} would be kept more often."
     )
     return Finding("warning", "tokenizer", sentence)
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from specviz.prompts import LONGEST, OF_A_SWEEP, builtin_prompts, prompts_file, prompts_from
 from specviz.errors import PromptError
+from specviz.prompts import LONGEST, OF_A_SWEEP, builtin_prompts, prompts_file, prompts_from
 
 
 def read(text: str, name: str) -> list[tuple[str, str]]:
