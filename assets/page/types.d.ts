@@ -26,6 +26,7 @@ interface Token {
   top_p?: Choice[];
   top_q?: Choice[];
   top_residual?: Choice[];
+  seen?: number; // how often the text before it was followed by anything, if its q was counted
   weight?: number;
   threshold?: number;
   chance?: number;
@@ -64,6 +65,7 @@ interface Model {
   form: string;
   revision: string | null;
   context?: number | null; // tokens
+  shared?: number; // tokens in common with the target, if its tokenizer is another
 }
 
 interface Header {
@@ -73,6 +75,7 @@ interface Header {
   lanes?: Record<string, Settings> | null; // of a race with several lanes
   target: Model;
   draft: Model | null;
+  memory?: { texts: number; tokens: number } | null; // earlier texts that drafts may come from
   device: string;
   processor: string;
   dtype: string;

@@ -215,7 +215,8 @@ def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
     if form is None:
         return None
     if layers is None:
-        return _described(pair.draft, form)
+        described = _described(pair.draft, form)
+        return described | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
     whole = _described(pair.target, form)
     name = f"{whole['name']}, layers 1 to {layers}"
     shallow = truncated_model(pair.target, layers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from .download import taker
 from .experiment import sampling_functions
 from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
+from .memory import Memories
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
@@ -156,6 +158,8 @@ def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
 
 
 def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player: gr.HTML) -> None:
+    memories = Memories()
+
     def start(
         request: gr.Request,
         prompt: str,
@@ -163,13 +167,18 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         target: str,
         draft: str,
         weights: str,
+        remember: bool,
         *values: Any,
     ) -> Iterator[str]:
         """Race both lanes on a prompt; yields deltas for the player."""
         session = str(request.session_hash)
         asked = dict(zip(DEFAULTS, values, strict=True))
         naming = (pair, target, draft, weights)
-        yield from _started(runs, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
+        kept = memories if remember else None
+        if kept is None:
+            memories.forget(session)
+        name = partial(chosen_pair, *naming, own=own)
+        yield from _started(runs, session, name, prompt, asked, kept)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -178,7 +187,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, *controls.tunable],
+        [bar.prompt, *controls.naming, controls.remember, *controls.tunable],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -190,7 +199,12 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
 
 
 def _started(
-    runs: RunQueue, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
+    runs: RunQueue,
+    session: str,
+    pair: Callable[[], str],
+    prompt: str,
+    values: dict[str, Any],
+    memories: Memories | None,
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
@@ -199,7 +213,14 @@ def _started(
         refused.error = str(error)
         yield refused.delta(refused.update(over=True))
         return
-    yield from deltas(runs, Run(session, name, prompt, settings))
+    reads = memories is not None and settings.drafter == "suffix"
+    memory = memories.of(session, name) if memories is not None and reads else ()
+    run = Run(session, name, prompt, settings, memory=memory)
+    try:
+        yield from deltas(runs, run)
+    finally:
+        if memories is not None and run.ids:
+            memories.add(session, name, tuple(run.ids))
 
 
 def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
