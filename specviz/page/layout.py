@@ -42,6 +42,7 @@ from .reader import Reader
 from .recordings import opener
 from .security.errors import Page, answering
 from .streams import deltas
+from .sweep_api import add_sweep_api
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -83,7 +84,7 @@ def build_page(
     runs = RunQueue(worker)
     runs.start(pair)
     examiner = Doctor(doctor or ProcessWorker())
-    presets = load_presets(PRESETS)
+    presets, reader = load_presets(PRESETS), Reader()
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
     page.runs = runs
     with page:
@@ -92,11 +93,12 @@ def build_page(
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
-            player = make_player(_functions(runs, pair), presets, recordings, pair)
+            player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
         _connect_run(runs, pair, bar, controls, player)
         _connect_pairs(page, runs, pair, controls)
         _connect_doctor(examiner, pair, bar, controls, report)
         add_api(runs, examiner, pair)
+        add_sweep_api(runs, pair, reader)
         _connect_buttons(bar, presets, controls)
         _connect_address(page, bar, controls)
     rest_when_idle(page)
@@ -133,9 +135,8 @@ def _static(name: str, html: str) -> None:
     gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
 
 
-def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
+def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
-    reader = Reader()
     functions = (
         _missed_of(runs),
         opener(reader),

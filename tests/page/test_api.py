@@ -70,9 +70,9 @@ def client(site: Site) -> Client:
     return Client(site.url, verbose=False)
 
 
-def test_only_three_endpoints_are_named(site: Site) -> None:
+def test_only_four_endpoints_are_named(site: Site) -> None:
     info = site.get("/gradio_api/info").json
-    assert set(info["named_endpoints"]) == {"/generate", "/race", "/doctor"}
+    assert set(info["named_endpoints"]) == {"/generate", "/race", "/doctor", "/sweep"}
     assert info["unnamed_endpoints"] == {}
     for name, endpoint in info["named_endpoints"].items():
         assert endpoint["description"].strip(), name
