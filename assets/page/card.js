@@ -161,8 +161,8 @@ const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undef
  * @param {Token} token
  * @returns {ShownToken}
  */
-function asGuess({ id, text, q, soft_q, top_q }) {
-  return { id, text, q, soft_q, top_q, outcome: "pending" };
+function asGuess({ id, text, q, soft_q, top_q, seen }) {
+  return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
 }
 
 /**

@@ -1,6 +1,7 @@
 // The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
 import { explain } from "./costs.js";
+import { DifferenceCheck, partingOf } from "./difference.js";
 import { element, findAll } from "./dom.js";
 import { Experiment } from "./experiment.js";
 import { showGreedy, showSampled } from "./same.js";
@@ -22,6 +23,7 @@ export class Panels {
   #openers;
   #config;
   #experiment;
+  #check;
   /** @type {string | null} */
   #open = null; // the panel
   /** @type {{ rounds: Round[], trace: Trace } | null} */
@@ -48,6 +50,14 @@ export class Panels {
       },
       isBusy: () => session.busy,
     });
+    this.#check = new DifferenceCheck({
+      server,
+      asked: () => {
+        const parting = this.#shown && partingOf(this.#shown.trace);
+        return parting && { run: session.liveRun, parting };
+      },
+      isBusy: () => session.busy,
+    });
     this.#furnish();
     root.append(this.#drawer);
     for (const button of this.#openers) {
@@ -65,6 +75,7 @@ export class Panels {
     this.#open = null;
     this.#drawer.hidden = true;
     this.#experiment.end();
+    this.#check.forget();
     this.#markOpeners();
     if (isInside) opener?.focus();
     return true;
@@ -75,7 +86,10 @@ export class Panels {
    * @param {Trace} trace
    */
   show(rounds, trace) {
-    if (this.#shown?.trace !== trace) this.#experiment.forget();
+    if (this.#shown?.trace !== trace) {
+      this.#experiment.forget();
+      this.#check.forget();
+    }
     this.#shown = { rounds, trace };
     for (const button of this.#openers) button.hidden = !rounds.length;
     if (this.#open !== null) this.#fillSoon();
@@ -119,7 +133,7 @@ export class Panels {
     if (this.#open === null || !this.#shown) return;
     const { rounds, trace } = this.#shown;
     if (this.#open === "why") this.#fillWhy(rounds, trace);
-    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace);
+    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace, this.#check.node);
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
     this.#filled = trace;
   }

@@ -115,6 +115,12 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
       shell.markPreset(address.chosen?.name);
       return address.state.values;
     },
+    /** A pair that the address names is examined like one that is chosen by hand. */
+    examineLink() {
+      const { asked, settings } = address;
+      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in asked.settings);
+      if (isNamed && settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
+    },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {
       address.change({ values });

@@ -11,10 +11,12 @@ import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
  */
 
 /** @type {Record<string, string>} */
-const DRAFTERS = { model: "draft model", ngram: "n-grams", "early-exit": "early exit", none: "no drafts" };
+const DRAFTERS = { model: "draft model", ngram: "n-grams", suffix: "counts", "early-exit": "early exit", none: "no drafts" };
 const SERVER = "server";
 const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
   + "its other users. The ratio is per request, and says nothing of the server's own speed.";
+const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
+  + "the tokens that both have.";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
 
@@ -83,7 +85,7 @@ export class Strip {
  * @param {Header} header
  * @returns {Item[]}
  */
-export function describe({ prompt, target, draft, settings }) {
+export function describe({ prompt, target, draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy, stop } = settings;
   /** @type {Item[]} */
   const items = [
@@ -94,6 +96,13 @@ export function describe({ prompt, target, draft, settings }) {
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
+  }
+  if (draft?.shared) {
+    items.push({ name: "shared", text: `${draft.shared.toLocaleString("en")} shared tokens`, title: TRANSLATED });
+  }
+  if (memory) {
+    const title = `${plural(memory.tokens, "token")} of earlier texts, from which drafts may come`;
+    items.push({ name: "memory", text: `+ ${plural(memory.texts, "earlier text")}`, title });
   }
   if (drafter !== "model") items.push({ name: "drafter", text: settingText("drafter", drafter) });
   if (drafter !== "none") items.push({ name: "gamma", text: settingText("gamma", gamma) });

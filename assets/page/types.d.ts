@@ -26,6 +26,7 @@ interface Token {
   top_p?: Choice[];
   top_q?: Choice[];
   top_residual?: Choice[];
+  seen?: number; // how often the text before it was followed by anything, if its q was counted
   weight?: number;
   threshold?: number;
   chance?: number;
@@ -64,6 +65,7 @@ interface Model {
   form: string;
   revision: string | null;
   context?: number | null; // tokens
+  shared?: number; // tokens in common with the target, if its tokenizer is another
 }
 
 interface Header {
@@ -73,6 +75,7 @@ interface Header {
   lanes?: Record<string, Settings> | null; // of a race with several lanes
   target: Model;
   draft: Model | null;
+  memory?: { texts: number; tokens: number } | null; // earlier texts that drafts may come from
   device: string;
   processor: string;
   dtype: string;
@@ -165,11 +168,39 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
+/** Where two greedy lanes part, as specviz/report/parting.py has it: a pass is its guesses and what it wrote. */
+interface DifferenceWish {
+  run: string | null;
+  parting: {
+    prompt: number[];
+    passes: [number[], number[]][];
+    theirs: number[];
+    gamma: number;
+    target: string;
+    dtype: string;
+  };
+}
+
+interface DifferenceResult {
+  verdict: "tie" | "bug";
+  summary: string;
+  index: number;
+  ours: string;
+  theirs: string;
+  scored: { name: string; p_ours: number; p_theirs: number; apart: number }[]; // nats
+  rounding: number; // nats
+  behind: number; // nats
+  held: number;
+  judged: number;
+  reasons: string[];
+}
+
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
+  begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;

@@ -147,6 +147,7 @@ export function threadsOf({ lane_threads, threads }) {
 const GUESSERS = {
   model: "a small model guesses ahead",
   ngram: "guesses are copied from the text so far",
+  suffix: "guesses are what followed such text before",
   "early-exit": "the target’s own first layers guess ahead",
 };
 

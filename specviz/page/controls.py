@@ -41,6 +41,7 @@ OFFERED = {
         choices={
             "Draft model": "model",
             "n-grams": "ngram",
+            "Counts": "suffix",
             "Early exit": "early-exit",
             "None": "none",
         },
@@ -123,16 +124,21 @@ def summary_of(settings: dict[str, Any]) -> str:
     return f"γ {settings['gamma']} · {temperature} · {settings['max_new_tokens']} tokens"
 
 
+REMEMBER = "Remember my runs"
+REMEMBERED = "The drafter Counts also reads your last runs in this tab. Without it none are kept."
+
 Control: TypeAlias = "gr.Radio | gr.Slider | gr.Number"
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
     """The panel's components. naming: those that choose a pair, in the order of the arguments of
-    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order."""
+    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order. remember:
+    whether the visitor's runs are kept for the next ones to draft from."""
 
     naming: tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio]
     settings: dict[str, Control]
+    remember: gr.Checkbox
 
     @property
     def tunable(self) -> list[Control]:
@@ -148,8 +154,12 @@ def values_of(settings: dict[str, Any]) -> list[Any]:
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
     naming, report = _naming(pair)
-    settings = {name: _control(name, setting) for name, setting in OFFERED.items()}
-    return Controls(naming, settings), report
+    settings: dict[str, Control] = {}
+    for name, setting in OFFERED.items():
+        settings[name] = _control(name, setting)
+        if name == "drafter":
+            remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
+    return Controls(naming, settings, remember), report
 
 
 def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio], gr.HTML]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,11 +28,13 @@ from .controls import (
     summary_of,
     values_of,
 )
+from .differences import difference_functions
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
 from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
+from .memory import Memories
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
@@ -52,7 +55,8 @@ class Bar(NamedTuple):
     """The components above the panel and the player.
 
     presets: one button for each preset. adopt: a hidden button that the player presses, which sets
-    the controls to those of the run that is shown.
+    the controls to those of the run that is shown. examine: another, pressed when the address
+    named the pair.
     """
 
     prompt: gr.Textbox
@@ -61,6 +65,7 @@ class Bar(NamedTuple):
     presets: list[gr.Button]
     greedy: gr.Button
     adopt: gr.Button
+    examine: gr.Button
 
 
 def build_page(
@@ -91,7 +96,7 @@ def build_page(
             player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
         _connect_run(runs, pair, bar, controls, player)
         _connect_pairs(page, runs, pair, controls)
-        _connect_doctor(examiner, pair, controls, report)
+        _connect_doctor(examiner, pair, bar, controls, report)
         add_api(runs, examiner, pair)
         add_sweep_api(runs, pair, reader)
         _connect_buttons(bar, presets, controls)
@@ -120,9 +125,10 @@ def _bar(presets: Sequence[Preset]) -> Bar:
         buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
         greedy = gr.Button("greedy", size="sm", elem_id="greedy")
         adopt = gr.Button("As shown", elem_id="adopt")
+        examine = gr.Button("Examine", elem_id="examine")
     tools = (PAGE / "tools.html").read_text("utf-8")
     _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
-    return Bar(prompt, run, stop, buttons, greedy, adopt)
+    return Bar(prompt, run, stop, buttons, greedy, adopt, examine)
 
 
 def _static(name: str, html: str) -> None:
@@ -136,6 +142,7 @@ def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict
         opener(reader),
         taker(reader),
         *sampling_functions(runs, pair),
+        *difference_functions(runs, pair),
         *choosing_functions(runs, pair, reader),
     )
     return [answering(one) for one in functions]
@@ -152,6 +159,8 @@ def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
 
 
 def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player: gr.HTML) -> None:
+    memories = Memories()
+
     def start(
         request: gr.Request,
         prompt: str,
@@ -159,13 +168,18 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         target: str,
         draft: str,
         weights: str,
+        remember: bool,
         *values: Any,
     ) -> Iterator[str]:
         """Race both lanes on a prompt; yields deltas for the player."""
         session = str(request.session_hash)
         asked = dict(zip(DEFAULTS, values, strict=True))
         naming = (pair, target, draft, weights)
-        yield from _started(runs, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
+        kept = memories if remember else None
+        if kept is None:
+            memories.forget(session)
+        name = partial(chosen_pair, *naming, own=own)
+        yield from _started(runs, session, name, prompt, asked, kept)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -174,7 +188,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, *controls.tunable],
+        [bar.prompt, *controls.naming, controls.remember, *controls.tunable],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -186,7 +200,12 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
 
 
 def _started(
-    runs: RunQueue, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
+    runs: RunQueue,
+    session: str,
+    pair: Callable[[], str],
+    prompt: str,
+    values: dict[str, Any],
+    memories: Memories | None,
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
@@ -195,7 +214,14 @@ def _started(
         refused.error = str(error)
         yield refused.delta(refused.update(over=True))
         return
-    yield from deltas(runs, Run(session, name, prompt, settings))
+    reads = memories is not None and settings.drafter == "suffix"
+    memory = memories.of(session, name) if memories is not None and reads else ()
+    run = Run(session, name, prompt, settings, memory=memory)
+    try:
+        yield from deltas(runs, run)
+    finally:
+        if memories is not None and run.ids:
+            memories.add(session, name, tuple(run.ids))
 
 
 def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
@@ -207,8 +233,10 @@ def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls
     page.load(list_pairs, None, controls.naming[0], **PRIVATE)
 
 
-def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTML) -> None:
-    """Examine a pair as soon as a visitor chooses it."""
+def _connect_doctor(
+    doctor: Doctor, own: str, bar: Bar, controls: Controls, report: gr.HTML
+) -> None:
+    """Examine a pair as soon as a visitor chooses it, or when a link has chosen it."""
 
     def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
         if pair == own or (pair == OTHER and not target):
@@ -223,7 +251,7 @@ def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTM
 
     pair, target, draft, weights = controls.naming
     gr.on(
-        [pair.input, target.submit, draft.submit, weights.input],
+        [pair.input, target.submit, draft.submit, weights.input, bar.examine.click],
         examine,
         list(controls.naming),
         report,
@@ -250,7 +278,8 @@ def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     then chosen."""
     chosen = [bar.prompt, *controls.tunable, *controls.naming]
     # The page may be ready before its player: the values wait for it.
-    page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    filled.then(None, None, None, js="() => window.specviz.examineLink()", **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
     bar.adopt.click(None, chosen, chosen, js=_ADOPTED, **IN_BROWSER)
 

@@ -73,12 +73,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     # The recording that a visit begins with
     expect(visitor.player).to_have_attribute("data-source", "recording")
     choose(visitor, "Another pair")
-    name_models(visitor, folders["target"], folders["foreign"])
+    name_models(visitor, folders["target"], folders["target"].parent / "nowhere")
     expect(report(visitor).locator("p.stop")).to_contain_text("cannot race", timeout=PATIENCE)
-    expect(report(visitor).locator("li.stop").first).to_contain_text("different tokenizers")
     # The one who races it all the same gets the sentence, and the page lives on.
     visitor.button("Run").click()
-    expect(visitor.page.locator("[data-notice]")).to_contain_text("different", timeout=PATIENCE)
+    expect(visitor.page.locator("[data-notice]")).to_contain_text("nowhere", timeout=PATIENCE)
+
+    name_models(visitor, folders["target"], folders["foreign"])
+    common = report(visitor).filter(has_text="tokens in common")
+    expect(common).to_be_visible(timeout=PATIENCE)
+    visitor.set("number input for Length", 12)
+    assert visitor.run()["header"]["draft"]["shared"] > 100
+    expect(visitor.page.locator("[data-item=shared]")).to_contain_text("shared tokens")
 
     name_models(visitor, folders["target"], folders["draft"])
     expect(report(visitor).locator("p.stop")).to_have_count(0, timeout=PATIENCE)
@@ -87,6 +93,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     header = visitor.run()["header"]
     assert header["target"]["name"] == folders["target"].name
     assert header["draft"]["name"] == folders["draft"].name
+
+    # Counts, with the runs of this visitor alone, and only once these are to be remembered.
+    visitor.page.get_by_role("radio", name="Counts").click()
+    assert visitor.run()["header"]["memory"] is None
+    visitor.page.get_by_label("Remember my runs").check()
+    assert visitor.run()["header"]["memory"] is None
+    trace = visitor.run()
+    assert trace["header"]["memory"]["texts"] == 1
+    expect(visitor.page.locator("[data-item=memory]")).to_contain_text("+ 1 earlier text")
+    drafted = visitor.page.locator("[data-lane=speculative] .t.accepted").first
+    drafted.hover()
+    expect(visitor.page.locator(".sv-card-reason")).to_contain_text("was seen")
 
     visitor.page.get_by_role("radio", name="n-grams").click()
     visitor.page.get_by_role("radio", name="Heuristic").click()
