@@ -80,7 +80,7 @@ def test_a_stopped_sweep_of_own_prompts_keeps_its_table(visit: Visit) -> None:
     visitor = opened(visit, width=390, height=844)
     page = visitor.page
     small(visitor, 60)
-    only(visitor, "source", "own")
+    page.get_by_label("My own", exact=True).check(force=True)
     own = page.get_by_label("My own prompts")
     own.fill('{"prompt": 3}')
     expect(page.locator(".sc-found")).to_contain_text("has no text")

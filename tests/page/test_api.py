@@ -155,6 +155,20 @@ def test_race_streams_what_a_recording_holds(client: Client) -> None:
     assert trace.end is not None and read_recording(orjson.dumps(data)) == trace
 
 
+def test_a_program_sweeps_and_is_told_what_it_asks_wrong(client: Client) -> None:
+    small = {"prompts": ["the cat", "a dog"], "drafters": "ngram", "length": 6, "seconds": 1}
+    result = client.predict(**small, gammas="1 2", api_name="/sweep")
+    rows = result["result"]["rows"]
+    assert [row["configuration"]["gamma"] for row in rows] == [1, 2]
+    assert any(row["measured"] for row in rows) and len(result["csv"].splitlines()) == 3
+    for wrong, sentence in (
+        ({"gammas": "1 two"}, "are no numbers"),
+        ({"seconds": 1e9}, "use 1 to"),
+    ):
+        with pytest.raises(AppError, match=sentence):
+            client.predict(**{**small, **wrong}, api_name="/sweep")
+
+
 def test_plain_http_needs_no_client(site: Site) -> None:
     settings = {"prompt": "the cat", "max_new_tokens": 12, "temperature": 0}
     begun = site.post("/gradio_api/call/v2/generate", settings)
