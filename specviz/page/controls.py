@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from ..errors import PromptError, SettingsError
-from ..lanes import Lane, beside
+from ..lanes import Lane, beside, parsed_lane
 from ..settings import Settings
 from .choices import OTHER, pair_choices
 
@@ -83,17 +83,15 @@ def checked_settings(values: dict[str, Any]) -> Settings:
 
 
 def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] | None:
-    """The lanes of a race of `settings` and of `others`, which says what differs in each further
-    lane with drafts; None if there is no other. Raises `SettingsError`."""
+    """The lanes of a race of `settings` and of `others`: texts that say what differs in each
+    further lane with drafts. None if there is no other. Raises `SettingsError`."""
     if not others:
         return None
-    if not isinstance(others, list) or not all(isinstance(one, dict) for one in others):
-        raise SettingsError(
-            'the lanes are no list of objects: use one such as [{"drafter": "ngram"}].'
-        )
+    if not isinstance(others, list) or not all(isinstance(one, str) for one in others):
+        raise SettingsError('the lanes are no list of texts: use one such as ["drafter=ngram"].')
     if len(others) > MOST_OTHERS:
         raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MOST_OTHERS}.")
-    return beside(settings, others)
+    return beside(settings, map(parsed_lane, others))
 
 
 def checked_prompt(prompt: object) -> str:
