@@ -24,7 +24,7 @@ export class Panels {
   #experiment;
   /** @type {string | null} */
   #open = null; // the panel
-  /** @type {{ rounds: Round[], trace: Trace } | null} */
+  /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
   #shown = null;
   /** @type {Trace | null} */
   #filled = null; // the trace that the panel was filled from
@@ -43,8 +43,9 @@ export class Panels {
       draws: config.draws,
       asked: () => {
         if (!this.#shown) return null;
-        const { prompt, settings } = this.#shown.trace.header;
-        return { run: session.liveRun, prompt, settings };
+        const { trace, lane } = this.#shown;
+        const { prompt, settings } = trace.header;
+        return { run: session.liveRun, lane, prompt, settings };
       },
       isBusy: () => session.busy,
     });
@@ -72,11 +73,12 @@ export class Panels {
 
   /**
    * @param {Round[]} rounds
-   * @param {Trace} trace
+   * @param {Trace} trace  of a race of two, or one lane of another beside the baseline
+   * @param {LaneName} lane  which one
    */
-  show(rounds, trace) {
+  show(rounds, trace, lane) {
     if (this.#shown?.trace !== trace) this.#experiment.forget();
-    this.#shown = { rounds, trace };
+    this.#shown = { rounds, trace, lane };
     for (const button of this.#openers) button.hidden = !rounds.length;
     if (this.#open !== null) this.#fillSoon();
   }

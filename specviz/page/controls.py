@@ -10,7 +10,7 @@ import gradio as gr
 from ..errors import PromptError, SettingsError
 from ..lanes import Lane, beside, parsed_lane
 from ..settings import Settings
-from .choices import OTHER, pair_choices
+from .choices import NO_DRAFT, OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -67,6 +67,9 @@ OFFERED = {
 }
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 
+COMPARED = {"One": "one", "Drafters": "drafters", "γ": "gammas", "Policies": "policies"}
+"""What the lanes with drafts of a run may differ in, by label."""
+
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
 CHOICES = {name: list(one.choices.values()) for name, one in OFFERED.items() if one.choices}
@@ -94,6 +97,31 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
     return beside(settings, map(parsed_lane, others))
 
 
+def compared_with(settings: Settings, compare: object, pair: str) -> list[str]:
+    """The further lanes of a choice of `COMPARED`, as `checked_others` takes them.
+
+    pair: its name tells whether it has a draft. Raises `SettingsError`.
+    """
+    if compare not in COMPARED.values():
+        known = ", ".join(map(repr, COMPARED.values()))
+        raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {known}.")
+    if compare == "drafters":
+        offered = [one for one in CHOICES["drafter"] if one != "none"]
+        if pair.partition("@")[0].endswith(f"+{NO_DRAFT}"):
+            offered.remove("model")
+        others = [f"drafter={one}" for one in offered if one != settings.drafter]
+    elif compare == "gammas":
+        most, own = int(LIMITS["gamma"][1]), settings.gamma
+        near = (max(1, own // 2), min(most, 2 * own), 1, most)
+        others = [f"gamma={one}" for one in dict.fromkeys(near) if one != own]
+    elif compare == "policies":
+        policies = CHOICES["gamma_policy"]
+        others = [f"gamma_policy={one}" for one in policies if one != settings.gamma_policy]
+    else:
+        others = []
+    return others[:MOST_OTHERS]
+
+
 def checked_prompt(prompt: object) -> str:
     """The prompt, if it is a text that the page would take. Raises `PromptError`."""
     if not isinstance(prompt, str):
@@ -117,10 +145,12 @@ Control: TypeAlias = "gr.Radio | gr.Slider | gr.Number"
 @dataclass(frozen=True, slots=True)
 class Controls:
     """The panel's components. naming: those that choose a pair, in the order of the arguments of
-    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order."""
+    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order. lanes: the one
+    for `COMPARED`."""
 
     naming: tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio]
     settings: dict[str, Control]
+    lanes: gr.Radio
 
     @property
     def tunable(self) -> list[Control]:
@@ -136,8 +166,14 @@ def values_of(settings: dict[str, Any]) -> list[Any]:
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
     naming, report = _naming(pair)
+    lanes = gr.Radio(
+        list(COMPARED.items()),
+        value="one",
+        label="Lanes with drafts",
+        info="One, or up to three side by side that differ in this.",
+    )
     settings = {name: _control(name, setting) for name, setting in OFFERED.items()}
-    return Controls(naming, settings), report
+    return Controls(naming, settings, lanes), report
 
 
 def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio], gr.HTML]:

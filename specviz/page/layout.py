@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,10 @@ from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
     Controls,
+    checked_others,
     checked_prompt,
     checked_settings,
+    compared_with,
     make_controls,
     summary_of,
     values_of,
@@ -150,13 +153,15 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         target: str,
         draft: str,
         weights: str,
+        lanes: str,
         *values: Any,
     ) -> Iterator[str]:
-        """Race both lanes on a prompt; yields deltas for the player."""
+        """Race all lanes on a prompt; yields deltas for the player."""
         session = str(request.session_hash)
         asked = dict(zip(DEFAULTS, values, strict=True))
         naming = (pair, target, draft, weights)
-        yield from _started(runs, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
+        pair_of = partial(chosen_pair, *naming, own=own)
+        yield from _started(runs, session, pair_of, prompt, asked, lanes)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -165,7 +170,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, *controls.tunable],
+        [bar.prompt, *controls.naming, controls.lanes, *controls.tunable],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -177,16 +182,22 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
 
 
 def _started(
-    runs: RunQueue, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
+    runs: RunQueue,
+    session: str,
+    pair: Callable[[], str],
+    prompt: str,
+    values: dict[str, Any],
+    compare: str,
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
+        lanes = checked_others(settings, compared_with(settings, compare, name))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
         yield refused.delta(refused.update(over=True))
         return
-    yield from deltas(runs, Run(session, name, prompt, settings))
+    yield from deltas(runs, Run(session, name, prompt, settings, lanes))
 
 
 def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
@@ -239,7 +250,7 @@ def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) ->
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     """Fill the page from its address or from the run that is shown, and the address from what is
     then chosen."""
-    chosen = [bar.prompt, *controls.tunable, *controls.naming]
+    chosen = [bar.prompt, *controls.tunable, *controls.naming, controls.lanes]
     # The page may be ready before its player: the values wait for it.
     page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
