@@ -10,6 +10,8 @@ import { bonusOf, comparison, fixed, guesser, plural, sameness, written } from "
 /** @import { Standing } from "./lane-grid.js" */
 /** @import { Metrics } from "./metrics.js" */
 
+const DRAWN = "All lanes draw at random from the same distribution, so their texts may differ.";
+
 /**
  * What the readout is about: some rounds of a trace, and their metrics.
  * @typedef {{ rounds: Round[], trace: Trace, metrics: Metrics }} Measured
@@ -49,7 +51,7 @@ export class Readout {
     }
     this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
     this.#showLanes(all, race, isOver);
-    if (race.header.lanes) this.#nameLane(chosen, metrics, standings);
+    if (race.header.lanes) this.#nameLane(chosen, trace.header.settings, standings);
   }
 
   /**
@@ -72,16 +74,18 @@ export class Readout {
   /**
    * The headline of a race of named lanes says which lane it is about, and which is the fastest.
    * @param {LaneName} chosen
-   * @param {Metrics} metrics
+   * @param {Settings} settings of this lane
    * @param {Map<LaneName, Standing>} standings
    */
-  #nameLane(chosen, { speedup }, standings) {
+  #nameLane(chosen, { gamma, drafter }, standings) {
+    const speedup = standings.get(chosen)?.metrics.speedup ?? null;
     const verdict = find(this.#root, "[data-verdict]").textContent ?? "";
     const [best] = [...standings].find(([, standing]) => standing.isBest) ?? [];
+    const whole = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
     const isBest = best === chosen && standings.size > 1;
     const times = speedup === null ? "" : `${fixed(speedup, 2)} times `;
     this.#set("[data-times]", "");
-    this.#set("[data-verdict]", speedup === null ? "All lanes are off." : `${chosen}: ${times}${verdict}`);
+    this.#set("[data-verdict]", speedup === null ? "All lanes are off." : `${whole}: ${times}${verdict}`);
     const ratio = best === undefined ? null : standings.get(best)?.metrics.speedup;
     const said = isBest ? `The fastest of ${standings.size} lanes with drafts. `
       : best === undefined ? "" : `The fastest is ${best}, ${fixed(ratio, 2)} times. `;
@@ -171,7 +175,8 @@ function samenessOf(all, race, chosen) {
   const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
   const said = sameness(found(chosen), twoOf(race, chosen));
   const { lanes, settings } = race.header;
-  if (!lanes || settings.temperature !== 0 || !said) return said;
+  if (!lanes || !said) return said;
+  if (settings.temperature !== 0) return DRAWN;
   const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);
   if (!parted.length) return `Every lane: ${said}`;
   return `${chosen}: ${said}${parted.some((lane) => lane !== chosen) ? ` Other text than the baseline: ${parted.join("; ")}.` : ""}`;
