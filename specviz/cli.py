@@ -7,10 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .bench import cli as bench
+from .choose import cli as choose
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
@@ -73,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
+
+    compare = verbs.add_parser("sweep", help="find the drafter and gamma to deploy, if any")
+    _add_pair(compare)
+    choose.add_arguments(compare)
+    compare.set_defaults(verb=_sweep)
 
     measure = verbs.add_parser("bench", help="measure speed on several prompts")
     bench.add_arguments(measure)
@@ -163,6 +170,11 @@ def _run(options: argparse.Namespace) -> None:
     print("", *metric_lines(trace), sep="\n")
     if options.save:
         trace.save(options.save)
+
+
+def _sweep(options: argparse.Namespace) -> None:
+    request = choose.request_from(options)
+    choose.main(options, partial(_named_pair, options), request)
 
 
 def _record(options: argparse.Namespace) -> None:

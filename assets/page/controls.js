@@ -15,7 +15,9 @@ export function controlsOf(header, config) {
   const { prompt, settings, target, draft } = header;
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
-  const known = { ...plainSettings(settings), pair: pairOf(target, draft, config), lanes: comparedIn(header) };
+  const known = {
+    verdict: "token", ...plainSettings(settings), pair: pairOf(target, draft, config), lanes: comparedIn(header),
+  };
   return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
 }
 
@@ -46,7 +48,8 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
  * @param {(name: string) => Value} value
  */
 function isIdle(name, value) {
-  if (["gamma", "gamma_policy"].includes(name)) return value("drafter") === "none";
+  if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
+  if (["gamma", "gamma_policy", "verdict"].includes(name)) return value("drafter") === "none";
   if (["target", "draft"].includes(name)) return value("pair") !== "other";
   return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
 }

@@ -36,9 +36,10 @@ export const lanesOf = (header) => [...draftedLanes(header), ALONE];
  */
 export function comparedIn({ lanes }) {
   if (!lanes) return "one";
-  const differ = (/** @type {"drafter" | "gamma" | "gamma_policy"} */ name) =>
+  const differ = (/** @type {"drafter" | "gamma" | "gamma_policy" | "verdict"} */ name) =>
     new Set(Object.values(lanes).map((settings) => settings[name])).size > 1;
-  const found = /** @type {const} */ ([["drafters", "drafter"], ["gammas", "gamma"], ["policies", "gamma_policy"]])
+  const found = /** @type {const} */ ([["drafters", "drafter"], ["gammas", "gamma"], ["policies", "gamma_policy"],
+    ["verdicts", "verdict"]])
     .filter(([, field]) => differ(field));
   return found.length === 1 ? found[0][0] : null;
 }

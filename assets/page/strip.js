@@ -2,6 +2,7 @@
 // run's own header, never from the controls; where those say something else, a mark tells so.
 
 import { element, find } from "./dom.js";
+import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
 import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 
 /**
@@ -14,7 +15,7 @@ const DRAFTERS = { model: "draft model", ngram: "n-grams", "early-exit": "early 
 /** @type {Record<string, string>} */
 const LANES = {
   one: "one lane with drafts", drafters: "drafters side by side", gammas: "several γ side by side",
-  policies: "γ policies side by side",
+  policies: "γ policies side by side", verdicts: "verdicts side by side",
 };
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
@@ -53,6 +54,7 @@ export class Strip {
       const node = element("span", "", text);
       node.dataset.item = name;
       if (title) node.title = title;
+      node.classList.toggle("sv-inexact", title === CHANGES_THE_TEXT);
       return node;
     }));
     const { machine, made } = provenance(header);
@@ -99,6 +101,11 @@ export function describe({ prompt, target, draft, drafts, lanes, settings }) {
   if (drafter !== "none") items.push({ name: "gamma", text: settingText("gamma", gamma) });
   if (drafter !== "none" && policy !== "fixed") {
     items.push({ name: "gamma_policy", text: settingText("gamma_policy", policy) });
+  }
+  const rule = ruleOf(settings);
+  if (drafter !== "none" && rule !== "token") {
+    const text = rule === "typical" ? "typical verdict: changes the text" : settingText("verdict", rule);
+    items.push({ name: "verdict", text, title: rule === "typical" ? CHANGES_THE_TEXT : undefined });
   }
   return [...items, ...sharedItems(settings)];
 }
@@ -161,6 +168,7 @@ export function settingText(name, value) {
     case "max_new_tokens": return plural(Number(value), "token");
     case "lanes": return LANES[String(value)] ?? String(value);
     case "chat": return `chat template ${value}`;
+    case "verdict": return `${RULE_NAMES[String(value)] ?? value} verdict`;
     case "weights": return `${value} weights`;
     default: return `${name} ${value}`;
   }

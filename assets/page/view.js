@@ -9,6 +9,7 @@ import { ALONE, draftedLanes, lanesOf, twoOf, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
+import { ruleOf } from "./rules.js";
 import { Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
@@ -128,6 +129,7 @@ export class View {
     }
     this.#card.refresh();
     const standings = this.#standings(rounds, trace);
+    this.#root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#grid.mark(trace.header, standings, this.chosen);
     this.#charts.show(rounds);

@@ -59,7 +59,7 @@ def race(
     Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
     lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
     lane runs after the other. All lanes are warmed up first; prefill is in the header, apart from
-    the clocks. `decider` replaces `sampling.decide` in benchmarks of speed.
+    the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """

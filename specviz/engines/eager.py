@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from ..errors import ModelError
 from ..models.pair import text_config
 from ..models.truncated import truncated_model
-from .base import NO_MEMORY
+from .base import memory_limited
 
 
 class EagerEngine:
@@ -40,15 +40,13 @@ class EagerEngine:
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
         options = {"logits_to_keep": keep} if self._trims_logits else {}
-        try:
+        with memory_limited():
             output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),
                 past_key_values=self._cache,
                 use_cache=True,
                 **options,
             )
-        except torch.OutOfMemoryError as error:
-            raise ModelError(NO_MEMORY) from error
         self.length += ids.shape[0]
         logits: Tensor = output.logits[0, -keep:, : self._vocab]
         if temperature != 1.0:
@@ -78,10 +76,15 @@ class EagerEngine:
         return self._shallow[layers]
 
     def _check_rollback(self) -> None:
-        if not self._cache.is_croppable or self._cache.get_seq_length() != self.length:
-            name = text_config(self._model).model_type
-            raise ModelError(
-                f"models of type {name} keep a running state that cannot be rolled back, so "
-                "rejected drafts could not be undone: choose an attention-only model."
-            )
+        check_rollback(self._model, self._cache, self.length)
         self._checked = True
+
+
+def check_rollback(model: Any, cache: Any, length: int) -> None:
+    """Raise `ModelError` unless tokens can be removed from a cache that holds `length` of them."""
+    if not cache.is_croppable or cache.get_seq_length() != length:
+        name = text_config(model).model_type
+        raise ModelError(
+            f"models of type {name} keep a running state that cannot be rolled back, so "
+            "rejected drafts could not be undone: choose an attention-only model."
+        )

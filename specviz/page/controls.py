@@ -64,10 +64,26 @@ OFFERED = {
         "Whether the prompt goes through the target's chat template.",
         choices={"If tuned for it": "auto", "On": "on", "Off": "off"},
     ),
+    "verdict": Setting(
+        "Verdict",
+        "How guesses are judged. Typical is not exact: it changes the text.",
+        choices={
+            "Token": "token",
+            "Block": "block",
+            "Exact match": "exact-match",
+            "Typical (changes the text)": "typical",
+        },
+    ),
 }
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 
-COMPARED = {"One": "one", "Drafters": "drafters", "γ": "gammas", "Policies": "policies"}
+COMPARED = {
+    "One": "one",
+    "Drafters": "drafters",
+    "γ": "gammas",
+    "Policies": "policies",
+    "Verdicts": "verdicts",
+}
 """What the lanes with drafts of a run may differ in, by label."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
@@ -114,9 +130,9 @@ def compared_with(settings: Settings, compare: object, pair: str) -> list[str]:
         most, own = int(LIMITS["gamma"][1]), settings.gamma
         near = (max(1, own // 2), min(most, 2 * own), 1, most)
         others = [f"gamma={one}" for one in dict.fromkeys(near) if one != own]
-    elif compare == "policies":
-        policies = CHOICES["gamma_policy"]
-        others = [f"gamma_policy={one}" for one in policies if one != settings.gamma_policy]
+    elif compare in ("policies", "verdicts"):
+        field = {"policies": "gamma_policy", "verdicts": "verdict"}[str(compare)]
+        others = [f"{field}={one}" for one in CHOICES[field] if one != getattr(settings, field)]
     else:
         others = []
     return others[:MOST_OTHERS]

@@ -35,10 +35,18 @@ class Token:
     p, q: its probability under the processed target and draft distributions; `q` is None for
         a token that no draft proposed, `p` is None for a drafted token that was never judged.
     u: the uniform draw in [0, 1) that judged it: accepted if and only if u < p / q (Leviathan
-        et al. 2022, arXiv 2211.17192, algorithm 1).
+        et al. 2022, arXiv 2211.17192, algorithm 1). With other verdicts (`decoding.verdicts`):
+        block keeps all drafts up to the last with u < threshold; exact-match draws the target's
+        own token with it; typical uses none.
+    weight: the running product of p / q, held at 1 or below, if the verdict is block.
+    threshold: what u must be below (block), or p above (typical). Block judges a round's drafts
+        together, so its ignored tokens have p, u, weight and threshold too.
+    chance: the probability that a draft drawn from q is kept at its position, if it was judged and
+        the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
     beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
-        the residual norm(max(0, p - q)) only if a token was drawn from it. In a greedy run p and
+        the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
+        weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
     """
@@ -55,6 +63,9 @@ class Token:
     top_p: tuple[Choice, ...] = ()
     top_q: tuple[Choice, ...] = ()
     top_residual: tuple[Choice, ...] = ()
+    weight: float | None = None
+    threshold: float | None = None
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

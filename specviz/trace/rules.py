@@ -1,8 +1,9 @@
 """The rules that every real run follows, whatever its models: `check_trace`.
 
-Those of a token's numbers are in `token_rules`, those of the length of drafts in `draft_rules`,
-those of the end in `end_rules`. The times of a run cannot be verified, only that they add up: a
-recording holds nothing else that depends on them.
+Those of a token's numbers are in `token_rules`, those of how drafts were judged in
+`verdict_rules`, those of the length of drafts in `draft_rules`, those of the end in `end_rules`.
+The times of a run cannot be verified, only that they add up: a recording holds nothing else that
+depends on them.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from .draft_rules import check_draft_lengths, has_draft_model, policy_of
 from .end_rules import check_end, check_texts
 from .events import Header, Round
 from .schema import round_name
-from .token_rules import check_accepted_copies, check_correction, check_token
+from .token_rules import check_accepted_copies, check_token
 from .trace import Trace
 from .validators import Invalid
+from .verdict_rules import check_block, check_correction
 
 CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
 
@@ -123,9 +125,11 @@ def _check_tokens(r: Round, settings: Settings) -> None:
         try:
             check_token(token, settings)
             if token.outcome == "corrected":
-                check_correction(r.drafted[kept], token)
+                check_correction(r, kept, token, settings)
         except Invalid as invalid:
             raise invalid.inside(name) from None
+    if settings.rule == "block":
+        check_block(r)
 
 
 def _check_times(r: Round, lane: _LaneState) -> None:

@@ -79,7 +79,10 @@ TOKEN = object_of(
     Token,
     {"id": ID, "text": TEXT, "outcome": one_of(OUTCOMES)},
     {
-        **dict.fromkeys(("p", "q", "beta", "soft_p", "soft_q"), optional(PROBABILITY)),
+        **dict.fromkeys(
+            ("p", "q", "beta", "soft_p", "soft_q", "weight", "threshold", "chance"),
+            optional(PROBABILITY),
+        ),
         "u": optional(number(0.0, 1.0)),
         **{name: _top(name) for name in ("top_p", "top_q", "top_residual")},
     },
@@ -118,7 +121,7 @@ SETTINGS = object_of(
         "ignore_eos": boolean,
     },
     # Older recordings lack these fields; their runs used the defaults.
-    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat")},
+    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat", "verdict")},
     label="settings",
 )
 

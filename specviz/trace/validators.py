@@ -40,10 +40,10 @@ class Invalid(Exception):
         self.places.insert(0, place)
         return self
 
-    def error(self) -> TraceError:
-        """The error to show to the user: one sentence."""
+    def error(self, advice: str = ADVICE) -> TraceError:
+        """The error to show to the user: one sentence, with `advice` at its end."""
         where = ", ".join(self.places) + ": " if self.places else ""
-        return TraceError(f"{where}{self.what}; {ADVICE}.")
+        return TraceError(f"{where}{self.what}; {advice}.")
 
 
 def shown(value: object) -> str:
