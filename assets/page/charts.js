@@ -180,11 +180,12 @@ export class Charts {
    * @param {Round[]} rounds
    */
   async #drawAll(rounds) {
-    const points = series(rounds, this.#names), specs = this.#config.charts[theme()];
+    const names = this.#names; // a run with other lanes may be shown meanwhile
+    const points = series(rounds, names), specs = this.#config.charts[theme()];
     let spent = 0;
     for (const [name, plot] of this.#plots) {
       const begun = performance.now();
-      this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, this.#names) }, points[name],
+      this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, names) }, points[name],
         rounds.length === 0);
       spent += performance.now() - begun;
       await nextFrame(); // one chart a frame, so that none is long
