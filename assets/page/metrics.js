@@ -77,6 +77,17 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   };
 }
 
+/**
+ * The lane with drafts that has the highest speed-up so far; the first if none has one.
+ * @param {Round[]} rounds
+ * @param {Header} header
+ */
+export function fastestLane(rounds, header) {
+  const names = draftedLanes(header);
+  const speeds = names.map((name) => (names.length > 1 && measure(rounds, header, name).speedup) || 0);
+  return names[speeds.indexOf(Math.max(...speeds))];
+}
+
 /** @param {Round[]} rounds */
 function countOutcomes(rounds) {
   /** @type {Record<Outcome, number>} */

@@ -17,6 +17,9 @@ const LANES = {
   one: "one lane with drafts", drafters: "drafters side by side", gammas: "several γ side by side",
   policies: "γ policies side by side", verdicts: "verdicts side by side",
 };
+const SERVER = "server";
+const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
+  + "its other users. The ratio is per request, and says nothing of the server's own speed.";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
 
@@ -93,6 +96,7 @@ export function describe({ prompt, target, draft, drafts, lanes, settings }) {
     { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
+  if (target.form === SERVER) items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
@@ -176,12 +180,14 @@ export function settingText(name, value) {
 
 /** @param {Model} model */
 function size({ parameters }) {
+  if (!parameters) return "";
   const [count, unit] = parameters >= 1e9 ? [parameters / 1e9, "B"] : [parameters / 1e6, "M"];
   return `${count >= 99.5 ? Math.round(count) : count.toFixed(1)} ${unit}`;
 }
 
 /** @param {Model} model */
 function titleOf({ name, parameters, form, revision }) {
+  if (form === SERVER) return `${name}: ${PER_REQUEST}`;
   return `${name}: ${parameters.toLocaleString("en")} parameters, ${form} engine${revision ? `, ${revision}` : ""}`;
 }
 
