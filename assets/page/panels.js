@@ -3,6 +3,7 @@
 import { explain } from "./costs.js";
 import { element, findAll } from "./dom.js";
 import { Experiment } from "./experiment.js";
+import { OURS } from "./lanes.js";
 import { showGreedy, showSampled } from "./same.js";
 import { WhatIf } from "./whatif.js";
 import { showWhy } from "./why.js";
@@ -103,7 +104,6 @@ export class Panels {
     this.#open = name;
     this.#filled = null;
     this.#drawer.dataset.panel = name;
-    this.#title.textContent = TITLES[name];
     this.#drawer.hidden = false;
     this.#markOpeners();
     this.#fill();
@@ -119,7 +119,8 @@ export class Panels {
 
   #fill() {
     if (this.#open === null || !this.#shown) return;
-    const { rounds, trace } = this.#shown;
+    const { rounds, trace, lane } = this.#shown;
+    this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
     else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace);
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
