@@ -1,4 +1,4 @@
-"""Take the README's pictures: a finished run in light and dark, a round, the run in motion, a sweep.
+"""Take the README's pictures: a finished run in light and dark, a round, a run in motion, a sweep.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """

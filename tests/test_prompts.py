@@ -7,7 +7,7 @@ import json
 import pytest
 
 from specviz.errors import PromptError
-from specviz.prompts import LONGEST, OF_A_SWEEP, builtin_prompts, prompts_file, prompts_from
+from specviz.prompts import OF_A_SWEEP, builtin_prompts, prompts_file, prompts_from
 
 
 def read(text: str, name: str) -> list[tuple[str, str]]:
