@@ -8,9 +8,9 @@ from typing import Any
 
 from .errors import SettingsError
 
-DRAFTERS = ("model", "ngram", "early-exit", "none")
-"""Where drafts may come from: the draft model, text seen before, the target's own first layers, or
-nowhere (no speculation)."""
+DRAFTERS = ("model", "ngram", "early-exit", "head", "none")
+"""Where drafts may come from: the draft model, text seen before, the target's own first layers, a
+head on the target's hidden states, or nowhere (no speculation)."""
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as

@@ -20,7 +20,7 @@ from dataclasses import replace
 import torch
 
 from ..engines.base import Engine, now, prefill
-from ..engines.choose import make_engine
+from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
@@ -105,7 +105,9 @@ class _Run:
         context = make_context(settings, pair.vocab, self.device, decider or decide, lane)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
-            self.target: Engine = make_engine(pair.target, pair.vocab)
+            # Without drafts too, so that both lanes of a race run the target in the same form.
+            make = make_state_engine if settings.drafter == "head" else make_engine
+            self.target: Engine = make(pair.target, pair.vocab)
             self.path = make_path(self.target, context)
             self.drafter: Drafter = make_drafter(pair, context, self.path)
         # Around compiled passes torch has only rows to work on, and its other threads would go on

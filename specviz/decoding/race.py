@@ -16,6 +16,7 @@ import transformers
 
 from .._version import __version__
 from ..errors import SettingsError
+from ..models.head import Head
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..settings import Settings
@@ -161,7 +162,7 @@ def _header(
         prompt_ids=tuple(prompt_ids),
         settings=settings,
         target=_described(pair.target, forms["target"]),
-        draft=_draft_described(pair, prefilled["speculative"]),
+        draft=_draft_described(pair, prefilled["speculative"], settings.drafter),
         device=_device_name(pair.device),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
@@ -174,10 +175,12 @@ def _header(
     )
 
 
-def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
+def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
     form, layers = prefilled.forms.get("draft"), prefilled.layers
     if form is None:
         return None
+    if drafter == "head":
+        return _described(pair.head, form)
     if layers is None:
         return _described(pair.draft, form)
     whole = _described(pair.target, form)
@@ -205,7 +208,8 @@ def _described(model: Any, form: str) -> dict[str, Any]:
         "parameters": parameter_count(model),
         "form": form,
         "revision": getattr(model.config, "_commit_hash", None),
-        "context": context_length(model),
+        # A head's layer may have been trained on shorter texts, but it reads any length.
+        "context": None if isinstance(model, Head) else context_length(model),
     }
 
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..environment import on_zerogpu
-from .base import Engine
+from .base import Engine, StateEngine
 from .compiled.support import compiled_engine
 from .eager import EagerEngine
 from .static.engine import static_engine
@@ -37,4 +37,11 @@ def make_engine(model: Any, vocab: int) -> Engine:
         return EagerEngine(model, vocab)
     if static_wanted() and (static := static_engine(model, vocab)) is not None:
         return static
+    return compiled_engine(model, vocab) or EagerEngine(model, vocab)
+
+
+def make_state_engine(model: Any, vocab: int) -> StateEngine:
+    """The fastest engine that can hand out hidden states: not the static one."""
+    if on_zerogpu() or _eager_only.get():
+        return EagerEngine(model, vocab)
     return compiled_engine(model, vocab) or EagerEngine(model, vocab)

@@ -29,7 +29,7 @@ def check_draft_lengths(trace: Trace) -> None:
     """Check that no round drafted more than it had room for, or fewer than were due.
 
     Fewer may be drafted by the optimal policy, and none by the n-gram drafter, if it finds no
-    match. The room ends with the length, or with a context, which old recordings do not tell: all
+    match, or by a head, as long as the target has read no token. The room ends with the length, or with a context, which old recordings do not tell: all
     rounds must then agree on where it may be. Raises `Invalid`.
     """
     settings = trace.header.settings
@@ -45,9 +45,8 @@ def check_draft_lengths(trace: Trace) -> None:
         if count > due:
             more = f"it has {count} drafted tokens where {due} have room"
             raise Invalid(more, round_name(r.lane, r.index))
-        may_be_fewer = (settings.drafter == "ngram" and not count) or (
-            settings.gamma_policy == "optimal"
-        )
+        finds_none = settings.drafter == "ngram" or (settings.drafter == "head" and start == 1)
+        may_be_fewer = (finds_none and not count) or settings.gamma_policy == "optimal"
         is_cut_off = not certain and start + count >= seen
         if count < due and not may_be_fewer and not is_cut_off:
             fewer = f"it has {count} drafted tokens where {due} were due"
@@ -83,9 +82,9 @@ def length_of(trace: Trace, lane: Lane) -> int:
 
 
 def has_draft_model(header: Header) -> bool:
-    """Whether the settings make a model draft, or some of the target's layers."""
+    """Whether the settings make a model draft, some of the target's layers, or a head."""
     settings = header.settings
-    return settings.gamma > 0 and settings.drafter in ("model", "early-exit")
+    return settings.gamma > 0 and settings.drafter in ("model", "early-exit", "head")
 
 
 def _starts(trace: Trace, rounds: list[Round]) -> list[int]:

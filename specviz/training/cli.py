@@ -26,6 +26,7 @@ from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
 from .evaluate import estimated_alpha, held_out_loss
 from .export import digest, load_model, save_model, save_tokenizer
 from .growth import grow
+from .head_stage import add_head_arguments, make_head
 from .loop import LoopOptions, head, hidden_states, train
 from .losses import cross_entropy
 from .schedule import Schedule
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--corpus", type=Path, required=True, help="folder of .txt books, one file per book")
     add("--output", type=Path, default=Path("assets/pair"), help="where the pair is saved")
     add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
-    add("--stage", choices=(*STAGES, "all"), default="all", help="what to train")
+    add("--stage", choices=(*STAGES, "head", "all"), default="all", help="what to train")
     add("--evaluate", action="store_true", help="do not train, evaluate the saved pair")
     add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
     add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
@@ -71,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
     add("--checkpoint-minutes", type=float, default=5.0)
     add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
+    add_head_arguments(parser)
     add("--seed", type=int, default=0)
     add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
     add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
@@ -86,7 +88,7 @@ def main(args: argparse.Namespace) -> None:
         evaluate(job)
         return
     for stage in STAGES if args.stage == "all" else (args.stage,):
-        {"tokenizer": make_tokenizer, "target": make_target, "draft": make_draft}[stage](job)
+        MAKERS[stage](job)
 
 
 @dataclass
@@ -255,6 +257,14 @@ def make_draft(job: TrainingJob) -> None:
     spent = train(draft, source.batch, distillation_loss(target), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
+
+
+MAKERS = {
+    "tokenizer": make_tokenizer,
+    "target": make_target,
+    "draft": make_draft,
+    "head": make_head,
+}
 
 
 def evaluate(job: TrainingJob) -> None:

@@ -67,14 +67,15 @@ def train(
     loss: Loss,
     options: LoopOptions,
     report: Callable[[LlamaForCausalLM], str] | None = None,
+    layers: torch.nn.Module | None = None,
 ) -> TrainingProgress:
     """Train `model` in place until the budget is spent; returns what was spent.
 
     Continues from `options.checkpoint` if that file exists. report: called at each checkpoint, for
-    a line to print. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
+    a line to print. layers: the part whose matrices Muon trains, if not `model.model.layers`. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
     model with another shape.
     """
-    optimizers = _optimizers(model, options)
+    optimizers = _optimizers(model, options, layers or model.model.layers)
     spent = _restore(model, optimizers, options.checkpoint)
     schedule, started_at = options.schedule, spent.step
     saved = time.monotonic()
@@ -99,11 +100,13 @@ def train(
     return spent
 
 
-def _optimizers(model: LlamaForCausalLM, options: LoopOptions) -> list[torch.optim.Optimizer]:
+def _optimizers(
+    model: LlamaForCausalLM, options: LoopOptions, layers: torch.nn.Module
+) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for the embeddings and the norms."""
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
-    inner = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    inner = [p for p in layers.parameters() if p.ndim == 2]
     known = {id(p) for p in inner}
     others = [p for p in model.parameters() if id(p) not in known]
     muon = torch.optim.Muon(

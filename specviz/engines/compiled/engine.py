@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,20 @@ class CompiledEngine:
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
         self._plans: dict[int, _Plan] = {}  # by tokens of a pass
+        self._slots = np.full(self._table.sizes.depth, -1, np.int64)  # of the kept states
+        self._states = np.empty((0, 0), np.float32)
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        self._slots[np.array(layers) - 1] = np.arange(len(layers))
+
+    @property
+    def states(self) -> Tensor:
+        return torch.from_numpy(self._states)
+
+    @property
+    def _kept(self) -> int:
+        """How many states of a token are kept."""
+        return int(self._slots.max()) + 1
 
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
@@ -115,11 +130,12 @@ class CompiledEngine:
         self._reserve(self.length + len(places))
         logits = np.empty((keep, self.vocab), np.float32)
         kept = len(places) - keep  # tokens before the first whose logits are asked for
+        self._states = np.empty((len(places), self._kept * self._table.sizes.width), np.float32)
         for begin in range(0, len(places), FED):
             block = places[begin : begin + FED]
             first = max(0, begin - kept)
             wanted = logits[first : max(first, begin + len(block) - kept)]
-            self._pass(block, layers, temperature, wanted)
+            self._pass(block, layers, temperature, wanted, self._states[begin:])
         return torch.from_numpy(logits)
 
     def rollback(self, length: int) -> None:
@@ -163,10 +179,18 @@ class CompiledEngine:
         return drafted, logits
 
     def _pass(
-        self, ids: NDArray[np.int64], layers: int | None, temperature: float, logits: Floats
+        self,
+        ids: NDArray[np.int64],
+        layers: int | None,
+        temperature: float,
+        logits: Floats,
+        states: Floats,
     ) -> None:
         plan = self._planned(len(ids), layers, temperature, len(logits))
         plan.entries[f.IDS], plan.entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        if states.shape[1]:
+            plan.entries[f.STATES], plan.entries[f.KEPT_STATES] = states.ctypes.data, self._kept
+            plan.entries[f.SLOTS] = self._slots.ctypes.data
         with self._crew.gathered(self.threads, plan.entries) as boxes:
             lead(boxes, plan.entries, plan.numbers)
         self.length += len(ids)
@@ -181,6 +205,7 @@ class CompiledEngine:
         entries[CAPACITY] = self._capacity
         entries[f.START], entries[f.KEEP] = self.length, keep
         entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
+        entries[f.STATES] = 0
         plan.numbers[f.LOGIT_FACTOR] = 1 / temperature
         return plan
 

@@ -33,7 +33,8 @@ from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
 START, TOKENS, KEEP, IDS, LOGITS, MEETING, ARRIVALS = range(11, 18)
 LAYERS, FREQUENCIES, KEYS, VALUES, EMBEDDING, FINAL_NORM, HEAD = range(18, 25)
 SHARED = 25  # x, q, k, v, seen, added, gate, up
-PLAN = 33
+STATES, SLOTS, KEPT_STATES = range(33, 36)
+PLAN = 36
 """Entries of a plan."""
 
 # The numbers of a pass, fp32.
@@ -159,6 +160,18 @@ def _mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
 
 
 @njit(nogil=True, cache=True)
+def _keep_states(sizes, layer, plan, x):
+    """Copy x to its place among the kept states, if those of this layer are kept."""
+    slot = carray(int_pointer(plan[SLOTS]), sizes.depth)[layer]
+    if slot < 0:
+        return
+    kept = matrix(plan[STATES], x.shape[0], plan[KEPT_STATES] * sizes.width)
+    for r in range(x.shape[0]):
+        for i in range(sizes.width):
+            kept[r, slot * sizes.width + i] = x[r, i]
+
+
+@njit(nogil=True, cache=True)
 def run_pass(thread, plan, numbers):
     """One thread's share of a pass.
 
@@ -203,6 +216,9 @@ def run_pass(thread, plan, numbers):
             sizes, layers[i], thread, arrivals, plan, numbers, angles, x, normed, keys, values
         )
         arrivals = _mlp_block(sizes, layers[i], thread, arrivals, plan, numbers, x, normed)
+        # No thread writes to x before all have met twice in the next layer.
+        if thread == 0 and plan[STATES] != 0:
+            _keep_states(sizes, i, plan, x)
     last = normed[n - keep :]
     norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
     logits = matrix(plan[LOGITS], keep, sizes.vocab)

@@ -11,7 +11,7 @@ import torch
 
 from ...environment import has_numba
 from ...models.pair import context_length, parameter_count
-from ..base import Engine
+from ..base import StateEngine
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
-def compiled_engine(model: Any, vocab: int) -> Engine | None:
+def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
 
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
