@@ -26,8 +26,8 @@ def new_head(target: LlamaForCausalLM, layers: tuple[int, ...], targets: Tensor)
     """A head for `target` whose first weights are those of the target's last layer and head.
 
     layers: after how many of the target's layers its states are read. targets: int64
-    [draft_vocab], ascending, the tokens that it can draft. The last of the states passes
-    through `fc` unchanged at first, and the embedding is ignored.
+    [draft_vocab], ascending, the tokens that it can draft. The middle one of the states passes
+    through `fc` unchanged at first.
     """
     config: LlamaConfig = target.config
     layer = LlamaConfig(**{**config.to_dict(), "num_hidden_layers": 1, "dtype": "float32"})
@@ -38,7 +38,8 @@ def new_head(target: LlamaForCausalLM, layers: tuple[int, ...], targets: Tensor)
     last = target.model.layers[-1]
     with torch.no_grad():
         head.fc.weight.zero_()
-        head.fc.weight[:, -width:] = torch.eye(width)
+        middle = len(layers) // 2 * width
+        head.fc.weight[:, middle : middle + width] = torch.eye(width)
         for name in ("q_proj", "k_proj", "v_proj"):
             own, theirs = (getattr(one.self_attn, name).weight for one in (head.midlayer, last))
             own[:, :width].mul_(0.1)
