@@ -8,9 +8,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..environment import on_zerogpu
+from ..models.head import Head
 from .base import Engine, StateEngine
-from .compiled.support import compiled_engine
+from .compiled.support import compiled_engine, compiled_head
 from .eager import EagerEngine
+from .head import HeadEngine
 from .static.engine import static_engine
 from .static.support import static_wanted
 
@@ -45,3 +47,10 @@ def make_state_engine(model: Any, vocab: int) -> StateEngine:
     if on_zerogpu() or _eager_only.get():
         return EagerEngine(model, vocab)
     return compiled_engine(model, vocab) or EagerEngine(model, vocab)
+
+
+def make_head_engine(head: Head, vocab: int) -> HeadEngine:
+    """The fastest engine that can run this head exactly, with an empty cache."""
+    if on_zerogpu() or _eager_only.get():
+        return HeadEngine(head, vocab)
+    return compiled_head(head, vocab) or HeadEngine(head, vocab)

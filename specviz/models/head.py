@@ -164,22 +164,26 @@ class Head(nn.Module):
         return self.fc.weight.device
 
     @property
+    def dtype(self) -> torch.dtype:
+        return self.fc.weight.dtype
+
+    @property
     def targets(self) -> Tensor:
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def fuse(self, states: Tensor) -> Tensor:
         """One state [.., width] from the target's [.., len(states) * target_width]."""
-        fused: Tensor = self.fc(self.input_norm(states.to(self.fc.weight.dtype)))
+        fused: Tensor = self.fc(self.input_norm(states.to(self.dtype)))
         return fused
 
     def embed(self, ids: Tensor) -> Tensor:
         """The embeddings of int64 `ids` [..]: [.., width]."""
         assert self.embedding is not None
-        return nnf.embedding(ids, self.embedding).to(self.fc.weight.dtype)
+        return nnf.embedding(ids, self.embedding).to(self.dtype)
 
     def angles(self, begin: int, count: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines of `count` places from `begin` on, [1, count, head_dim] each."""
-        places = torch.arange(begin, begin + count, device=self.fc.weight.device)
+        places = torch.arange(begin, begin + count, device=self.device)
         found: tuple[Tensor, Tensor] = self.rotary(self.fc.weight, places.unsqueeze(0))
         return found
 

@@ -8,8 +8,8 @@ from typing import cast
 import torch
 
 from ...engines.base import StateEngine, now
+from ...engines.choose import make_head_engine
 from ...engines.cost_model import head_step_cost
-from ...engines.head import HeadEngine
 from ...errors import PairError
 from ...models.pair import Pair
 from ..paths import make_path
@@ -32,7 +32,7 @@ class HeadDrafter:
         self._head = pair.head
         self._target = cast(StateEngine, target.engine)
         self._target.keep_states(pair.head.config.states)
-        self.engine = HeadEngine(pair.head, run.vocab)
+        self.engine = make_head_engine(pair.head, run.vocab)
         self.form: str | None = self.engine.form
         self._path = make_path(self.engine, run)
         self._length = run.settings.max_new_tokens

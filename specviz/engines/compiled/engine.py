@@ -64,7 +64,7 @@ class WeightTable:
         self.plan[f.LAYERS] = self._layers.ctypes.data
         self.plan[f.FREQUENCIES] = rotary.inv_freq.data_ptr()
         rest = (model.model.embed_tokens, model.model.norm, model.get_output_embeddings())
-        self.plan[f.EMBEDDING : f.HEAD + 1] = [_address(module, "weight") for module in rest]
+        self.plan[f.EMBEDDING : f.HEAD + 1] = addresses_of(rest)
         eps = model.model.norm.variance_epsilon
         self.numbers = np.array([eps, rotary.attention_scaling, first.scaling, 1.0], np.float32)
         self.limit = context_length(model) or 0
@@ -77,13 +77,13 @@ def _addresses(layer: Any) -> list[int]:
     linears += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
     norms = [layer.input_layernorm, layer.post_attention_layernorm]
     norms += [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-    weights = [_address(module, "weight") for module in linears + norms]
-    return weights + [_address(module, "bias") for module in linears]
+    return addresses_of(linears + norms) + addresses_of(linears, "bias")
 
 
-def _address(module: Any, name: str) -> int:
-    tensor = getattr(module, name, None)
-    return 0 if tensor is None else int(tensor.data_ptr())
+def addresses_of(modules: Sequence[Any], name: str = "weight") -> list[int]:
+    """Where the tensors of this name of the modules lie; 0 for a module that has none."""
+    tensors = [getattr(module, name, None) for module in modules]
+    return [0 if tensor is None else int(tensor.data_ptr()) for tensor in tensors]
 
 
 def threads_for(model: Any) -> int:

@@ -49,7 +49,7 @@ COLUMNS = 18
 
 
 @njit(nogil=True, cache=True)
-def _attend(sizes, q, keys, values, start, thread, seen):
+def attend(sizes, q, keys, values, start, thread, seen):
     """The thread's share of softmax(q k) v over all places up to each token's own.
 
     q, seen: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
@@ -123,7 +123,7 @@ def _attention_block(
     rotate(k, first, last, head_dim, angles, one)
     remember(k, v, first, last, start, keys, values)
     arrivals = meet(meeting, arrivals, threads)
-    _attend(sizes, q, keys, values, start, thread, seen)
+    attend(sizes, q, keys, values, start, thread, seen)
     arrivals = meet(meeting, arrivals, threads)
     _add_product(sizes, seen, layer[OUT], layer[OUT_BIAS], thread, plan, x)
     return meet(meeting, arrivals, threads)
