@@ -7,6 +7,7 @@ repository runs, and pickles are never read.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from .hub import (
     hub_listing,
     hub_options,
 )
+from .memory import MemoryNeed
+from .metadata import Caches, LayerCache
 from .pair import check_head, text_config
 from .progress import Watcher, watched
 from .weight_headers import no_safetensors, weight_files
@@ -39,13 +42,42 @@ UNKNOWN_PARTS = ("fc_norm", "norm_output")
 """Options of the format of `speculators` that change the computation and are not known here."""
 
 
+@dataclass(frozen=True)
+class HeadMetadata:
+    """What is known of a head before its weights are read. values: its config."""
+
+    source: ModelSource
+    config: HeadConfig
+    values: dict[str, Any]
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that it needs: weights, and a cache of one layer."""
+        with torch.device("meta"):
+            parameters = sum(p.numel() for p in Head(self.config).parameters())
+        layer = self.config.layer
+        cache = LayerCache(2 * layer.num_key_value_heads * layer.head_dim, None)
+        return MemoryNeed(parameters, 0, Caches((cache,), True))
+
+
+def read_head(name: str, target: Any) -> HeadMetadata | None:
+    """The metadata of the head with this hub id or folder, or None if it is another kind of model.
+
+    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if the config
+    is damaged, of a kind that is not known, or made for another target.
+    """
+    values = head_values(name)
+    if values is None:
+        return None
+    source = find_source(name)
+    return HeadMetadata(source, read_head_config(values, target, source.shown), values)
+
+
 def head_values(name: str) -> dict[str, Any] | None:
     """The config of the head with this hub id or folder; None if it is another kind of model, or
     if its config cannot be read: whoever reads it as a model then says why."""
     try:
-        source = find_source(name)
-        path = _config_path(source)
-        values = json.loads(path.read_text("utf-8"))
+        values = json.loads(_config_path(find_source(name)).read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
         return None
     return values if isinstance(values, dict) and _is_head(values) else None
@@ -143,18 +175,17 @@ def load_head(
     name: str,
     target: Any,
     device: torch.device,
-    dtype: torch.dtype,
     on_progress: Watcher | None = None,
 ) -> Head:
-    """The head with this hub id or folder, for a loaded target.
+    """The head with this hub id or folder, for a loaded target, in the target's dtype.
 
     Raises `PairError` if it is damaged, made for another target, or has no safetensors.
     """
-    source = find_source(name)
-    values = head_values(name)
-    if values is None:
-        raise PairError(general_sentence(source.shown))
-    config = read_head_config(values, target, source.shown)
+    found = read_head(name, target)
+    if found is None:
+        raise PairError(general_sentence(find_source(name).shown))
+    source, config = found.source, found.config
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
     weights = _weights(_downloaded(source, on_progress))
     embedding = weights.pop(EMBEDDING, None)
     if embedding is None:
