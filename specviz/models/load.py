@@ -29,8 +29,6 @@ from .weights import (
     shortage_sentence,
 )
 
-BUILTIN_HEAD = ASSETS / "pair" / "head"
-
 NO_DRAFT = "none"
 """The draft's name in a pair without a draft model: "TARGET+none"."""
 
@@ -63,13 +61,14 @@ def load_pair(
     ]
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
-        for folder in (target, draft, str(BUILTIN_HEAD)):
+        head_folder = str(ASSETS / "pair" / "head")
+        for folder in (target, draft, head_folder):
             check_files(Path(folder or ""))
         place = place or best_device()
         if dtype is None and place.type == "cpu" and has_numba():
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
             options = [replace(one, dtype=torch.bfloat16) for one in options]
-        return _loaded(name, [target, draft or ""], str(BUILTIN_HEAD), options, place, on_progress)
+        return _loaded(name, [target, draft or ""], head_folder, options, place, on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
     metadata = read_metadata(target)
