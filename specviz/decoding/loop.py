@@ -28,7 +28,7 @@ from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..settings import Settings
-from ..trace import EndReason, Lane, Round, Token
+from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
 from .paths import make_context, make_path
@@ -42,12 +42,12 @@ def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> I
 
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or Settings(), "speculative")
+    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), "baseline")
+    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
 
 
 def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
@@ -61,7 +61,7 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
 
     Measured once per process and pair, in less than two seconds.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         return fastest_threads(pair.target, None, pair.vocab, 1)
     return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
 
@@ -72,15 +72,19 @@ def decode(
     settings: Settings,
     lane: Lane,
     decider: Decide | None = None,
+    *,
+    states: bool = False,
 ) -> LaneEvents:
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
     `decider` replaces `sampling.decide` in benchmarks of speed, where the text does not matter.
+    states: run the target in a form that can hand out its hidden states, as a lane beside this one
+    must.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane, decider)
+    run = _Run(pair, prompt_ids, settings, lane, decider, states)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         if (yield run.round()):
@@ -98,6 +102,7 @@ class _Run:
         settings: Settings,
         lane: Lane,
         decider: Decide | None = None,
+        states: bool = False,
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
@@ -105,8 +110,7 @@ class _Run:
         context = make_context(settings, pair.vocab, self.device, decider or decide, lane)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
-            # Without drafts too, so that both lanes of a race run the target in the same form.
-            make = make_state_engine if settings.drafter == "head" else make_engine
+            make = make_state_engine if states or settings.drafter == "head" else make_engine
             self.target: Engine = make(pair.target, pair.vocab)
             self.path = make_path(self.target, context)
             self.drafter: Drafter = make_drafter(pair, context, self.path)

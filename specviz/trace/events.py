@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
-
-Lane: TypeAlias = Literal["speculative", "baseline"]
-LANES: tuple[Lane, Lane] = ("speculative", "baseline")
-LANE_LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
-"""The names of the lanes in charts, tables and the terminal."""
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
@@ -103,6 +99,9 @@ class Header:
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
+    lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
+        lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
+        `settings` and `draft` are those of the first.
     """
 
     prompt: str
@@ -119,6 +118,26 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    lanes: dict[Lane, Settings] | None = None
+    drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def speculative(self) -> tuple[Lane, ...]:
+        """The names of the lanes with drafts, in order."""
+        return LANES[:1] if self.lanes is None else tuple(self.lanes)
+
+    @property
+    def all_lanes(self) -> tuple[Lane, ...]:
+        """The names of all lanes, the baseline last."""
+        return (*self.speculative, BASELINE)
+
+    def settings_of(self, lane: Lane) -> Settings:
+        """The settings of a lane; the baseline's are the first lane's, without its drafts."""
+        return (self.lanes or {}).get(lane, self.settings)
+
+    def draft_of(self, lane: Lane) -> dict[str, Any] | None:
+        """The draft model of a speculative lane, described as above."""
+        return self.draft if self.drafts is None else self.drafts[lane]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +153,40 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """How a race ended.
+class Agreement:
+    """The comparison of a speculative lane's text with the baseline's.
 
-    reasons: lane -> why it ended.
     identical: whether both lanes emitted the same ids, up to the length of the shorter one; None
         when sampling, because two independent samples of one distribution may differ.
     compared: how many leading tokens `identical` covers.
     divergence: the first difference, if there is one and the run is greedy.
     """
 
+    identical: bool | None = None
+    compared: int = 0
+    divergence: Divergence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a race ended.
+
+    reasons: lane -> why it ended.
+    identical, compared, divergence: the `Agreement` of the first speculative lane.
+    lanes: speculative lane -> its `Agreement`, if the lanes have names of their own (see `Header`)
+        and were compared.
+    """
+
     reasons: dict[str, EndReason]
     identical: bool | None = None
     compared: int = 0
     divergence: Divergence | None = None
+    lanes: dict[Lane, Agreement] | None = None
+
+    def agreement(self, lane: Lane) -> Agreement:
+        """The agreement of a speculative lane."""
+        first = Agreement(self.identical, self.compared, self.divergence)
+        return first if self.lanes is None else self.lanes[lane]
 
 
 Event: TypeAlias = Header | Round | End

@@ -92,6 +92,7 @@ PARAMETERS = [
     ("gamma_policy", "string", "fixed"),
     ("chat", "string", "auto"),
     ("stop", None, None),
+    ("lanes", None, None),
 ]
 
 
@@ -104,7 +105,7 @@ def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: s
         for row in rows
     ]
     assert found == PARAMETERS
-    assert [row["parameter_has_default"] for row in rows] == [False] + [True] * 11
+    assert [row["parameter_has_default"] for row in rows] == [False] + [True] * 12
     assert {one["type"] for one in rows[-1]["type"]["oneOf"]} == {"array", "null"}
 
 

@@ -1,0 +1,84 @@
+"""Intervals of speed-ups over prompts, and which rows noise cannot tell from the best one.
+
+A prompt's value is the median over its repeats of the logarithm of the speed-up. Intervals are
+those of the bootstrap over prompts, with samples of one prompt fewer than there are, which corrects
+the narrowness of the plain bootstrap for few prompts (Hesterberg 2015, "What teachers should know
+about the bootstrap", section 3.3).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from .measure import Run
+from .types import Estimate
+
+SAMPLES = 2000
+LEVEL = (2.5, 97.5)  # percentiles of a 95% interval
+FEWEST = 4  # prompts that two rows share before one of them is given up
+
+Values = Mapping[int, float]
+"""Question -> the median logarithm of the speed-up there."""
+
+
+def values_by_row(runs: Iterable[Run]) -> dict[str, dict[int, float]]:
+    """The value of each question, by row."""
+    seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.log_speedup is not None:
+            seen[run.key][run.question].append(run.log_speedup)
+    return {
+        key: {question: statistics.median(some) for question, some in by_question.items()}
+        for key, by_question in seen.items()
+    }
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95% interval of the mean of some values; None for fewer than two."""
+    if len(values) < 2:
+        return None
+    draws = np.random.default_rng(0)
+    picked = draws.integers(0, len(values), (SAMPLES, len(values) - 1))
+    low, high = np.percentile(np.asarray(values)[picked].mean(1), LEVEL)
+    return float(low), float(high)
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """The geometric mean of speed-ups, whose logarithms are given; None if there are none."""
+    if not values:
+        return None
+    found = interval(values)
+    low, high = (None, None) if found is None else (float(np.exp(one)) for one in found)
+    return Estimate(float(np.exp(statistics.fmean(values))), low, high)
+
+
+def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, float] | None:
+    """The interval of how much `one` is above `other`, on the questions that both have; None if
+    these are fewer than `fewest`."""
+    shared = sorted(one.keys() & other.keys())
+    if len(shared) < fewest:
+        return None
+    return interval([one[question] - other[question] for question in shared])
+
+
+def best_row(rows: Mapping[str, Values]) -> str | None:
+    """The key of the fastest row among those measured on at least half as many prompts as any."""
+    most = max(map(len, rows.values()), default=0)
+    known = {key: values for key, values in rows.items() if values and 2 * len(values) >= most}
+    if not known:
+        return None
+    return max(known, key=lambda key: statistics.fmean(known[key].values()))
+
+
+def slower(rows: Mapping[str, Values]) -> set[str]:
+    """The rows that are slower than the best one beyond noise, on `FEWEST` prompts or more."""
+    best = best_row(rows)
+    if best is None:
+        return set()
+    others = {key: values for key, values in rows.items() if key != best}
+    found = {key: difference(values, rows[best], FEWEST) for key, values in others.items()}
+    return {key for key, interval in found.items() if interval is not None and interval[1] < 0}

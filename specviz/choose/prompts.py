@@ -1,0 +1,139 @@
+"""Sets of prompts: the built-in ones, and files of the user, read with limits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..environment import ASSETS
+from ..errors import PromptError
+from .types import Question
+
+BUILTIN_SET = ASSETS / "pair" / "sweep.json"
+MOST_BYTES = 4_000_000  # of a file
+MOST_PROMPTS = 2_000
+LONGEST = 100_000  # characters of a prompt
+LONGEST_KIND = 40  # characters; longer ones are cut
+FORMS = (
+    "use a file of text with one prompt in each line, a JSON list of prompts, or JSONL with "
+    "'prompt' or 'turns'"
+)
+
+
+def builtin_prompts() -> tuple[Question, ...]:
+    """The prompts that come with the program: three of each kind."""
+    return prompts_from(BUILTIN_SET.read_bytes(), BUILTIN_SET.name)
+
+
+def prompts_file(path: str | Path) -> tuple[Question, ...]:
+    """The prompts of a file. Raises `PromptError` with one sentence that says what to do; at most
+    `MOST_BYTES` of the file are read."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise PromptError(f"{path.name} cannot be read: {error.strerror}.") from error
+    return prompts_from(raw, path.name)
+
+
+def prompts_from(raw: bytes, name: str) -> tuple[Question, ...]:
+    """The prompts in the bytes of a file. name: of the file, for its suffix and for messages.
+
+    A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an
+    object or a text in each line. Objects have "prompt" or "turns" (of which the first is used),
+    and perhaps "category". Any other file is text with a prompt in each line. Raises `PromptError`.
+    """
+    if len(raw) > MOST_BYTES:
+        raise PromptError(
+            f"{name} is larger than {MOST_BYTES // 1_000_000} MB: use a smaller set of prompts."
+        )
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{name} is no text in UTF-8: {FORMS}.") from error
+    if "\0" in text:
+        raise PromptError(f"{name} holds bytes that are no text: {FORMS}.")
+    if not text.strip():
+        raise PromptError(f"{name} is empty: {FORMS}.")
+    entries = _entries(text, name)
+    if len(entries) > MOST_PROMPTS:
+        raise PromptError(
+            f"{name} has {len(entries)} prompts: use {MOST_PROMPTS} or fewer, which no sweep "
+            "gets through anyway."
+        )
+    return tuple(_question(entry, kind, place, name) for place, kind, entry in entries)
+
+
+Entry = tuple[str, str | None, Any]  # where it is, its kind if the file says so, its value
+
+
+def _entries(text: str, name: str) -> list[Entry]:
+    suffix = Path(name).suffix.lower()
+    lines = text.splitlines()
+    first = next(line for line in lines if line.strip()).lstrip()
+    if suffix == ".json" or (suffix != ".jsonl" and first.startswith(("[", "{")) and _whole(text)):
+        return _from_json(text, name)
+    if suffix == ".jsonl" or (suffix != ".txt" and first.startswith("{")):
+        return [
+            (f"line {number}", None, _parsed(line, f"line {number} of {name}"))
+            for number, line in enumerate(lines, 1)
+            if line.strip()
+        ]
+    return [(f"line {n}", None, line) for n, line in enumerate(lines, 1) if line.strip()]
+
+
+def _whole(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _from_json(text: str, name: str) -> list[Entry]:
+    value = _parsed(text, name)
+    if isinstance(value, dict) and not {"prompt", "turns"} & value.keys():
+        groups = [(kind, group) for kind, group in value.items() if isinstance(group, list)]
+        if len(groups) != len(value) or not groups:
+            raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
+        entries: list[Entry] = [
+            (f"prompt {n} of {kind[:LONGEST_KIND]!r}", str(kind), entry)
+            for kind, group in groups
+            for n, entry in enumerate(group, 1)
+        ]
+    else:
+        listed = value if isinstance(value, list) else [value]
+        entries = [(f"prompt {n}", None, entry) for n, entry in enumerate(listed, 1)]
+    if not entries:
+        raise PromptError(f"{name} has no prompts: {FORMS}.")
+    return entries
+
+
+def _parsed(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PromptError(f"{what} is not JSON: {FORMS}.") from error
+
+
+def _question(entry: Any, kind: str | None, place: str, name: str) -> Question:
+    where = f"{place} of {name}"
+    if isinstance(entry, dict):
+        named = entry.get("category", entry.get("kind"))
+        kind = kind or (named if isinstance(named, str) else None)
+        prompt = entry.get("prompt")
+        turns = entry.get("turns")
+        if prompt is None and isinstance(turns, list) and turns:
+            prompt = turns[0]
+    else:
+        prompt = entry
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise PromptError(f"{where} has no text: {FORMS}.")
+    if len(prompt) > LONGEST:
+        raise PromptError(
+            f"{where} has {len(prompt):,} characters: use prompts of up to {LONGEST:,}."
+        )
+    shown = "".join(c for c in (kind or "prompts") if c.isprintable()).strip()
+    return Question(shown[:LONGEST_KIND] or "prompts", prompt)
