@@ -70,14 +70,19 @@ export function stepsOf(round, trace) {
  */
 const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
+/** @type {Record<string, string>} */
+const GUESSERS = {
+  "early-exit": "The target’s own first layers guess",
+  head: "The head, a layer that begins at the target’s hidden states, guesses",
+};
+
 /**
  * @param {Told} told
  * @returns {Step}
  */
 function guess({ round, trace, isCopied, isGreedy }) {
   const { drafted } = round, count = plural(drafted.length, "token");
-  const early = trace.header.settings.drafter === "early-exit";
-  const who = early ? "The target’s own first layers guess" : "The draft guesses";
+  const who = GUESSERS[trace.header.settings.drafter] ?? "The draft guesses";
   const how = isGreedy ? "takes its first choice" : "has chances q for all tokens, draws one";
   const sentence = isCopied
     ? `The end of the text stood in it before: the ${count} that followed there are copied as guesses. No model is `

@@ -10,7 +10,9 @@ import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
  */
 
 /** @type {Record<string, string>} */
-const DRAFTERS = { model: "draft model", ngram: "n-grams", "early-exit": "early exit", none: "no drafts" };
+const DRAFTERS = {
+  model: "draft model", ngram: "n-grams", "early-exit": "early exit", head: "head on the target", none: "no drafts",
+};
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
 

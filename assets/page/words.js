@@ -144,6 +144,7 @@ const GUESSERS = {
   model: "a small model guesses ahead",
   ngram: "guesses are copied from the text so far",
   "early-exit": "the target’s own first layers guess ahead",
+  head: "a layer that reads the target’s hidden states guesses ahead",
 };
 
 /**

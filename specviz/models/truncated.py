@@ -87,7 +87,7 @@ def _path(model: Any) -> str:
             found.append(name)
     if len(found) != 1:
         raise PairError(
-            f"the layers of a {config.model_type} model cannot be told apart, so it cannot draft "
-            "for itself: choose the drafter 'model' or 'ngram'."
+            f"the layers of a {config.model_type} model cannot be told apart, so neither they "
+            "nor a head on them can draft: choose the drafter 'model' or 'ngram'."
         )
     return found[0]

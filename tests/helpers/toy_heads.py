@@ -1,7 +1,7 @@
 """Tiny heads on a target, as folders in both published formats, and what they should compute.
 
-The reference follows the description of EAGLE-3 (arXiv 2503.01840) and knows nothing of the
-package: it keeps no cache, and reads every place of a chain again at each step.
+The reference, `ToyHead`, follows the description of EAGLE-3 (arXiv 2503.01840) and knows nothing
+of the package: it keeps no cache, and reads every place of a chain again at each step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,28 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import LlamaConfig
+
+from specviz.models.head import Head, HeadConfig
+from specviz.models.pair import logit_width, text_config
+
+
+def random_head(target: Any) -> Head:
+    """A head that fits any target whose layers can be found, and guesses at random."""
+    own, vocab = text_config(target), logit_width(target)
+    layer = LlamaConfig(
+        vocab_size=vocab,
+        hidden_size=own.hidden_size,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+    )
+    torch.manual_seed(0)
+    config = HeadConfig(layer, own.hidden_size, (1, own.num_hidden_layers), vocab)
+    return Head(config, torch.randn(vocab, own.hidden_size)).to(target.dtype).eval()
+
 
 HEADS, KV_HEADS, DIM, INNER = 2, 1, 32, 64
 THETA, EPS = 500.0, 1e-5
