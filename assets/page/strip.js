@@ -2,6 +2,7 @@
 // run's own header, never from the controls; where those say something else, a mark tells so.
 
 import { element, find } from "./dom.js";
+import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
 import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 
 /**
@@ -13,6 +14,9 @@ import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 const DRAFTERS = {
   model: "draft model", ngram: "n-grams", "early-exit": "early exit", head: "head on the target", none: "no drafts",
 };
+const SERVER = "server";
+const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
+  + "its other users. The ratio is per request, and says nothing of the server's own speed.";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
 
@@ -50,6 +54,7 @@ export class Strip {
       const node = element("span", "", text);
       node.dataset.item = name;
       if (title) node.title = title;
+      node.classList.toggle("sv-inexact", title === CHANGES_THE_TEXT);
       return node;
     }));
     const { machine, made } = provenance(header);
@@ -87,6 +92,7 @@ export function describe({ prompt, target, draft, settings }) {
     { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
+  if (target.form === SERVER) items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
@@ -95,6 +101,11 @@ export function describe({ prompt, target, draft, settings }) {
   if (drafter !== "none") items.push({ name: "gamma", text: settingText("gamma", gamma) });
   if (drafter !== "none" && policy !== "fixed") {
     items.push({ name: "gamma_policy", text: settingText("gamma_policy", policy) });
+  }
+  const rule = ruleOf(settings);
+  if (drafter !== "none" && rule !== "token") {
+    const text = rule === "typical" ? "typical verdict: changes the text" : settingText("verdict", rule);
+    items.push({ name: "verdict", text, title: rule === "typical" ? CHANGES_THE_TEXT : undefined });
   }
   items.push({ name: "temperature", text: settingText("temperature", settings.temperature) });
   if (settings.top_k > 0) items.push({ name: "top_k", text: settingText("top_k", settings.top_k) });
@@ -124,6 +135,7 @@ export function settingText(name, value) {
     case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
     case "max_new_tokens": return plural(Number(value), "token");
     case "chat": return `chat template ${value}`;
+    case "verdict": return `${RULE_NAMES[String(value)] ?? value} verdict`;
     case "weights": return `${value} weights`;
     default: return `${name} ${value}`;
   }
@@ -131,12 +143,14 @@ export function settingText(name, value) {
 
 /** @param {Model} model */
 function size({ parameters }) {
+  if (!parameters) return "";
   const [count, unit] = parameters >= 1e9 ? [parameters / 1e9, "B"] : [parameters / 1e6, "M"];
   return `${count >= 99.5 ? Math.round(count) : count.toFixed(1)} ${unit}`;
 }
 
 /** @param {Model} model */
 function titleOf({ name, parameters, form, revision }) {
+  if (form === SERVER) return `${name}: ${PER_REQUEST}`;
   return `${name}: ${parameters.toLocaleString("en")} parameters, ${form} engine${revision ? `, ${revision}` : ""}`;
 }
 

@@ -63,6 +63,19 @@ def compare_drafters(
     return scores, left_out
 
 
+def drafters_report(
+    pair: Pair, settings: Settings, temperatures: Sequence[float], repeats: int
+) -> None:
+    """Compare on the prompts of the presets and print a table for each temperature."""
+    named = preset_prompts()
+    for temperature in temperatures:
+        at = replace(settings, temperature=temperature)
+        scores, left_out = compare_drafters(pair, named, at, repeats)
+        print(f"speed-up at temperature {temperature}, gamma up to {settings.gamma}", end=", ")
+        print(f"{settings.max_new_tokens} tokens, medians of {repeats}\n")
+        print(*score_lines(scores, list(named)), *left_out, "", sep="\n", flush=True)
+
+
 def _possible(pair: Pair, prompt: str, settings: Settings) -> tuple[list[Variant], list[str]]:
     variants: list[Variant] = []
     left_out: list[str] = []

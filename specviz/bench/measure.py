@@ -127,7 +127,7 @@ def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[st
     On a processor they run copies of the models in fp32, in which the lanes compute too.
     """
     compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
-    pair = _in_fp32(pair) if pair.device.type == "cpu" else pair
+    pair = in_fp32(pair) if pair.device.type == "cpu" else pair
 
     def generated(prompt: str, assisted: bool) -> float:
         ids = pair.encode(prompt, chat=settings.chat)
@@ -142,7 +142,7 @@ def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[st
     return variants
 
 
-def _in_fp32(pair: Pair) -> Pair:
+def in_fp32(pair: Pair) -> Pair:
     """The same pair, with copies of those models that have other weights than fp32."""
 
     def widened(model: Any) -> Any:

@@ -111,3 +111,17 @@ def _add(measured: dict[str, list[float]], trace: Trace, seconds: float) -> None
     for lane in LANES:
         measured[lane].append(rates[lane] or 0.0)
     measured["seconds"].append(seconds)
+
+
+def page_lines(cost: dict[str, dict[str, float]]) -> Iterator[str]:
+    """The result of `page_cost` as a table."""
+    head = ("with the page", "without", "ratio", "beside a loop", "ratio")
+    yield f"{'':22} {head[0]:>14} {head[1]:>9} {head[2]:>6} {head[3]:>14} {head[4]:>6}"
+    for name, watched in cost["page"].items():
+        alone, beside = cost["alone"][name], cost["loop"][name]
+        unit = "s, header to end" if name == "seconds" else f"{name}, tokens/s"
+        yield (
+            f"{unit:22} {watched:14.2f} {alone:9.2f} {watched / alone:6.3f} "
+            f"{beside:14.2f} {beside / alone:6.3f}"
+        )
+    yield "The loop only keeps another core busy: it shows what any other program costs here."

@@ -1,11 +1,14 @@
-"""The floor of a pass: the least time that it can take, given how fast this machine reads memory.
+"""The floor of a pass: the least time that it can take, given how fast this machine reads memory
+and multiplies.
 
 A pass over one token reads every weight once and does little arithmetic with it, so its time is
-bounded by memory bandwidth (Williams et al. 2009, "Roofline").
+bounded by memory bandwidth. A pass over many tokens is bounded by arithmetic (Williams et al. 2009,
+"Roofline").
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +20,7 @@ from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
 from ..models.sizes import pass_bytes
 
+SIDE = 1024  # rows and columns of the matrices whose product is timed
 REPEATS = 12
 WARM = 2  # of them are not counted
 
@@ -45,11 +49,7 @@ def floors(pair: Pair, cached: int) -> dict[str, Floor]:
     """The floors of a pass of the "target" and of the "draft" after `cached` tokens."""
     models = {"target": pair.target, "draft": pair.draft}
     return {
-        role: _floor(
-            pass_bytes(model) + cached * cache_bytes(model, make_engine(model, pair.vocab).form),
-            cached,
-            pair.device,
-        )
+        role: floor(model, cached, make_engine(model, pair.vocab).form, pair.device)
         for role, model in models.items()
         if model is not None
     }
@@ -65,12 +65,30 @@ def cache_bytes(model: Any, form: str) -> int:
     return int(sum(layer.numbers for layer in layers) * dtype.itemsize)
 
 
-@torch.inference_mode()
-def _floor(size: int, cached: int, device: torch.device) -> Floor:
+def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
+    """The floor of a pass of this model after `cached` tokens. form: of its engine."""
+    size = pass_bytes(model) + cached * cache_bytes(model, form)
     buffer = torch.ones(max(1, size // 4), device=device)
+    return Floor(size, cached, size / _least_seconds(buffer.sum, device))
+
+
+def token_seconds(model: Any, device: torch.device) -> float:
+    """The least seconds of arithmetic for one more token in a pass: a multiplication and an
+    addition for each weight that a pass reads, at the measured speed of a matrix product.
+
+    For dense models; one with experts reads only some of its weights for a token.
+    """
+    dtype = model.dtype
+    square = torch.ones(SIDE, SIDE, dtype=dtype, device=device)
+    rate = 2 * SIDE**3 / _least_seconds(lambda: square @ square, device)  # operations per second
+    return 2 * pass_bytes(model) / int(dtype.itemsize) / rate
+
+
+@torch.inference_mode()
+def _least_seconds(work: Callable[[], object], device: torch.device) -> float:
     seconds = []
     for _ in range(REPEATS):
         start = now(device)
-        buffer.sum()
+        work()
         seconds.append(now(device) - start)
-    return Floor(size, cached, size / min(seconds[WARM:]))
+    return min(seconds[WARM:])

@@ -17,9 +17,11 @@ from ..engines.eager import EagerEngine
 from ..engines.static.cuda_graphs import Program
 from ..environment import has_numba
 from ..models.pair import Pair, context_length
+from ..report.terminal import shown_milliseconds
 from ..settings import Settings
-from ..trace import LANES, Lane, Round
+from ..trace import LANE_LABELS, LANES, Lane, Round
 
+CONTEXTS = (100, 1000)  # tokens of context that are compared
 ROUNDS = 3  # measured at each context length: few, so that they fit after 1,000 of 1,024 tokens
 WARM = 1  # rounds before them, not measured
 TURNS = 3  # how often a prompt is decoded with and without timed passes
@@ -170,3 +172,14 @@ def _some_rounds(pair: Pair, ids: Sequence[int], settings: Settings, lane: Lane)
         if len(seconds) == ROUNDS:
             break
     return seconds
+
+
+def context_lines(pair: Pair, settings: Settings, repeats: int) -> Iterator[str]:
+    """The median round of each lane after few and after many tokens of context."""
+    yield f"median round, gamma {settings.gamma}, temperature {settings.temperature}"
+    for lane, by_length in context_costs(pair, settings, CONTEXTS, repeats).items():
+        (early, few), (late, many) = by_length.items()
+        yield (
+            f"  {LANE_LABELS[lane]:20} {shown_milliseconds(few)} after {early} tokens, "
+            f"{shown_milliseconds(many)} after {late}: {many / few:.2f} times"
+        )

@@ -10,8 +10,9 @@ from itertools import zip_longest
 from ..decoding.race import race
 from ..errors import PairError, SettingsError
 from ..models.pair import Pair
+from ..prompts import Question
 from ..settings import GAMMA_POLICIES, RANGES, Settings
-from .types import SWEPT_DRAFTERS, Configuration, Question, SweepRequest
+from .types import SWEPT_DRAFTERS, Configuration, SweepRequest
 
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from ..prompts import Question
 from ..settings import DRAFTERS, Settings
 
 SCHEMA = 1
@@ -23,9 +24,7 @@ slower than the best; not possible with this pair (its `note` says why)."""
 
 Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
 
-SWEPT_DRAFTERS: tuple[str, ...] = tuple(
-    name for name in DRAFTERS if name not in ("none", "head")
-)
+SWEPT_DRAFTERS: tuple[str, ...] = tuple(name for name in DRAFTERS if name not in ("none", "head"))
 """Every drafter that a sweep may compare. What a head drafts at a place depends on where its round
 begins, so that its rounds cannot be predicted from one known text."""
 
@@ -38,15 +37,6 @@ class Jsonable:
     def to_dict(self) -> dict[str, Any]:
         """Its fields as values of JSON; tuples stay tuples, which JSON writes as lists."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Jsonable):
-    """A prompt of a set. kind: its category, such as "prose". text: of at most 100,000
-    characters."""
-
-    kind: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,14 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..environment import on_zerogpu
+from ..errors import PairError
 from ..models.head import Head
+from ..remote.target import RemoteTarget
 from .base import Engine, StateEngine
 from .compiled.support import compiled_engine, compiled_head
 from .eager import EagerEngine
 from .head import HeadEngine
+from .remote import RemoteEngine
 from .static.engine import static_engine
 from .static.support import static_wanted
 
@@ -34,6 +37,8 @@ def make_engine(model: Any, vocab: int) -> Engine:
 
     The static engine runs only where SPECVIZ_FORM asks for it.
     """
+    if isinstance(model, RemoteTarget):
+        return RemoteEngine(model, vocab)
     # A process on ZeroGPU makes only a few runs: too few to prepare another form.
     if on_zerogpu() or _eager_only.get():
         return EagerEngine(model, vocab)
@@ -43,7 +48,15 @@ def make_engine(model: Any, vocab: int) -> Engine:
 
 
 def make_state_engine(model: Any, vocab: int) -> StateEngine:
-    """The fastest engine that can hand out hidden states: not the static one."""
+    """The fastest engine that can hand out hidden states: not the static one.
+
+    Raises `PairError` for a target on a server.
+    """
+    if isinstance(model, RemoteTarget):
+        raise PairError(
+            "a target on a server hands out no hidden states, which a head reads: choose another "
+            "drafter."
+        )
     if on_zerogpu() or _eager_only.get():
         return EagerEngine(model, vocab)
     return compiled_engine(model, vocab) or EagerEngine(model, vocab)

@@ -20,6 +20,8 @@ class EagerEngine:
     """Any causal language model of transformers, run as it is."""
 
     form = "eager"
+    partial = False
+    exchanged = 0
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)
@@ -86,10 +88,15 @@ class EagerEngine:
         return self._shallow[layers]
 
     def _check_rollback(self) -> None:
-        if not self._cache.is_croppable or self._cache.get_seq_length() != self.length:
-            name = text_config(self._model).model_type
-            raise ModelError(
-                f"models of type {name} keep a running state that cannot be rolled back, so "
-                "rejected drafts could not be undone: choose an attention-only model."
-            )
+        check_rollback(self._model, self._cache, self.length)
         self._checked = True
+
+
+def check_rollback(model: Any, cache: Any, length: int) -> None:
+    """Raise `ModelError` unless tokens can be removed from a cache that holds `length` of them."""
+    if not cache.is_croppable or cache.get_seq_length() != length:
+        name = text_config(model).model_type
+        raise ModelError(
+            f"models of type {name} keep a running state that cannot be rolled back, so "
+            "rejected drafts could not be undone: choose an attention-only model."
+        )

@@ -22,6 +22,8 @@ class HeadEngine:
     """
 
     form = "eager"
+    partial = False
+    exchanged = 0
 
     def __init__(self, head: Head, vocab: int) -> None:
         self.device = head.device

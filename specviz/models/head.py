@@ -9,11 +9,11 @@ head's own output of the place before. The module names are those of the publish
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as nnf
-from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import (
     LlamaMLP,
     LlamaRMSNorm,
@@ -26,14 +26,14 @@ from transformers.models.llama.modeling_llama import (
 class HeadConfig:
     """The shape of a head.
 
-    layer: config of its decoder layer, whose hidden_size is the head's width and whose vocab_size
+    layer: the `LlamaConfig` of its decoder layer, whose hidden_size is the head's width and whose vocab_size
     is the target's. target_width: of the target's states. states: which of them are read, each as
     the number of the target's layers that have run. draft_vocab: how many tokens it can draft.
     norm_before_residual: whether the layer's residual is the normed state. norm_before_fc: whether
     the target's states are normed before `fc`. head_norms: whether q and k are normed by head.
     """
 
-    layer: LlamaConfig
+    layer: Any
     target_width: int
     states: tuple[int, ...]
     draft_vocab: int
@@ -49,7 +49,7 @@ class HeadCache:
     the last ones.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, config: LlamaConfig) -> None:
+    def __init__(self, device: torch.device, dtype: torch.dtype, config: Any) -> None:
         shape = (config.num_key_value_heads, 0, config.head_dim)
         self.keys = torch.empty(shape, device=device, dtype=dtype)
         self.values = self.keys.clone()
@@ -79,9 +79,7 @@ class HeadAttention(nn.Module):
         layer = config.layer
         self.head_dim = layer.head_dim
         bias = bool(layer.attention_bias)
-        q, kv = (
-            n * layer.head_dim for n in (layer.num_attention_heads, layer.num_key_value_heads)
-        )
+        q, kv = (n * layer.head_dim for n in (layer.num_attention_heads, layer.num_key_value_heads))
         self.q_proj = nn.Linear(2 * layer.hidden_size, q, bias=bias)
         self.k_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
         self.v_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
@@ -93,7 +91,7 @@ class HeadAttention(nn.Module):
             self.k_norm = LlamaRMSNorm(layer.head_dim, eps=layer.rms_norm_eps)
 
     def projected(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""
+        """q, k, v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""
         shape = (*x.shape[:-1], -1, self.head_dim)
         q = self.q_norm(self.q_proj(x).view(shape)).transpose(1, 2)
         k = self.k_norm(self.k_proj(x).view(shape)).transpose(1, 2)

@@ -28,11 +28,13 @@ from .controls import (
 )
 from .doctor import Doctor
 from .jobs import Run
-from .queue import RunQueue, updates
+from .queue import RunQueue
 from .security.errors import sentence
+from .streams import updates
 from .wire import Update
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
+LATER = ("verdict",)  # settings that came after the others had places
 EXAMINATIONS = 4  # that may wait for the doctor at a time
 
 Values = Iterator[dict[str, Any]]
@@ -70,13 +72,14 @@ def signature_of(own: str) -> inspect.Signature:
     """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
     defaults. Programs may pass them by place, so their order never changes."""
     types = get_type_hints(Settings)
-    names = [*LIMITS, *CHOICES]
+    names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
     rows: list[tuple[str, Any, Any]] = [
         ("prompt", str, Parameter.empty),
         ("pair", str, own),
         *((name, types[name], DEFAULTS[name]) for name in names),
         ("stop", list[str] | None, None),
         ("lanes", list[dict[str, Any]] | None, None),
+        *((name, types[name], DEFAULTS[name]) for name in LATER),
     ]
     kind = Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(

@@ -65,6 +65,16 @@ OFFERED = {
         "Whether the prompt goes through the target's chat template.",
         choices={"If tuned for it": "auto", "On": "on", "Off": "off"},
     ),
+    "verdict": Setting(
+        "Verdict",
+        "How guesses are judged. Typical is not exact: it changes the text.",
+        choices={
+            "Token": "token",
+            "Block": "block",
+            "Exact match": "exact-match",
+            "Typical (changes the text)": "typical",
+        },
+    ),
 }
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 

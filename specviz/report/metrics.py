@@ -23,8 +23,10 @@ class Metrics:
     counts: tokens by outcome; drafted = accepted + rejected + ignored and
         emitted = accepted + corrected + bonus. rounds: target passes.
     alpha: accepted / (accepted + rejected). efficiency: accepted / drafted.
-    beta: mean over judged positions of the sum over the vocabulary of min(p, q), an estimate of
-        alpha.
+    beta: mean over judged positions of the probability that a draft drawn from q is kept, an
+        estimate of alpha: the sum over the vocabulary of min(p, q), or `Token.chance` with the
+        verdicts exact-match and typical. Block verification has no such probability for a single
+        position: beta is then that of the token rule.
     tau: emitted tokens per target pass. tau_predicted: from alpha, if acceptances were
         independent.
     c: seconds of a draft step / seconds of a one-token target pass (of the baseline lane).
@@ -75,7 +77,7 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     drafted = [t for r in rounds for t in r.drafted]
     counts = _counts(rounds)
     alpha = ratio(counts["accepted"], counts["accepted"] + counts["rejected"])
-    betas = [t.beta for t in drafted if t.beta is not None]
+    betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
     emitted = sum(len(r.emitted) for r in rounds)
     c = _cost_ratio(rounds, alone)
     tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from ..trace import Round, Token, Trace
 
+VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
 TOKEN_COLUMNS = (
     *("lane", "round", "place", "outcome", "position", "id", "text"),
     *("p", "q", "u", "beta", "soft_p", "soft_q", "clock"),
+    *VERDICT_COLUMNS,
 )
 ROUND_COLUMNS = (
     *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
@@ -38,7 +40,9 @@ def tokens_csv(trace: Trace) -> str:
             if token.outcome not in ("rejected", "ignored"):
                 emitted[r.lane] += 1
                 position = emitted[r.lane]
-            rows.append([r.lane, r.index + 1, place, *_token_cells(token, position), r.clock])
+            own_numbers = [getattr(token, name) for name in VERDICT_COLUMNS]
+            cells = _token_cells(token, position)
+            rows.append([r.lane, r.index + 1, place, *cells, r.clock, *own_numbers])
     return csv_text(TOKEN_COLUMNS, rows)
 
 

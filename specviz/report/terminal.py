@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..lanes import label_of
+from ..settings import CHANGES_THE_TEXT
 from ..trace import BASELINE, LANES, Agreement, Event, Header, Lane, Outcome, Round, Token, Trace
 from .metrics import Metrics, best_lane, compute_metrics
 from .uncertainty import DOUBTS, uncertainty
@@ -62,6 +63,13 @@ def _styled(outcome: Outcome, text: str, color: bool) -> str:
     return f"\x1b[{STYLES[outcome][1]}m{text}\x1b[0m" if color else text
 
 
+def _meaning_of_beta(rule: str) -> str:
+    if rule in ("exact-match", "typical"):
+        return "mean probability that the rule keeps a draft"
+    token_rule = ", as the token rule has it" if rule == "block" else ""
+    return f"mean overlap of the two distributions{token_rule}"
+
+
 def metric_lines(trace: Trace) -> Iterator[str]:
     """The metrics of a trace, one line for each; of several speculative lanes, a table with a line
     for each of them."""
@@ -77,6 +85,10 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         yield from _one_lane(trace, head.speculative[0], first)
     else:
         yield from _several_lanes(trace, by_lane)
+    if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
+        yield f"{', '.join(changing)}: {CHANGES_THE_TEXT}"
+    if head.on_server:
+        yield PER_REQUEST
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
 
 
@@ -87,7 +99,7 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), "mean overlap of the two distributions"),
+        "beta": (shown_number(m.beta, 3), _meaning_of_beta(trace.header.settings_of(lane).rule)),
         "tau": (
             shown_number(m.tau, 2),
             f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",
@@ -104,6 +116,10 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         yield _comparison(trace.end.agreement(lane))
 
 
+PER_REQUEST = (
+    "The target is on a server: times are those of requests, with the network, the server's queue "
+    "and its other users. The ratio is per request, and says nothing of the server's own speed."
+)
 COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
 
 
@@ -156,3 +172,8 @@ def _verdict(m: Metrics) -> str:
 def shown_number(value: float | None, places: int) -> str:
     """A shown_number with `places` decimals, or a dash for None."""
     return "–" if value is None else f"{value:.{places}f}"
+
+
+def shown_milliseconds(seconds: float | None) -> str:
+    """Seconds as text in milliseconds: "1.52 ms", or a dash for None."""
+    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"

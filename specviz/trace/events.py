@@ -15,6 +15,9 @@ EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
 settings, or a request to stop."""
 
+SERVER = "server"
+"""The form of a target whose distributions come over a network."""
+
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
 
@@ -35,12 +38,22 @@ class Token:
     p, q: its probability under the processed target and draft distributions; `q` is None for
         a token that no draft proposed, `p` is None for a drafted token that was never judged.
     u: the uniform draw in [0, 1) that judged it: accepted if and only if u < p / q (Leviathan
-        et al. 2022, arXiv 2211.17192, algorithm 1).
+        et al. 2022, arXiv 2211.17192, algorithm 1). With other verdicts (`decoding.verdicts`):
+        block keeps all drafts up to the last with u < threshold; exact-match draws the target's
+        own token with it; typical uses none.
+    weight: the running product of p / q, held at 1 or below, if the verdict is block.
+    threshold: what u must be below (block), or p above (typical). Block judges a round's drafts
+        together, so its ignored tokens have p, u, weight and threshold too.
+    chance: the probability that a draft drawn from q is kept at its position, if it was judged and
+        the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
     beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
-        the residual norm(max(0, p - q)) only if a token was drawn from it. In a greedy run p and
+        the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
+        weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
+    seen: for a draft from counts, how often the end of the text before it had stood in the text
+        and was followed by anything; q (in a greedy run `soft_q` and `top_q`) are shares of it.
     """
 
     id: int
@@ -55,6 +68,10 @@ class Token:
     top_p: tuple[Choice, ...] = ()
     top_q: tuple[Choice, ...] = ()
     top_residual: tuple[Choice, ...] = ()
+    weight: float | None = None
+    threshold: float | None = None
+    chance: float | None = None
+    seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +89,7 @@ class Round:
     wall: the wall-clock seconds that the lane has run since it began: with its engines, prefill,
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
+    exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
     """
 
     lane: Lane
@@ -83,6 +101,7 @@ class Round:
     overhead_seconds: float
     clock: float
     wall: float | None = None
+    exchanged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +110,15 @@ class Header:
 
     prompt, prompt_ids: the text shown and the ids that the models read.
     target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
-        "context": int | None}; form is the name of the engine, revision the hub's commit if the
-        model came from the hub, context the most tokens that it can see if its config has a limit
-        (older recordings lack it). draft is None without a draft model.
+        "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
+        revision the hub's commit if the model came from the hub, context the most tokens that it
+        can see if its config has a limit (older recordings lack it). draft is None without a draft
+        model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
+    memory: {"texts": int, "tokens": int}, the earlier texts that the drafter "suffix" was given;
+        None if it was given none.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
@@ -118,8 +140,15 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def on_server(self) -> bool:
+        """Whether the target is on a server. Its times are then those of requests: with the
+        network, the server's queue and its other users."""
+        return bool(self.target["form"] == SERVER)
 
     @property
     def speculative(self) -> tuple[Lane, ...]:

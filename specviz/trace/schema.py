@@ -79,8 +79,12 @@ TOKEN = object_of(
     Token,
     {"id": ID, "text": TEXT, "outcome": one_of(OUTCOMES)},
     {
-        **dict.fromkeys(("p", "q", "beta", "soft_p", "soft_q"), optional(PROBABILITY)),
+        **dict.fromkeys(
+            ("p", "q", "beta", "soft_p", "soft_q", "weight", "threshold", "chance"),
+            optional(PROBABILITY),
+        ),
         "u": optional(number(0.0, 1.0)),
+        "seen": optional(integer(1, LONG)),
         **{name: _top(name) for name in ("top_p", "top_q", "top_residual")},
     },
 )
@@ -95,7 +99,8 @@ ROUND = object_of(
         **dict.fromkeys(("draft_seconds", "verify_seconds", "overhead_seconds"), SECONDS),
         "clock": SECONDS,
     },
-    {"wall": optional(SECONDS)},  # older recordings lack it
+    # Older recordings lack the first, and targets on this machine the second.
+    {"wall": optional(SECONDS), "exchanged": optional(integer(0, 2**40))},
 )
 
 
@@ -118,7 +123,7 @@ SETTINGS = object_of(
         "ignore_eos": boolean,
     },
     # Older recordings lack these fields; their runs used the defaults.
-    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat")},
+    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat", "verdict")},
     label="settings",
 )
 
@@ -207,6 +212,9 @@ HEADER = object_of(
     {
         "processor": NAME,
         "lane_threads": optional(_by_lane(THREADS)),
+        "memory": optional(
+            object_of(dict, dict.fromkeys(("texts", "tokens"), integer(1, LONG)), label="memory")
+        ),
         # Only a race of named lanes has these.
         "lanes": optional(_placed("lanes", _by_lane(SETTINGS))),
         "drafts": optional(_placed("drafts", _by_lane(optional(DRAFT)))),

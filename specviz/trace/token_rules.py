@@ -1,4 +1,4 @@
-"""The rules that the numbers of one token, and of a correction, follow in every real run.
+"""The rules that the numbers of one token follow in every real run.
 
 The tolerances cover rounding only: of sums in fp32, and of listed probabilities to `DIGITS`.
 """
@@ -11,13 +11,17 @@ from ..settings import Settings
 from .events import DIGITS, Choice, Round, Token
 from .schema import SLACK, TOP
 from .validators import Invalid
+from .verdict_rules import JUDGED, ROUNDING, check_judged, extra_fields
 
-ROUNDING = 1e-5  # relative to p / q
 LIST_ROUNDING = 10 * 10**-DIGITS
 MOST_TOKENS = 2**21  # more than any vocabulary has
-JUDGED = ("accepted", "rejected")
-FIELDS = ("p", "q", "u", "beta", "soft_p", "soft_q", "top_p", "top_q", "top_residual")
-FIELDS_BY_OUTCOME = {  # all others must be empty, but for soft_p and soft_q of a greedy run
+DRAFTED = (*JUDGED, "ignored")
+FIELDS = (
+    *("p", "q", "u", "beta", "soft_p", "soft_q", "top_p", "top_q", "top_residual"),
+    *("weight", "threshold", "chance"),
+)
+# All others must be empty, but for soft_p and soft_q of a greedy run and what a verdict adds.
+FIELDS_BY_OUTCOME = {
     "accepted": ("p", "q", "u", "beta", "top_p", "top_q"),
     "rejected": ("p", "q", "u", "beta", "top_p", "top_q", "top_residual"),
     "ignored": ("q", "top_q"),
@@ -26,11 +30,14 @@ FIELDS_BY_OUTCOME = {  # all others must be empty, but for soft_p and soft_q of 
 }
 
 
-def check_token(token: Token, settings: Settings) -> None:
-    """Check one token's own numbers; raises `Invalid`."""
-    _check_fields(token, settings)
+def check_token(token: Token, settings: Settings, partial: bool = False) -> None:
+    """Check one token's own numbers; raises `Invalid`.
+
+    partial: whether the target's distributions came as lists of the likeliest tokens.
+    """
+    _check_fields(token, settings, partial)
     if token.outcome in JUDGED:
-        _check_verdict(token)
+        check_judged(token, settings)
     if settings.greedy:
         _check_one_hot("p", token.p, token.soft_p, token.top_p, token.id)
         _check_one_hot("q", token.q, token.soft_q, token.top_q, token.id)
@@ -38,31 +45,20 @@ def check_token(token: Token, settings: Settings) -> None:
     _check_lists(token, settings)
     if token.outcome in JUDGED:
         _check_beta(token, settings)
+    _check_seen(token, settings)
 
 
-def check_correction(rejected: Token, corrected: Token) -> None:
-    """Check the token that was drawn where another was rejected; raises `Invalid`.
-
-    It follows norm(max(0, p - q)), or p where rounding leaves no difference between p and q.
-    """
-    for field in ("top_p", "top_q", "top_residual"):
-        if getattr(rejected, field) != getattr(corrected, field):
-            raise Invalid(f"{field} is not that of the rejected token at the same place")
-    assert rejected.beta is not None and corrected.p is not None and corrected.q is not None
-    mass = 1.0 - rejected.beta  # of max(0, p - q)
-    if mass < SLACK:
+def _check_seen(token: Token, settings: Settings) -> None:
+    """Check that q is a share of what was counted, in runs whose drafts are counted."""
+    counted = settings.drafter == "suffix" and token.outcome in DRAFTED
+    if counted != (token.seen is not None):
+        raise Invalid("seen is missing" if counted else "seen cannot be known of this token")
+    if token.seen is None:
         return
-    if corrected.id == rejected.id:
-        raise Invalid("it is the token that was rejected at the same place")
-    if corrected.p <= corrected.q:
-        raise Invalid("p is not above q, but a correction is drawn from what p has more than q")
-    listed = {choice.id: choice.probability for choice in corrected.top_residual}
-    left, share = corrected.p - corrected.q, listed.get(corrected.id)
-    most = _least_listed(corrected.top_residual, complete=len(listed) < TOP)
-    if (share is None and left > most * mass + SLACK) or (
-        share is not None and abs(left - share * mass) > SLACK
-    ):
-        raise Invalid("top_residual does not agree with p, q and beta")
+    share = token.soft_q if settings.greedy else token.q
+    times = (share or 0.0) * token.seen
+    if times < 0.5 or abs(times - round(times)) > ROUNDING * token.seen + SLACK:
+        raise Invalid(f"q is {share:.6g}, which is no share of the {token.seen} times in seen")
 
 
 def check_accepted_copies(r: Round, kept: int) -> None:
@@ -71,10 +67,13 @@ def check_accepted_copies(r: Round, kept: int) -> None:
         raise Invalid("its emitted tokens do not begin with the accepted ones")
 
 
-def _check_fields(token: Token, settings: Settings) -> None:
-    expected = set(FIELDS_BY_OUTCOME[token.outcome])
+def _check_fields(token: Token, settings: Settings, partial: bool) -> None:
+    added, lacking = extra_fields(token.outcome, settings.rule)
+    expected = ({*FIELDS_BY_OUTCOME[token.outcome]} | added) - lacking
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
+    if partial and token.soft_p is None:
+        expected.discard("soft_p")
     for field in FIELDS:
         known = getattr(token, field) not in (None, ())
         if field.startswith("soft_") and known != (field in expected):
@@ -86,20 +85,6 @@ def _check_fields(token: Token, settings: Settings) -> None:
             raise Invalid(f"{field} is missing from a token that was {token.outcome}")
         if known and field not in expected:
             raise Invalid(f"{field} cannot be known of a token that was {token.outcome}")
-
-
-def _check_verdict(token: Token) -> None:
-    """Check that the token was accepted if and only if u < p / q."""
-    p, q, u = token.p, token.q, token.u
-    assert p is not None and q is not None and u is not None
-    if q == 0.0:
-        raise Invalid("q is 0, but a draft never draws a token of probability 0")
-    bound = p / q
-    accepted = token.outcome == "accepted"
-    if (accepted and u >= bound * (1 + ROUNDING)) or (not accepted and u < bound * (1 - ROUNDING)):
-        raise Invalid(f"it was {token.outcome} with u = {u:.6g} and p / q = {bound:.6g}")
-    if u >= 1.0:
-        raise Invalid("u is 1, but a draw is below 1")
 
 
 def _check_beta(token: Token, settings: Settings) -> None:
@@ -158,7 +143,9 @@ def _check_lists(token: Token, settings: Settings) -> None:
             raise Invalid(f"top_{field} lists a token twice")
         if top[0].probability == 0.0:
             raise Invalid(f"top_{field} begins with a token of probability 0")
-        truncated = not settings.greedy and settings.top_k
+        # Shares of what was counted are not truncated.
+        whole = settings.greedy or (field == "q" and settings.drafter == "suffix")
+        truncated = 0 if whole else settings.top_k
         if truncated and len(top) > settings.top_k:
             raise Invalid(f"top_{field} has {len(top)} entries although top_k is {settings.top_k}")
         complete = len(top) in {*range(TOP), truncated}
@@ -166,7 +153,7 @@ def _check_lists(token: Token, settings: Settings) -> None:
             raise Invalid(f"top_{field} holds every possible token and does not add up to 1")
         if value is not None:
             _check_entry(field, value, listed.get(token.id), _least_listed(top, complete))
-        if not settings.greedy and settings.top_p < 1.0 and field != "residual":
+        if not whole and settings.top_p < 1.0 and field != "residual":
             _check_nucleus(field, min(v for v in (*listed.values(), value) if v), settings)
 
 

@@ -1,52 +1,52 @@
-"""`python -m specviz train`: train a tokenizer, a target and a draft on a folder of books.
+"""`python -m specviz train`: train a pair on a folder of books, or a better draft for a target.
 
-A stage that was interrupted continues from its last checkpoint. The results are the folders
-`target` and `draft`, in the format of the hub, each with the tokenizer.
+With --corpus: a tokenizer, a target and a draft from scratch. With --distill: a draft that you
+have learns the distribution of its target on text that the target writes after your prompts. Both
+continue from the last checkpoint when the same command runs again.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import sys
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
-import numpy as np
 import torch
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..errors import SpecvizError
-from ..models.pair import parameter_count
-from ..theory import predicted_tau
-from . import corpus as books
-from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
-from .evaluate import estimated_alpha, held_out_loss
-from .export import digest, load_model, save_model, save_tokenizer
-from .growth import grow
+from .from_books import STAGES, TrainingJob, train_on_books
+from .from_prompts import distill
 from .head_stage import add_head_arguments, make_head
-from .loop import LoopOptions, head, hidden_states, train
-from .losses import cross_entropy
-from .schedule import Schedule
-from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
-from .tokenizer import load_tokenizer, train_tokenizer
-from .writing import WrittenRows, write_rows
-
-Number = TypeVar("Number", int, float)
-STAGES = ("tokenizer", "target", "draft")
-PROMPT_TOKENS = 16  # of a book, which the target continues
-DEFAULT_TEMPERATURE = 0.7  # the greedy text of so small a model repeats itself
+from .shapes import PRESETS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `train` to a parser."""
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, help="folder of .txt books, one file per book")
-    add("--output", type=Path, default=Path("assets/pair"), help="where the pair is saved")
+    add("--output", type=Path, help="default: assets/pair, or distilled-draft with --distill")
     add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
-    add("--stage", choices=(*STAGES, "head", "all"), default="all", help="what to train")
+    add("--draft-minutes", type=float, default=0.0, help="training time of the draft")
+    add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
+    add("--decay", type=float, default=0.6, help="last share of the budget, with a falling rate")
+    add("--warmup-steps", type=int, default=60)
+    add("--batch-tokens", type=int, default=8192, help="tokens per update")
+    add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
+    add("--written-tokens", type=int, default=1_000_000, help="text that the target writes")
+    add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
+    add("--checkpoint-minutes", type=float, default=5.0)
+    add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
+    add("--seed", type=int, default=0)
+    add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
+    add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
+    _add_books(parser.add_argument_group("a pair from books"))
+    add_head_arguments(parser.add_argument_group("a head on a target, --stage head"))
+    _add_distillation(parser.add_argument_group("a better draft for a target"))
+
+
+def _add_books(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--corpus", type=Path, help="folder of .txt books, one file per book")
+    add("--stage", choices=(*STAGES, "all", "head"), default="all", help="what to train")
     add("--evaluate", action="store_true", help="do not train, evaluate the saved pair")
     add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
     add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
@@ -57,247 +57,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--grow-from", type=Path, help="folder of a smaller target: initial weights of the target")
     add("--draft-from", type=Path, help="folder of another draft: initial weights of the draft")
     add("--minutes", type=float, default=0.0, help="training time of the target, in all processes")
-    add("--draft-minutes", type=float, default=0.0, help="training time of the draft")
     add("--steps", type=int, default=0, help="steps of the target, instead of minutes: repeatable")
-    add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
     add("--lengths", default="256,512,1024", help="window lengths in tokens, from first to last")
-    add("--decay", type=float, default=0.6, help="last share of the budget, with a falling rate")
-    add("--warmup-steps", type=int, default=60)
-    add("--batch-tokens", type=int, default=8192, help="tokens per update")
-    add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
     add("--matrix-rate", type=float, default=0.01, help="Muon's peak learning rate")
     add("--embedding-rate", type=float, default=0.003, help="AdamW's peak learning rate")
-    add("--written-tokens", type=int, default=1_000_000, help="text that the target writes")
-    add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
-    add("--checkpoint-minutes", type=float, default=5.0)
-    add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
-    add_head_arguments(parser)
-    add("--seed", type=int, default=0)
-    add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
-    add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
     add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
 
 
+def _add_distillation(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--distill", metavar="TARGET", help="a hub id, a folder, or 'builtin'")
+    add("--draft", help="the draft that learns: a hub id, a folder, or 'builtin'")
+    add("--prompts", type=Path, help="lines of text, a JSON list, or JSONL with prompt or turns")
+    add("--held-out-prompts", type=Path, help="for alpha; default: one in ten of --prompts")
+    add("--new-tokens", type=int, default=128, help="that the target writes after a prompt")
+    add("--write-rows", type=int, default=32, help="texts that it writes at once")
+    add("--own-text", type=float, default=0.0, help="share of batches that the draft writes itself")
+    add("--rate", type=float, default=3e-4, help="AdamW's peak learning rate for all weights")
+
+
 def main(args: argparse.Namespace) -> None:
-    """Run the chosen stages, or evaluate; raises `SpecvizError` for invalid options or files."""
+    """Train what the options say; raises `SpecvizError` for invalid options or files."""
     if args.threads:
         torch.set_num_threads(args.threads)
-    job = TrainingJob(args)
-    if args.evaluate:
-        evaluate(job)
-        return
-    for stage in STAGES if args.stage == "all" else (args.stage,):
-        MAKERS[stage](job)
-
-
-@dataclass
-class TrainingJob:
-    """The options of one call, and what several stages derive from them."""
-
-    args: argparse.Namespace
-
-    @property
-    def device(self) -> str:
-        return self.args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-
-    @property
-    def preset(self) -> PairShape:
-        return PRESETS[self.args.preset]
-
-    @cached_property
-    def corpus(self) -> books.Corpus:
-        return books.read_corpus(self.args.corpus, [n for n in self.args.held_out.split(",") if n])
-
-    @cached_property
-    def tokenizer(self) -> PreTrainedTokenizerFast:
-        return load_tokenizer(self.args.work / "tokenizer")
-
-    @property
-    def end_id(self) -> int:
-        return int(self.tokenizer.eos_token_id)
-
-    @cached_property
-    def train_tokens(self) -> np.ndarray:
-        return self._encode(self.corpus.train)
-
-    @cached_property
-    def held_out_tokens(self) -> np.ndarray:
-        return self._encode(self.corpus.held_out)
-
-    def _encode(self, part: tuple[books.Book, ...]) -> np.ndarray:
-        backend = self.tokenizer.backend_tokenizer
-        return books.encode_books(part, backend, self.end_id, self.args.seed, self.args.work)
-
-    def shape(self, name: str) -> Shape:
-        default: Shape = getattr(self.preset, name)
-        layers = getattr(self.args, f"{name}_layers") or default.layers
-        return Shape(layers, getattr(self.args, f"{name}_width") or default.width)
-
-    def new_model(self, name: str) -> LlamaForCausalLM:
-        model = build_model(
-            self.shape(name),
-            vocabulary=len(self.tokenizer),
-            end_id=self.end_id,
-            seed=self.args.seed,
-        )
-        torch.nn.Module.to(model, self.device)
-        if self.args.compile:
-            model.model.compile(dynamic=False)
-        return model
-
-    def options(
-        self, name: str, *, minutes: float, steps: int, book_share: float = 1.0, suffix: str = ""
-    ) -> LoopOptions:
-        """The options of one training.
-
-        book_share: the share of the budget after which the windows have their last length.
-        suffix: of the name of the checkpoint.
-        """
-        args, shape = self.args, self.shape(name)
-        schedule = Schedule(
-            minutes=minutes,
-            steps=steps,
-            warmup_steps=args.warmup_steps,
-            decay=args.decay,
-            lengths=tuple(_numbers(args.lengths, int, "--lengths")),
-            shares=tuple(book_share * share for share in Schedule.shares),
-        )
-        return LoopOptions(
-            schedule=schedule,
-            checkpoint=args.work / f"{name}-{shape.layers}x{shape.width}{suffix}.pt",
-            batch_tokens=args.batch_tokens,
-            micro_tokens=args.micro_tokens,
-            matrix_rate=args.matrix_rate,
-            embedding_rate=args.embedding_rate,
-            checkpoint_minutes=args.checkpoint_minutes,
-            stop_after=args.stop_after,
-            label=name,
-        )
-
-
-def make_tokenizer(job: TrainingJob) -> None:
-    """Train the tokenizer on the training books, unless it exists already."""
-    folder = job.args.work / "tokenizer"
-    if (folder / "tokenizer.json").exists():
-        return
-    texts = (book.text for book in job.corpus.train)
-    tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
-    # tokenizer.json marks the stage as done, so it is moved last, when it is complete.
-    partial = folder.with_suffix(".partial")
-    save_tokenizer(tokenizer, partial)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == "tokenizer.json"):
-        path.replace(folder / path.name)
-    partial.rmdir()
-
-
-def make_target(job: TrainingJob) -> None:
-    """Train the target on the books; each checkpoint is also saved to the output folder."""
-    args = job.args
-    windows = books.Windows(job.train_tokens, args.seed)
-    minutes = args.minutes or job.preset.minutes
-    options = job.options("target", minutes=minutes, steps=args.steps)
-    folder = args.output / "target"
-
-    def loss(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-        hidden = hidden_states(model, ids[:, :-1]).flatten(0, 1)
-        return cross_entropy(hidden, head(model), ids[:, 1:].flatten())
-
-    def report(model: LlamaForCausalLM) -> str:
-        save_model(model, job.tokenizer, folder, DEFAULT_TEMPERATURE)
-        nats = held_out_loss(model, job.held_out_tokens, length=256, limit=32_768)
-        return f"held-out {nats:.3f} nats per token"
-
-    model = job.new_model("target")
-    if args.grow_from:
-        grow(model, load_model(args.grow_from, job.device))
-    spent = train(
-        model, lambda n, seen, rows, _: windows.batch(n, seen, rows), loss, options, report
-    )
-    print(f"target: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
-
-
-def make_draft(job: TrainingJob) -> None:
-    """Distil the saved target into the draft: on the books, then on text that the target wrote."""
-    args = job.args
-    target = load_model(args.output / "target", job.device)
-    if len(job.tokenizer) != target.config.vocab_size:
-        raise SpecvizError("The target and the tokenizer have different vocabularies: train again.")
-    made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
-    rows = write_rows(
-        torch.nn.Module.to(copy.deepcopy(target), torch.bfloat16),
-        lambda chunk, rows: books.Windows(job.train_tokens, args.seed + 1).batch(
-            PROMPT_TOKENS, chunk * rows * PROMPT_TOKENS, rows
-        )[:, :-1],
-        folder=args.work / f"written-{made_by}",
-        total_tokens=args.written_tokens,
-        length=min(256, CONTEXT),
-        rows=min(128, max(1, args.written_tokens // 256)),
-        temperatures=tuple(_numbers(args.written_temperatures, float, "--written-temperatures")),
-        end_id=job.end_id,
-        seed=args.seed,
-    )
-    if args.compile:
-        target.model.compile(dynamic=False)
-    source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
-    minutes = args.draft_minutes or job.preset.draft_minutes
-    options = job.options(
-        "draft",
-        minutes=minutes,
-        steps=args.draft_steps,
-        book_share=args.switch,
-        suffix=f"-{made_by}",
-    )
-    draft = job.new_model("draft")
-    if args.draft_from:
-        grow(draft, load_model(args.draft_from, job.device))
+    if args.distill:
+        args.output = args.output or Path("distilled-draft")
+        distill(args)
+    elif args.corpus:
+        args.output = args.output or Path("assets/pair")
+        if args.stage == "head":
+            make_head(TrainingJob(args))
+        else:
+            train_on_books(args)
     else:
-        inherit_embeddings(draft, target)
-    spent = train(draft, source.batch, distillation_loss(target), options)
-    save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
-    print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
-
-
-MAKERS = {
-    "tokenizer": make_tokenizer,
-    "target": make_target,
-    "draft": make_draft,
-    "head": make_head,
-}
-
-
-def evaluate(job: TrainingJob) -> None:
-    """Print sizes, held-out perplexity, and alpha estimated on text that the target writes."""
-    models = {name: load_model(job.args.output / name, job.device) for name in ("target", "draft")}
-    for name, model in models.items():
-        nats = held_out_loss(model, job.held_out_tokens, length=CONTEXT)
-        print(
-            f"{name}: {parameter_count(model) / 1e6:.2f} M parameters, held-out "
-            f"{nats:.3f} nats per token, perplexity {np.exp(nats):.1f}"
+        raise SpecvizError(
+            "nothing says what to train: pass --corpus BOOKS for a pair from scratch, or --distill "
+            "TARGET --draft DRAFT --prompts FILE for a better draft."
         )
-    prompts = books.Windows(job.held_out_tokens, job.args.seed).batch(PROMPT_TOKENS, 0, 64)
-    for temperature in (0.0, 0.7, 1.0):
-        alpha = estimated_alpha(
-            models["target"],
-            models["draft"],
-            prompts[:, :-1].to(job.device),
-            temperature=temperature,
-            new_tokens=128,
-            end_id=job.end_id,
-            seed=job.args.seed,
-        )
-        print(
-            f"temperature {temperature}: alpha about {alpha:.3f}, "
-            f"{predicted_tau(alpha, 5):.2f} tokens per round at gamma 5"
-        )
-
-
-def _numbers(text: str, kind: type[Number], option: str) -> list[Number]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        raise SpecvizError(f"{option} is {text!r}: give numbers separated by commas.") from error
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import torch
 from tokenizers import Tokenizer
 
 from ..errors import SpecvizError
+from .files import save_array
 
 # Three books by authors whose other books are in the training set, and one by another author.
 DEFAULT_HELD_OUT = (
@@ -109,15 +110,6 @@ def encode_books(
     tokens = np.concatenate(pieces)
     save_array(path, tokens)
     return tokens
-
-
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Write an array to a file in one step: a killed process never leaves half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as handle:
-        np.save(handle, array)
-    partial.replace(path)
 
 
 class Windows:

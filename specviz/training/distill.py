@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
 import torch
 from transformers import LlamaForCausalLM
 
 from .corpus import Windows
 from .loop import Loss, head, hidden_states
 from .losses import forward_kl
-from .writing import WrittenRows
+from .writing import WrittenRows, inputs_and_labels
 
 EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1
 
 
 def distillation_loss(target: LlamaForCausalLM) -> Loss:
-    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531).
+    """The loss KL(target || draft), in nats per position (Hinton et al. 2015, arXiv 1503.02531),
+    for two models that `build_model` made. The logits are computed in slices.
 
     The target is not trained.
     """
 
-    def loss(draft: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-        inputs = ids[:, :-1]
+    def loss(draft: LlamaForCausalLM, batch: torch.Tensor) -> torch.Tensor:
+        inputs, counted = inputs_and_labels(batch)
         with torch.no_grad():
-            taught = hidden_states(target, inputs).flatten(0, 1)
+            taught = hidden_states(target, inputs)[counted]
             taught_head = head(target)
-        hidden = hidden_states(draft, inputs).flatten(0, 1)
+        hidden = hidden_states(draft, inputs)[counted]
         return forward_kl(hidden, head(draft), taught, taught_head)
+
+    return loss
+
+
+class Autocast(Protocol):
+    """What `accelerate.Accelerator` offers here: a context of mixed precision."""
+
+    def autocast(self) -> AbstractContextManager[Any]: ...
+
+
+def logits_loss(target: Any, vocab: int, accelerator: Autocast) -> Loss:
+    """The same loss for any two causal language models, over the ids below `vocab`.
+
+    Only ids that can be drafted and emitted count: both distributions are over those alone, as in a
+    race.
+    """
+
+    def loss(draft: Any, batch: torch.Tensor) -> torch.Tensor:
+        inputs, counted = inputs_and_labels(batch)
+        with torch.no_grad(), accelerator.autocast():
+            taught = target(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
+        with accelerator.autocast():
+            logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
+        log_p = taught.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
+        log_q = logits.float().log_softmax(-1)
+        return torch.nn.functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
     return loss
 
@@ -56,8 +86,8 @@ class BooksThenWritten:
         self.books, self.written, self.switch = books, written, switch
 
     def batch(self, length: int, seen: int, rows: int, progress: float) -> torch.Tensor:
-        """The next batch after `seen` trained tokens: ids `[rows, length + 1]` of books, or about
-        as many ids in rows of the written text's own length. progress: the share of the budget."""
+        """The next batch after `seen` trained tokens: ids `[rows, length + 1]` of books, or marked
+        rows with about as many tokens. progress: the share of the budget."""
         if progress < self.switch or seen // (rows * length) % 4 == 0:
             return self.books.batch(length, seen, rows)
         return self.written.batch(length, seen, rows)

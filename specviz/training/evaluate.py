@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from ..errors import ModelError
 from .loop import head, hidden_states
 from .losses import cross_entropy
-from .writing import write
+from .writing import Ids, inputs_and_labels, marked_rows
 
-ROWS = 8  # windows per forward
+ROWS = 8  # windows or texts per forward
+SAMPLES = 2000  # of the bootstrap
 
 
 @torch.no_grad()
@@ -39,39 +45,69 @@ def held_out_loss(
 
 @torch.no_grad()
 def acceptance(
-    target: LlamaForCausalLM, draft: LlamaForCausalLM, ids: torch.Tensor, *, temperature: float
+    target: Any, draft: Any, ids: torch.Tensor, *, temperature: float, vocab: int | None = None
 ) -> torch.Tensor:
     """The probability that a drafted token is accepted after each of the ids `[rows, n]`.
 
     Returns `[rows, n]`: the sum over the vocabulary of min(p, q) (Leviathan et al. 2022,
     arXiv 2211.17192, section 3.2); at temperature 0, 1 where both models have the same likeliest
-    token and 0 elsewhere.
+    token and 0 elsewhere. vocab: only ids below it can be drafted and emitted; None is all.
     """
-    p: torch.Tensor = target(input_ids=ids, use_cache=False).logits.float()
-    q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits.float()
+    p: torch.Tensor = target(input_ids=ids, use_cache=False).logits[..., :vocab].float()
+    q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits[..., :vocab].float()
+    q = q.to(p.device)
     if temperature == 0:
         return (p.argmax(-1) == q.argmax(-1)).float()
     return torch.minimum((p / temperature).softmax(-1), (q / temperature).softmax(-1)).sum(-1)
 
 
-def estimated_alpha(
-    target: LlamaForCausalLM,
-    draft: LlamaForCausalLM,
-    prompts: torch.Tensor,
+def text_alphas(
+    target: Any,
+    draft: Any,
+    prompts: Sequence[Ids],
+    texts: Sequence[Ids],
     *,
     temperature: float,
-    new_tokens: int,
-    end_id: int,
-    seed: int,
-) -> float:
-    """The mean of `acceptance` over text that the target writes after prompts `[rows, n]`."""
-    ids = write(
-        target,
-        prompts,
-        new_tokens=new_tokens,
-        temperatures=torch.full((len(prompts),), temperature, device=prompts.device),
-        end_id=end_id,
-        generator=torch.Generator(prompts.device).manual_seed(seed),
-    )
-    kept = acceptance(target, draft, ids[:, :-1], temperature=temperature)
-    return kept[:, prompts.shape[1] - 1 :].mean().item()
+    vocab: int | None = None,
+) -> list[float]:
+    """The mean of `acceptance` over what was written after each prompt, one value for each text.
+
+    texts: prompts with what the target wrote after them. Raises `ModelError` if a model's
+    probabilities are not finite.
+    """
+    found: list[float] = []
+    for first in range(0, len(texts), ROWS):
+        part = slice(first, first + ROWS)
+        width = max(map(len, texts[part]))
+        rows = marked_rows(prompts[part], texts[part], width, pad=0)
+        ids, counted = inputs_and_labels(torch.from_numpy(rows).long().to(target.device))
+        kept = acceptance(target, draft, ids, temperature=temperature, vocab=vocab)
+        counted = counted.to(kept.device)
+        found += ((kept * counted).sum(1) / counted.sum(1)).tolist()
+    if not all(map(np.isfinite, found)):
+        raise ModelError(
+            "a model's probabilities are not finite: load it in another dtype, or choose another "
+            "model."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean with its 95% interval, low to high."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} - {self.high:.3f})"
+
+
+def bootstrap_mean(values: Sequence[float]) -> Mean:
+    """The mean of one or more values, with the percentile interval of the bootstrap over them
+    (Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 13)."""
+    array = np.asarray(values)
+    picked = np.random.default_rng(0).integers(0, len(array), (SAMPLES, len(array)))
+    low, high = np.percentile(array[picked].mean(1), (2.5, 97.5))
+    return Mean(float(array.mean()), float(low), float(high))

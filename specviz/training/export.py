@@ -6,7 +6,10 @@ import copy
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -17,6 +20,7 @@ from transformers import (
 
 from ..errors import SpecvizError
 from ..models.checksums import write_checksums
+from .files import explained
 
 SHARD = "9MB"  # the hub requires large-file storage from 10 MB on
 
@@ -27,7 +31,7 @@ def save_model(
     """Save config, bf16 weights, tokenizer and the checksums of all these files to `folder`.
 
     temperature: the default in the model's generation config. All files are first written to
-    another folder, and then moved.
+    another folder, and then moved. Raises `SpecvizError` if they cannot be written.
     """
     body_compiled, model.model._compiled_call_impl = model.model._compiled_call_impl, None
     saved = copy.deepcopy(model)
@@ -42,30 +46,42 @@ def save_model(
         do_sample=True,
         temperature=temperature,
     )
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    saved.save_pretrained(partial, max_shard_size=SHARD)
-    save_tokenizer(tokenizer, partial)
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = {path.name for path in partial.iterdir()}
-    for path in folder.glob("model*.safetensors*"):
-        if path.name not in fresh:
-            path.unlink()
-    for path in partial.iterdir():
-        path.chmod(0o644)  # safetensors writes files that only their owner can read
-        path.replace(folder / path.name)
-    partial.rmdir()
+    with whole_folder(folder) as partial:
+        saved.save_pretrained(partial, max_shard_size=SHARD)
+        save_tokenizer(tokenizer, partial)
     write_checksums(folder)
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Save the tokenizer, with a class name that old and new versions of transformers know."""
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to save a model to; after the block its files move to `folder`, and weights that
+    were there before are gone. Raises `SpecvizError` if they cannot be written."""
+    partial = folder.with_name(folder.name + ".partial")
+    with explained(folder):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = {path.name for path in partial.iterdir()}
+        for path in folder.glob("model*.safetensors*"):
+            if path.name not in fresh:
+                path.unlink()
+        for path in partial.iterdir():
+            path.chmod(0o644)  # safetensors writes files that only their owner can read
+            path.replace(folder / path.name)
+        partial.rmdir()
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Save the tokenizer; the general class gets the name that old versions of transformers know
+    too."""
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text())
     for local in ("backend", "is_local", "local_files_only"):
         config.pop(local, None)
-    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 

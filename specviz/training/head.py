@@ -60,8 +60,8 @@ def frequent_tokens(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
 
 
 class ChainLoss:
-    """The loss of a head on ids [rows, length + 1]: the mean KL(target || head), in nats, over the
-    steps of the chains that begin at every place.
+    """The loss of a head on ids [rows, length + 1], or marked rows [rows, 2, length + 1]: the mean
+    KL(target || head), in nats, over the steps of the chains that begin at every place.
 
     The target's probabilities are restricted to the head's tokens and normalised again.
     """
@@ -73,6 +73,8 @@ class ChainLoss:
         self._labels_head = embedding[head.targets.to(embedding.device)].to(torch.bfloat16)
 
     def __call__(self, head: Head, ids: Tensor) -> Tensor:
+        # Of marked rows the ids alone: they are full, and a head learns from their openings too.
+        ids = ids[:, 0] if ids.ndim == 3 else ids
         states, last = self._read(ids)
         total, weights = torch.zeros((), device=ids.device), 0.0
         for step, hidden in enumerate(chain_outputs(head, ids, states, self._steps)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
@@ -18,63 +18,46 @@ from ..models.head import Head
 from . import corpus as books
 from .distill import BooksThenWritten
 from .export import digest, load_model
+from .from_books import PROMPT_TOKENS, TrainingJob, openings_at, writing_for, written
 from .head import ChainLoss, StateReader, chain_outputs, frequent_tokens, new_head
 from .loop import LoopOptions, train
+from .options import numbers
 from .schedule import Schedule
-from .writing import WrittenRows, write, write_rows
+from .writing import WrittenRows, write
 
-if TYPE_CHECKING:
-    from .cli import TrainingJob
-
-PROMPT_TOKENS = 16  # of a book, which the target continues
 SHOWN_STEPS = 5  # of a chain, whose acceptance is printed
+SHOWN_AT = 0.7  # the temperature of the text for that
+SHOWN_ROWS, SHOWN_TOKENS = 16, 64  # of it
 
 
-def add_head_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the stage `head` to a parser."""
-    add = parser.add_argument
+def add_head_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the options of the stage `head`."""
+    add = group.add_argument
     add("--head-minutes", type=float, default=30.0, help="training time of the head")
     add("--head-steps", type=int, default=0, help="steps of the head, instead of minutes")
     add("--head-tokens", type=int, default=3072, help="how many tokens the head can draft")
-    add("--head-states", default="", help="layers whose outputs the head reads, from 0, by commas")
+    add("--head-states", default="", help="layers whose outputs it reads, from 0, by commas")
     add("--head-length", type=int, default=255, help="window length in tokens")
 
 
 def make_head(job: TrainingJob) -> None:
-    """Train a head on the saved target, first on books, then on text that the target wrote."""
-    args = job.args
+    """Train a head on the saved target, first on books, then on text that the target wrote; each
+    checkpoint is also saved to the output folder."""
+    args, folder = job.args, job.args.output / "head"
     target = load_model(args.output / "target", job.device)
-    if target.config.vocab_size < args.head_tokens or args.head_tokens < 2:
-        raise SpecvizError(
-            f"--head-tokens is {args.head_tokens}: use 2 to {target.config.vocab_size}."
-        )
-    layers = _states(args.head_states, target.config.num_hidden_layers)
-    targets = frequent_tokens(job.train_tokens, target.config.vocab_size, args.head_tokens)
-    head = new_head(target, layers, targets)
-    nn.Module.to(head, job.device)
-    made_by, length = digest(target), args.head_length
-    windows = books.Windows(job.train_tokens, args.seed)
-    rows = write_rows(
-        target,
-        lambda chunk, rows: books.Windows(job.train_tokens, args.seed + 2).batch(
-            PROMPT_TOKENS, chunk * rows * PROMPT_TOKENS, rows
-        )[:, :-1],
-        folder=args.work / f"written-{made_by}",
-        total_tokens=args.written_tokens,
-        length=length,
-        rows=min(128, max(1, args.written_tokens // length)),
-        temperatures=tuple(float(part) for part in args.written_temperatures.split(",")),
-        end_id=job.end_id,
-        seed=args.seed,
+    head = _begun(job, target)
+    made_by = digest(target)
+    rows = written(job, target, args.work / f"written-{made_by}")
+    source = BooksThenWritten(
+        books.Windows(job.train_tokens, args.seed), WrittenRows(rows, args.seed), args.switch
     )
-    source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
     options = LoopOptions(
         schedule=Schedule(
             minutes=args.head_minutes,
             steps=args.head_steps,
             warmup_steps=args.warmup_steps,
             decay=args.decay,
-            lengths=(length,),
+            lengths=(args.head_length,),
             shares=(1.0,),
         ),
         checkpoint=args.work / f"head-{made_by}-{args.head_tokens}.pt",
@@ -86,21 +69,30 @@ def make_head(job: TrainingJob) -> None:
         stop_after=args.stop_after,
         label="head",
     )
-    folder = args.output / "head"
 
-    def report(model: LlamaForCausalLM) -> str:
-        trained = cast(Head, model)
+    def report(trained: Head) -> str:
         save_head(trained, folder)
-        return "acceptance by step at temperature 0.7: " + ", ".join(
-            f"{share:.3f}" for share in chain_acceptance(target, trained, job, 0.7)
-        )
+        shares = chain_acceptance(target, trained, job)
+        shown = ", ".join(f"{share:.3f}" for share in shares)
+        return f"acceptance by step at temperature {SHOWN_AT}: {shown}"
 
-    # The loop asks of its model only what a head has too.
-    model = cast(LlamaForCausalLM, head)
-    loss = cast(Any, ChainLoss(target, head))
-    parts = nn.ModuleList([head.midlayer, head.fc])
-    spent = train(model, source.batch, loss, options, report, parts)
-    print(f"head: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
+    loss = ChainLoss(target, head)
+    layers = nn.ModuleList([head.midlayer, head.fc])
+    spent = train(head, source.batch, loss, options, report, layers)
+    print(f"head: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(head)}")
+
+
+def _begun(job: TrainingJob, target: LlamaForCausalLM) -> Head:
+    """A head that has not learnt yet."""
+    args, vocab = job.args, target.config.vocab_size
+    if not 2 <= args.head_tokens <= vocab:
+        raise SpecvizError(f"--head-tokens is {args.head_tokens}: use 2 to {vocab}.")
+    targets = frequent_tokens(job.train_tokens, vocab, args.head_tokens)
+    head = new_head(target, _states(args.head_states, target.config.num_hidden_layers), targets)
+    nn.Module.to(head, job.device)
+    assert head.embedding is not None
+    head.embedding = head.embedding.to(job.device)
+    return head
 
 
 def _states(text: str, layers: int) -> tuple[int, ...]:
@@ -108,14 +100,9 @@ def _states(text: str, layers: int) -> tuple[int, ...]:
     the last, since the middle of so few layers knows too little of the next token."""
     if not text:
         return (min(2, layers), max(1, (layers + 2) // 2), layers)
-    try:
-        chosen = tuple(int(part) + 1 for part in text.split(","))
-    except ValueError:
-        chosen = ()
-    if not chosen or not all(1 <= layer <= layers for layer in chosen):
-        raise SpecvizError(
-            f"--head-states is {text!r}: give numbers from 0 to {layers - 1} separated by commas."
-        )
+    chosen = tuple(n + 1 for n in numbers(text, int, "--head-states"))
+    if not all(1 <= n <= layers for n in chosen):
+        raise SpecvizError(f"--head-states is {text!r}: use numbers from 0 to {layers - 1}.")
     return chosen
 
 
@@ -164,31 +151,24 @@ _SAVED = (
 
 
 @torch.no_grad()
-def chain_acceptance(
-    target: LlamaForCausalLM, head: Head, job: TrainingJob, temperature: float
-) -> list[float]:
+def chain_acceptance(target: LlamaForCausalLM, head: Head, job: TrainingJob) -> list[float]:
     """The mean probability that a draft is accepted at each step of a chain whose earlier drafts
     were all accepted, on text that the target continues from held-out books.
 
     The mean over places of the sum of min(p, q) (Leviathan et al. 2022, arXiv 2211.17192,
     section 3.2).
     """
-    prompts = books.Windows(job.held_out_tokens, job.args.seed).batch(PROMPT_TOKENS, 0, 16)
-    ids = write(
-        target,
-        prompts[:, :-1].to(job.device),
-        new_tokens=64,
-        temperatures=torch.full((len(prompts),), temperature, device=job.device),
-        end_id=job.end_id,
-        generator=torch.Generator(job.device).manual_seed(job.args.seed),
-    )
+    prompts = openings_at(books.Windows(job.held_out_tokens, job.args.seed), 0, SHOWN_ROWS)
+    how = writing_for(job, SHOWN_TOKENS)
+    texts = write(target, prompts, how, temperature=SHOWN_AT, seed=job.args.seed)
+    ids = torch.tensor(texts, device=job.device)
     states, last = StateReader(target, head.config.states)(ids)
-    table = target.get_output_embeddings().weight
-    p = (last.float() @ table.T / temperature).softmax(-1)
+    table: Tensor = target.get_output_embeddings().weight
+    p = (last.float() @ table.T / SHOWN_AT).softmax(-1)
     shares = []
     for step, hidden in enumerate(chain_outputs(head, ids, states, SHOWN_STEPS)):
         first, end = PROMPT_TOKENS, ids.shape[1] - 1 - step
-        q = (head.logits(hidden[:, first:end].float()) / temperature).softmax(-1)
+        q = (head.logits(hidden[:, first:end].float()) / SHOWN_AT).softmax(-1)
         common = torch.minimum(p[:, 1 + step + first :][..., head.targets], q)
         shares.append(common.sum(-1).mean().item())
     return shares

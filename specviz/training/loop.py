@@ -15,12 +15,14 @@ from tqdm import tqdm
 from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
+from .files import whole_file
 from .schedule import Schedule
 
 Batches = Callable[[int, int, int, float], torch.Tensor]
-"""From (window length, tokens trained before, rows, progress) to ids [rows, length + 1]."""
-Loss = Callable[[LlamaForCausalLM, torch.Tensor], torch.Tensor]
-"""From (model, ids [rows, length + 1]) to the differentiable mean loss in nats."""
+"""From (window length, tokens trained before, rows, progress) to a batch: ids [rows, length + 1],
+or marked rows [rows, 2, length + 1] (`writing.marked_rows`)."""
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]
+"""From (model, batch) to the differentiable mean loss in nats."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class LoopOptions:
     micro_tokens: int = 8192  # tokens per forward pass; a batch may need several passes
     matrix_rate: float = 0.01
     embedding_rate: float = 0.003
+    rate: float = 0.0  # above 0: AdamW with this rate for all weights, as for trained models
     weight_decay: float = 0.05
     checkpoint_minutes: float = 5.0
     stop_after: int = 0  # most steps in this process; 0 is no limit
@@ -62,24 +65,25 @@ def head(model: LlamaForCausalLM) -> torch.Tensor:
 
 
 def train(
-    model: LlamaForCausalLM,
+    model: Any,
     batches: Batches,
     loss: Loss,
     options: LoopOptions,
-    report: Callable[[LlamaForCausalLM], str] | None = None,
+    report: Callable[[Any], str] | None = None,
     layers: torch.nn.Module | None = None,
 ) -> TrainingProgress:
     """Train `model` in place until the budget is spent; returns what was spent.
 
     Continues from `options.checkpoint` if that file exists. report: called at each checkpoint, for
-    a line to print. layers: the part whose matrices Muon trains, if not `model.model.layers`. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
-    model with another shape.
+    a line to print. layers: the part whose matrices Muon trains, if not `model.model.layers`.
+    Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a model with another
+    shape.
     """
-    optimizers = _optimizers(model, options, layers or model.model.layers)
+    optimizers = _optimizers(model, options, layers)
     spent = _restore(model, optimizers, options.checkpoint)
     schedule, started_at = options.schedule, spent.step
     saved = time.monotonic()
-    model.train()
+    model.eval()  # without dropout, a resumed training equals an uninterrupted one
     with tqdm(total=100.0, desc=options.label, unit="%", mininterval=5, smoothing=0.05) as bar:
         while (share := schedule.progress(spent.step, spent.seconds)) < 1.0:
             began = time.monotonic()
@@ -96,16 +100,23 @@ def train(
             if options.stop_after and spent.step - started_at >= options.stop_after:
                 break
     _save(model, optimizers, spent, options.checkpoint)
-    model.eval()
     return spent
 
 
 def _optimizers(
-    model: LlamaForCausalLM, options: LoopOptions, layers: torch.nn.Module
+    model: Any, options: LoopOptions, layers: torch.nn.Module | None
 ) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW for the embeddings and the norms."""
+    """AdamW for all weights if `options.rate` is set; else Muon for the matrices of the layers, and
+    AdamW for the embeddings and the norms."""
+    if options.rate > 0:
+        adam = torch.optim.AdamW(
+            model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.0
+        )
+        adam.param_groups[0]["peak"] = options.rate
+        return [adam]
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
+    layers = model.model.layers if layers is None else layers
     inner = [p for p in layers.parameters() if p.ndim == 2]
     known = {id(p) for p in inner}
     others = [p for p in model.parameters() if id(p) not in known]
@@ -125,7 +136,7 @@ def _optimizers(
 
 
 def _step(
-    model: LlamaForCausalLM,
+    model: Any,
     batches: Batches,
     loss: Loss,
     optimizers: list[torch.optim.Optimizer],
@@ -140,13 +151,13 @@ def _step(
     parts = ids.split(max(1, options.micro_tokens // length))
     value = 0.0
     for part in parts:
-        mean = loss(model, part) * (len(part) / len(ids))
+        mean = loss(model, part) * (_weight(part) / _weight(ids))
         mean.backward()
         value += mean.item()
     if not math.isfinite(value):
         raise SpecvizError(
-            f"The loss became {value} at step {spent.step}: lower --matrix-rate, remove the "
-            "checkpoint and start again."
+            f"The loss became {value} at step {spent.step}: lower the learning rate, remove the "
+            f"checkpoint {options.checkpoint.name} and start again."
         )
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     factor = options.schedule.rate(spent.step, share)
@@ -155,7 +166,12 @@ def _step(
             group["lr"] = group["peak"] * factor
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return value, len(ids) * (ids.shape[1] - 1)
+    return value, len(ids) * (ids.shape[-1] - 1)
+
+
+def _weight(batch: torch.Tensor) -> int:
+    """How many predictions of a batch count, or its rows if all do."""
+    return len(batch) if batch.ndim == 2 else int(batch[:, 1].sum())
 
 
 def _show(bar: Any, share: float, value: float, rate: float, spent: TrainingProgress) -> None:
@@ -167,27 +183,21 @@ def _show(bar: Any, share: float, value: float, rate: float, spent: TrainingProg
 
 
 def _save(
-    model: LlamaForCausalLM,
+    model: Any,
     optimizers: list[torch.optim.Optimizer],
     spent: TrainingProgress,
     path: Path,
 ) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    torch.save(
-        {
-            "model": model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-            "spent": vars(spent),
-        },
-        partial,
-    )
-    partial.replace(path)
+    state = {
+        "model": model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "spent": vars(spent),
+    }
+    with whole_file(path) as partial:
+        torch.save(state, partial)
 
 
-def _restore(
-    model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], path: Path
-) -> TrainingProgress:
+def _restore(model: Any, optimizers: list[torch.optim.Optimizer], path: Path) -> TrainingProgress:
     if not path.exists():
         return TrainingProgress()
     state = torch.load(path, map_location=model.device, weights_only=True)

@@ -13,9 +13,10 @@ class Schedule:
     """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay.
 
     minutes, steps: the budget; steps are used if they are above 0. decay: the last share of the
-    budget, over which the rate falls to zero. lengths, shares: the window lengths in tokens, and
-    the share of the budget for each. Short windows come first: their attention costs less, and a
-    model first learns relations between close tokens. Raises `SpecvizError` for invalid values.
+    budget, over which the rate falls to zero. lengths, shares: the window lengths in tokens, from
+    `shortest` to `longest`, and the share of the budget for each. Short windows come first: their
+    attention costs less, and a model first learns relations between close tokens. Raises
+    `SpecvizError` for invalid values.
     """
 
     minutes: float = 0.0
@@ -23,6 +24,8 @@ class Schedule:
     warmup_steps: int = 60
     decay: float = 0.6
     lengths: tuple[int, ...] = (256, 512, 1024)
+    shortest: int = 8
+    longest: int = CONTEXT
     shares: tuple[float, ...] = (0.6, 0.25, 0.15)
 
     def __post_init__(self) -> None:
@@ -30,8 +33,10 @@ class Schedule:
             raise SpecvizError("A training needs a budget: pass --minutes or --steps above 0.")
         if not 0 < self.decay <= 1:
             raise SpecvizError(f"--decay is {self.decay}: choose a share above 0 and up to 1.")
-        if not self.lengths or not all(8 <= length <= CONTEXT for length in self.lengths):
-            raise SpecvizError(f"--lengths is {self.lengths}: choose windows of 8 to {CONTEXT}.")
+        if not self.lengths or not all(self.shortest <= n <= self.longest for n in self.lengths):
+            raise SpecvizError(
+                f"--lengths is {self.lengths}: choose windows of {self.shortest} to {self.longest}."
+            )
 
     def progress(self, step: int, seconds: float) -> float:
         """The spent share of the budget, 0 to 1, by steps if they are limited, else by seconds."""

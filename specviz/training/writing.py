@@ -1,63 +1,134 @@
-"""Text that the target writes, many rows at a time, to train the draft on."""
+"""Text that a model writes after many prompts at once, to train or to judge a draft on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from tqdm import tqdm
-from transformers import DynamicCache, LlamaForCausalLM
+from transformers import GenerationConfig
 
-from .corpus import save_array
+from .files import save_array
+
+Ids: TypeAlias = Sequence[int]
 
 
-@torch.no_grad()
-def write(
-    model: LlamaForCausalLM,
-    prompts: torch.Tensor,
-    *,
-    new_tokens: int,
-    temperatures: torch.Tensor,
-    end_id: int,
-    generator: torch.Generator,
-) -> torch.Tensor:
-    """Continue prompts `[rows, n]`; returns ids `[rows, n + new_tokens]`.
+@dataclass(frozen=True)
+class Writing:
+    """How texts are written.
 
-    temperatures: one for each row, `[rows]`; 0 is greedy. end_id is never written: after it the
-    text would no longer depend on the prompt.
+    new_tokens: the most for each text. ends: ids after which a text ends; they belong to it. never:
+    ids that are never written. pad: an id for padding, which no model sees.
     """
-    written = [prompts]
-    cache = DynamicCache(config=model.config)
-    ids, divisors = prompts, temperatures.clamp_min(1e-6)[:, None]
-    for _ in range(new_tokens):
-        output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        logits = output.logits[:, -1].float()  # [rows, vocab]
-        logits[:, end_id] = -torch.inf
-        noise = torch.empty_like(logits).exponential_(generator=generator)
-        # argmax(p / noise) with exponential noise is a sample of p, as in Gumbel-max sampling;
-        # without noise it is the greedy choice.
-        scores = logits / divisors - torch.where(temperatures[:, None] > 0, noise.log(), 0.0)
-        ids = scores.argmax(dim=-1, keepdim=True)
-        written.append(ids)
-    return torch.cat(written, dim=1)
+
+    new_tokens: int
+    ends: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
+    pad: int = 0
+
+    def config(self, temperature: float) -> GenerationConfig:
+        """For transformers' `generate`: plain sampling, or greedy at temperature 0."""
+        sampled = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        return GenerationConfig(
+            max_new_tokens=self.new_tokens,
+            eos_token_id=list(self.ends) or None,
+            suppress_tokens=list(self.never) or None,
+            pad_token_id=self.pad,
+            repetition_penalty=1.0,
+            **(sampled if temperature > 0 else {"do_sample": False}),
+        )
+
+
+@torch.inference_mode()
+def write(
+    model: Any, prompts: Sequence[Ids], how: Writing, *, temperature: float, seed: int
+) -> list[list[int]]:
+    """Continue every prompt; returns prompts and continuations together, as lists of ids.
+
+    The texts depend on the model, its device, the prompts of this call and the seed.
+    """
+    width = max(map(len, prompts))
+    ids = torch.full((len(prompts), width), how.pad)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+    filled = torch.tensor([[width - len(p)] for p in prompts]) <= torch.arange(width)
+    with _seeded(model.device, seed), _without_defaults(model):
+        output = model.generate(
+            ids.to(model.device),
+            attention_mask=filled.long().to(model.device),
+            generation_config=how.config(temperature),
+        )
+    texts = []
+    for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
+        end = next((i + 1 for i, token in enumerate(row) if token in how.ends), len(row))
+        texts.append([*prompt, *row[:end]])
+    return texts
+
+
+@contextmanager
+def _seeded(device: torch.device, seed: int) -> Iterator[None]:
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _without_defaults(model: Any) -> Iterator[None]:
+    """Within, the model has no sampling options of its own, which would fill unset ones."""
+    own, model.generation_config = model.generation_config, GenerationConfig()
+    cached, model.config.use_cache = model.config.use_cache, True
+    try:
+        yield
+    finally:
+        model.generation_config, model.config.use_cache = own, cached
+
+
+def marked_rows(prompts: Sequence[Ids], texts: Sequence[Ids], width: int, pad: int) -> np.ndarray:
+    """Texts as int32 [rows, 2, width]: their ids, padded on the right, and 1 at those ids that were
+    written after the prompt."""
+    rows = np.zeros((len(texts), 2, width), np.int32)
+    rows[:, 0] = pad
+    for row, prompt, text in zip(rows, prompts, texts, strict=True):
+        row[0, : len(text)] = text
+        row[1, len(prompt) : len(text)] = 1
+    return rows
+
+
+def inputs_and_labels(batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """From ids [rows, n + 1], or marked rows [rows, 2, n + 1]: inputs [rows, n], and bool
+    [rows, n], whether the prediction after each input counts. Columns after the last that counts
+    are left out."""
+    if batch.ndim == 2:
+        return batch[:, :-1], torch.ones_like(batch[:, 1:], dtype=torch.bool)
+    ids, counted = batch[:, 0, :-1], batch[:, 1, 1:].bool()
+    last = int(counted.any(0).nonzero().max()) + 1 if counted.any() else 1
+    return ids[:, :last], counted[:, :last]
 
 
 class WrittenRows:
-    """Rows of text of one length, in a new order in each epoch.
+    """Marked rows in a new order in each epoch.
 
     A batch depends only on the seed and the number of tokens trained before.
     """
 
     def __init__(self, rows: np.ndarray, seed: int) -> None:
-        self.rows = rows  # [rows, length + 1]
+        self.rows = rows  # [rows, 2, length + 1]
         self.seed = seed
 
+    @property
+    def length(self) -> int:
+        """Tokens of a row that are inputs, padding included."""
+        return int(self.rows.shape[2]) - 1
+
     def batch(self, length: int, seen: int, rows: int) -> torch.Tensor:
-        """The next batch after `seen` trained tokens: about `rows * length` ids, in rows of the
-        text's own length + 1."""
-        own = self.rows.shape[1] - 1
+        """The next batch after `seen` trained tokens: marked rows [.., 2, own length + 1], as many
+        as have about `rows * length` tokens."""
+        own = self.length
         first, count = seen // own, max(1, rows * length // own)
         picked: list[np.ndarray] = []
         for index in range(first, first + count):
@@ -69,39 +140,33 @@ class WrittenRows:
 
 
 def write_rows(
-    model: LlamaForCausalLM,
-    prompts: Callable[[int, int], torch.Tensor],
+    model: Any,
+    prompts: Callable[[int], Sequence[Ids]],
+    how: Writing,
     *,
     folder: Path,
-    total_tokens: int,
-    length: int,
-    rows: int,
+    chunks: int,
+    width: int,
     temperatures: tuple[float, ...],
-    end_id: int,
     seed: int,
 ) -> np.ndarray:
-    """At least `total_tokens` tokens of text that the model writes: uint16 ids `[.., length + 1]`.
+    """Marked rows [rows, 2, width] of text that the model writes.
 
-    prompts: from (chunk, rows) to the prompts `[rows, n]` of one chunk. temperatures: used in turn
-    for the rows of a chunk. Each finished chunk is a file in `folder`, so a resumed run writes only
-    the missing chunks.
+    prompts: the prompts of a chunk; each temperature is used for an equal part of them. Each
+    finished chunk is a file in `folder`, so a resumed run writes only the missing chunks.
     """
-    chunks = max(1, -(-total_tokens // (rows * length)))
-    by_row = torch.tensor([temperatures[row % len(temperatures)] for row in range(rows)])
     pieces = []
     for chunk in tqdm(range(chunks), desc="target writes", unit="chunk"):
-        path = folder / f"{length}x{rows}-{seed}-{chunk:05d}.npy"
+        path = folder / f"{seed}-{chunk:05d}.npy"
         if not path.exists():
-            openings = prompts(chunk, rows).to(model.device)
-            generator = torch.Generator(model.device).manual_seed(seed * 1_000_003 + chunk)
-            ids = write(
-                model,
-                openings,
-                new_tokens=length + 1 - openings.shape[1],
-                temperatures=by_row.to(model.device),
-                end_id=end_id,
-                generator=generator,
-            )
-            save_array(path, ids.cpu().numpy().astype(np.uint16))
+            openings = prompts(chunk)
+            rows = []
+            for turn, temperature in enumerate(temperatures):
+                own = openings[turn :: len(temperatures)]
+                if own:
+                    place = (seed * 1_000_003 + chunk) * len(temperatures) + turn
+                    texts = write(model, own, how, temperature=temperature, seed=place)
+                    rows.append(marked_rows(own, texts, width, how.pad))
+            save_array(path, np.concatenate(rows))
         pieces.append(np.load(path))
     return np.concatenate(pieces)

@@ -230,7 +230,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     prompts = {"one": "w1 w2 w1 w2", "two": "w3"}
     settings = Settings(gamma=3, max_new_tokens=12)
     scores, left_out = compare_drafters(pair, prompts, settings, repeats=1)
-    assert {drafter for drafter, _ in scores} == {"model", "ngram"}
+    assert {drafter for drafter, _ in scores} == {"model", "ngram", "suffix"}
     assert [one.partition(":")[0] for one in left_out] == ["early-exit", "head"]
     assert "the target has only one layer" in left_out[0] and "has no head" in left_out[1]
     for (drafter, policy), by_prompt in scores.items():
@@ -241,7 +241,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
             assert (found.tau, found.drafted) == (m.tau, m.drafted / m.rounds)
             assert found.speedup > 0
     lines = list(score_lines(scores, list(prompts)))
-    assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {5}
+    assert len(lines) == 2 + 9 and {line.count("|") for line in lines} == {5}
     assert list(preset_prompts()) == ["easy", "hard", "repetitive", "copies", "loses"]
 
 

@@ -97,5 +97,5 @@ def test_a_head_that_does_not_fit_gets_one_sentence(
     shown = str(caught.value)
     assert shown.endswith(".") and str(tmp_path) not in shown
     # What needs no weights, the doctor says too, in the same words.
-    if config and "d2t" not in sentence or damage is pickled:
+    if (config and "d2t" not in sentence) or damage is pickled:
         assert sentence_about(examine(str(target), str(folder)), "head", "stop") == shown

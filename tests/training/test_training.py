@@ -16,7 +16,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from specviz.errors import SpecvizError
 from specviz.models.checksums import check_files
 from specviz.training import cli as train
-from specviz.training import corpus, distill, evaluate, export, loop, losses, schedule, shapes
+from specviz.training import (
+    corpus,
+    distill,
+    evaluate,
+    export,
+    from_books,
+    loop,
+    losses,
+    schedule,
+    shapes,
+)
 from specviz.training.tokenizer import train_tokenizer
 
 WORDS = ("the", "a", "cat", "dog", "sat", "ran", "under", "tree", "and", "she", "it's", "23")
@@ -141,7 +151,7 @@ def test_held_out_books_are_never_trained_on(
 
         return real_step(model, spied, *rest)
 
-    monkeypatch.setattr(train, "train_tokenizer", spy_tokenizer)
+    monkeypatch.setattr(from_books, "train_tokenizer", spy_tokenizer)
     monkeypatch.setattr(loop, "_step", spy_step)
     budget = ("--steps", "8", "--draft-steps", "8", "--batch-tokens", "2048")
     train.main(_options(tmp_path, *budget, "--switch", "1"))

@@ -10,6 +10,7 @@ from .early_exit import EarlyExitDrafter
 from .head import HeadDrafter
 from .model import ModelDrafter
 from .ngram import NgramDrafter
+from .suffix import SuffixDrafter
 
 __all__ = ["make_drafter"]
 
@@ -25,6 +26,8 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
         return NoDrafter()
     if settings.drafter == "ngram":
         return NgramDrafter(run.vocab, run.device)
+    if settings.drafter == "suffix":
+        return SuffixDrafter(run)
     if settings.drafter == "early-exit":
         return EarlyExitDrafter(pair, run, target)
     if settings.drafter == "head":

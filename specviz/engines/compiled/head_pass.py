@@ -108,4 +108,3 @@ def run_logits(sizes, table, numbers, out, factor, targets, logits):
         for i in range(sizes.vocab):
             if targets[i] >= 0:
                 logits[r, targets[i]] = own[r, i]
-

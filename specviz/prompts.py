@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..environment import ASSETS
-from ..errors import PromptError
-from .types import Question
+from .environment import ASSETS
+from .errors import PromptError
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
-MOST_BYTES = 4_000_000  # of a file
-MOST_PROMPTS = 2_000
 LONGEST = 100_000  # characters of a prompt
 LONGEST_KIND = 40  # characters; longer ones are cut
 FORMS = (
@@ -21,33 +19,54 @@ FORMS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A prompt of a set. kind: its category, such as "prose". text: of at most `LONGEST`
+    characters."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most bytes of a file, and the most prompts in it."""
+
+    bytes: int
+    prompts: int
+
+
+OF_A_SWEEP = Limits(4_000_000, 2_000)
+OF_A_TRAINING = Limits(256_000_000, 1_000_000)
+
+
 def builtin_prompts() -> tuple[Question, ...]:
     """The prompts that come with the program: three of each kind."""
     return prompts_from(BUILTIN_SET.read_bytes(), BUILTIN_SET.name)
 
 
-def prompts_file(path: str | Path) -> tuple[Question, ...]:
-    """The prompts of a file. Raises `PromptError` with one sentence that says what to do; at most
-    `MOST_BYTES` of the file are read."""
+def prompts_file(path: str | Path, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:
+    """The prompts of a file. Raises `PromptError` with one sentence that says what to do; no more
+    of the file is read than the limits allow."""
     path = Path(path)
     try:
         with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
+            raw = file.read(limits.bytes + 1)
     except OSError as error:
         raise PromptError(f"{path.name} cannot be read: {error.strerror}.") from error
-    return prompts_from(raw, path.name)
+    return prompts_from(raw, path.name, limits)
 
 
-def prompts_from(raw: bytes, name: str) -> tuple[Question, ...]:
+def prompts_from(raw: bytes, name: str, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:
     """The prompts in the bytes of a file. name: of the file, for its suffix and for messages.
 
     A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an
     object or a text in each line. Objects have "prompt" or "turns" (of which the first is used),
     and perhaps "category". Any other file is text with a prompt in each line. Raises `PromptError`.
     """
-    if len(raw) > MOST_BYTES:
+    if len(raw) > limits.bytes:
         raise PromptError(
-            f"{name} is larger than {MOST_BYTES // 1_000_000} MB: use a smaller set of prompts."
+            f"{name} is larger than {limits.bytes // 1_000_000} MB: use a smaller set of prompts."
         )
     try:
         text = raw.decode("utf-8-sig")
@@ -58,11 +77,8 @@ def prompts_from(raw: bytes, name: str) -> tuple[Question, ...]:
     if not text.strip():
         raise PromptError(f"{name} is empty: {FORMS}.")
     entries = _entries(text, name)
-    if len(entries) > MOST_PROMPTS:
-        raise PromptError(
-            f"{name} has {len(entries)} prompts: use {MOST_PROMPTS} or fewer, which no sweep "
-            "gets through anyway."
-        )
+    if len(entries) > limits.prompts:
+        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
     return tuple(_question(entry, kind, place, name) for place, kind, entry in entries)
 
 
