@@ -26,9 +26,10 @@ from transformers.models.llama.modeling_llama import (
 class HeadConfig:
     """The shape of a head.
 
-    layer: the `LlamaConfig` of its decoder layer, whose hidden_size is the head's width and whose vocab_size
-    is the target's. target_width: of the target's states. states: which of them are read, each as
-    the number of the target's layers that have run. draft_vocab: how many tokens it can draft.
+    layer: the `LlamaConfig` of its decoder layer, whose hidden_size is the head's width, and whose
+    vocab_size is the target's. target_width: of the target's states. states: which of them are
+    read, each as the number of the target's layers that have run. draft_vocab: how many tokens it
+    can draft.
     norm_before_residual: whether the layer's residual is the normed state. norm_before_fc: whether
     the target's states are normed before `fc`. head_norms: whether q and k are normed by head.
     """
