@@ -7,14 +7,17 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .bench import cli as bench
+from .choose import cli as choose
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
 from .errors import TraceError
+from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine
 from .models.load import load_pair
@@ -27,7 +30,7 @@ from .report.html import standalone_html
 from .report.tables import rounds_csv, tokens_csv
 from .report.terminal import event_line, legend, metric_lines
 from .serve import serve_page
-from .settings import add_settings, settings_from
+from .settings import Settings, add_settings, settings_from
 from .trace import Event, Trace
 from .trace.recording import UNVERIFIED, file_summary, read_file
 from .training import cli as train
@@ -52,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--save", metavar="FILE", help="also write the trace (.json or .json.gz)")
     run.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     add_settings(run)
+    _add_lanes(run)
     run.set_defaults(verb=_run)
 
     record = verbs.add_parser("record", help="race on one prompt and keep the run in a file")
@@ -59,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
     _add_pair(record)
     add_settings(record)
+    _add_lanes(record)
     record.set_defaults(verb=_record)
 
     check = verbs.add_parser("check", help="read recordings as strictly as the page does")
@@ -70,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
+
+    compare = verbs.add_parser("sweep", help="find the drafter and gamma to deploy, if any")
+    _add_pair(compare)
+    choose.add_arguments(compare)
+    compare.set_defaults(verb=_sweep)
 
     measure = verbs.add_parser("bench", help="measure speed on several prompts")
     bench.add_arguments(measure)
@@ -102,6 +112,20 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     _add_loading(parser)
 
 
+def _add_lanes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lane",
+        action="append",
+        default=[],
+        metavar="CHANGES",
+        help="also race a lane with these settings, such as drafter=ngram,gamma=3 (repeatable)",
+    )
+
+
+def _lanes(options: argparse.Namespace) -> dict[str, Settings]:
+    return beside(settings_from(options), map(parsed_lane, options.lane))
+
+
 def _add_loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=tuple(DTYPES), help="fp32 on a CPU if not given")
     parser.add_argument("--quantize", choices=QUANTIZED, help="the target's weights, on a GPU")
@@ -127,30 +151,38 @@ def _variables(_: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    settings = settings_from(options)
+    lanes = _lanes(options)
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     color = options.color == "always" or (options.color == "auto" and tty)
     spare_threads()
     pair = _named_pair(options)
     print(legend(color=color))
     events: list[Event] = []
-    for event in race(pair, options.prompt, settings):
+    for event in race(pair, options.prompt, lanes):
         events.append(event)
         line = event_line(event, color=color)
         if line is not None:
             print(line, flush=True)
     trace = Trace.from_events(events)
-    print("", trace.header.prompt + trace.text("speculative"), "", *metric_lines(trace), sep="\n")
+    for lane in trace.header.speculative:
+        named = [] if trace.header.lanes is None else [f"{lane}:"]
+        print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
+    print("", *metric_lines(trace), sep="\n")
     if options.save:
         trace.save(options.save)
 
 
+def _sweep(options: argparse.Namespace) -> None:
+    request = choose.request_from(options)
+    choose.main(options, partial(_named_pair, options), request)
+
+
 def _record(options: argparse.Namespace) -> None:
-    settings = settings_from(options)
+    lanes = _lanes(options)
     if not Path(options.out).absolute().parent.is_dir():
         raise TraceError(f"there is no folder for {options.out}: make it first.")
     spare_threads()
-    events = race(_named_pair(options), options.prompt, settings)
+    events = race(_named_pair(options), options.prompt, lanes)
     Trace.from_events(events).save(options.out)
     print(file_summary(options.out))
 

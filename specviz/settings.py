@@ -19,10 +19,19 @@ many as the predicted speed-up makes best."""
 CHATS = ("auto", "on", "off")
 """Whether a prompt goes through the chat template: if the model is tuned for it, always, never."""
 
+VERDICTS = ("token", "block", "exact-match", "typical")
+"""How drafts are judged: one after another by p / q, all of a round together, by the target's own
+draws, or by how likely the target finds them. The last changes the law of the text."""
+
+CHANGES_THE_TEXT = (
+    "The verdict typical changes the text: it does not follow the target's distribution."
+)
+
 CHOICES: dict[str, tuple[str, ...]] = {
     "drafter": DRAFTERS,
     "gamma_policy": GAMMA_POLICIES,
     "chat": CHATS,
+    "verdict": VERDICTS,
 }
 
 # field: (lowest, highest) allowed, both ends included
@@ -48,6 +57,7 @@ class Settings:
     max_new_tokens: most tokens that a lane emits; 0 is allowed.
     seed: of every random draw; a seeded run repeats on the same device and dtype.
     drafter: one of `DRAFTERS`. gamma_policy: one of `GAMMA_POLICIES`. chat: one of `CHATS`.
+    verdict: one of `VERDICTS`; see `decoding.verdicts`.
     stop: a lane ends with the token that completes any of these strings.
     ignore_eos: keep decoding after an end-of-text token, so that lengths can be compared.
     """
@@ -63,6 +73,7 @@ class Settings:
     ignore_eos: bool = False
     gamma_policy: str = "fixed"
     chat: str = "auto"
+    verdict: str = "token"
 
     def __post_init__(self) -> None:
         for name in ("gamma", "top_k", "max_new_tokens", "seed"):
@@ -85,6 +96,17 @@ class Settings:
     def greedy(self) -> bool:
         """Whether each token is the argmax of its logits."""
         return self.temperature == 0.0
+
+    @property
+    def rule(self) -> str:
+        """The verdict that takes effect: a greedy run has only one, since all four keep the same
+        drafts there."""
+        return "token" if self.greedy else self.verdict
+
+    @property
+    def exact(self) -> bool:
+        """Whether the text follows the target's own distribution."""
+        return self.rule != "typical"
 
     @property
     def truncates(self) -> bool:

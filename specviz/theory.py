@@ -9,6 +9,11 @@ from __future__ import annotations
 
 MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
 
+TYPICAL_EPSILON = 0.09
+TYPICAL_DELTA = 0.3
+"""Typical acceptance keeps a draft x where p(x) > min(epsilon, delta exp(-H(p))): the values of
+Medusa's published code, delta the root of epsilon (Cai et al. 2024, arXiv 2401.10774)."""
+
 
 def predicted_tau(alpha: float, gamma: int) -> float:
     """Expected tokens per round, (1 - alpha^(gamma + 1)) / (1 - alpha), if acceptances are

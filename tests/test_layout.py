@@ -29,7 +29,7 @@ LAYERS = [
     ["engines"],
     ["models", "report"],
     ["trace"],
-    ["policy", "logs", "prompts"],
+    ["policy", "logs", "lanes", "prompts"],
     ["environment"],
     ["settings", "theory"],
     ["errors", "_lazy", "_version"],

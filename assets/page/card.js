@@ -2,7 +2,8 @@
 
 import { closest, element, find } from "./dom.js";
 import { isOwn, tokensOf } from "./lane.js";
-import { chance, keep, reason } from "./reasons.js";
+import { chance, keep } from "./reasons.js";
+import { answers, CHANGES_THE_TEXT, LEFT, reasonBy, RULE_NAMES, ruleOf } from "./rules.js";
 import { fixed, visible } from "./words.js";
 
 /** @import { Place } from "./reasons.js" */
@@ -11,7 +12,7 @@ const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
-  + "at temperature 1.";
+  + "at temperature 1. All four verdicts keep the same guesses here.";
 
 const AS_USED = "Chances after temperature, top-k and top-p. E goes through the round step by step.";
 
@@ -83,8 +84,11 @@ export class Card {
     const place = siblings.filter((one) => one.matches("[data-index]")).indexOf(node);
     const ended = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
-    this.#card.replaceChildren(...content({ round, place, ended }, isPending));
-    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);
+    const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
+    const rule = settings ? ruleOf(settings) : "token";
+    this.#card.replaceChildren(...content({ round, place, ended }, isPending, rule));
+    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2
+      || this.#card.querySelector("table") !== null);
     this.#card.hidden = false;
     this.#anchor = node;
     node.setAttribute("aria-describedby", this.#card.id);
@@ -112,8 +116,9 @@ export class Card {
 /**
  * @param {Place} at
  * @param {boolean} isPending
+ * @param {string} rule of the verdicts
  */
-function content(at, isPending) {
+function content(at, isPending, rule) {
   const { round, place } = at;
   const judged = tokensOf(round)[place];
   const token = isPending ? asGuess(judged) : judged;
@@ -123,7 +128,12 @@ function content(at, isPending) {
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
   title.append(word, element("small", "", where));
   /** @type {HTMLElement[]} */
-  const parts = [title, element("p", "sv-card-reason", reason(token, at)), numbers(token), lists(token)];
+  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), numbers(token, rule),
+    lists(token, rule)];
+  if (!isGreedy(token) && (judged.outcome === "accepted" || judged.outcome === "rejected") && !isPending) {
+    parts.push(sideBySide(judged, at, rule));
+  }
+  if (rule === "typical") parts.push(element("p", "sv-inexact", CHANGES_THE_TEXT));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
   else if (token.p !== undefined) parts.push(element("small", "sv-card-note", AS_USED));
   return parts;
@@ -155,14 +165,36 @@ function asGuess({ id, text, q, soft_q, top_q }) {
   return { id, text, q, soft_q, top_q, outcome: "pending" };
 }
 
-/** @param {ShownToken} token */
-function numbers(token) {
+/**
+ * What each of the four rules would have done with this draft.
+ * @param {Token} token
+ * @param {Place} at
+ * @param {string} own the run's rule
+ */
+function sideBySide(token, at, own) {
+  const table = element("table", "sv-card-rules");
+  table.append(element("caption", "", "What each verdict would do with this guess"));
+  for (const { rule, word, why } of answers(token, at, own)) {
+    const row = element("tr", rule === own ? "is-own" : "");
+    row.dataset.rule = rule;
+    row.append(element("th", "", RULE_NAMES[rule]), element("td", `is-${word.replace(" ", "-")}`, word), element("td", "", why));
+    table.append(row);
+  }
+  return table;
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {string} rule
+ */
+function numbers(token, rule) {
   const list = element("dl", "sv-card-numbers");
   /** @type {[string, number | null | undefined][]} */
   const rows = [
     ["target p", token.p], ["draft q", token.q],
-    ["min(1, p/q)", token.p == null || token.outcome === "corrected" ? null : keep(token)],
-    ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.beta],
+    ["min(1, p/q)", rule !== "token" || token.p == null || token.outcome === "corrected" ? null : keep(token)],
+    ["weight", token.weight], ["threshold", token.threshold],
+    ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
   for (const [name, value] of rows) {
@@ -178,13 +210,14 @@ function numbers(token) {
 /**
  * Bars of the likeliest tokens; this one is added where it is not among them.
  * @param {ShownToken} token
+ * @param {string} rule
  */
-function lists(token) {
+function lists(token, rule) {
   const box = element("div", "sv-card-lists");
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [
     ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
-    ["left: max(0, p − q)", token.top_residual, undefined],
+    [LEFT[rule] ?? "left", token.top_residual, undefined],
   ];
   for (const [name, choices, own] of named) {
     if (!choices?.length) continue;

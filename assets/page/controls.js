@@ -13,7 +13,7 @@ import { settingText } from "./strip.js";
 export function controlsOf({ prompt, settings, target, draft }, config) {
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
-  const known = { ...plainSettings(settings), pair: pairOf(target, draft, config) };
+  const known = { verdict: "token", ...plainSettings(settings), pair: pairOf(target, draft, config) };
   return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
 }
 
@@ -44,7 +44,8 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
  * @param {(name: string) => Value} value
  */
 function isIdle(name, value) {
-  if (["gamma", "gamma_policy"].includes(name)) return value("drafter") === "none";
+  if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
+  if (["gamma", "gamma_policy", "verdict"].includes(name)) return value("drafter") === "none";
   if (["target", "draft"].includes(name)) return value("pair") !== "other";
   return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
 }

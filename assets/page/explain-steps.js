@@ -8,6 +8,7 @@ import { overlay, verdict } from "./explain-verdict.js";
 import { element } from "./dom.js";
 import { tokensOf } from "./lane.js";
 import { chance, oddsAndDraw, reason } from "./reasons.js";
+import { LEFT, reasonBy, ruleOf } from "./rules.js";
 import { plural, visible } from "./words.js";
 
 /** @import { Marked } from "./explain-pictures.js" */
@@ -33,6 +34,7 @@ import { plural, visible } from "./words.js";
  * @property {Token} [own]  the target's own; none where the text ended before it
  * @property {boolean} isGreedy
  * @property {boolean} isCopied  the guesses are copied from the text: q is 1
+ * @property {string} rule  of the verdicts
  */
 
 const AS_USED = "p and q are what the verdict uses: chances after temperature, top-k and top-p.";
@@ -41,6 +43,15 @@ const NOT_GOOD_ENOUGH = "Kept does not mean “good enough”. A guess that the 
   + "as often as needed: so the text follows p, as if the target had written it alone.";
 const SAME_LAW = "Blue was kept, pink is made up for here. Together they are exactly p: that is why the text keeps "
   + "the target’s distribution. The letters may still differ from another run’s.";
+/** What is said of the other rules. @type {Record<string, string>} */
+const NOTES = {
+  block: "The guesses are judged together, but shown one after the other: kept are all up to the last one whose draw "
+    + "is below its threshold. So the text follows p, and never fewer are kept on average than one by one.",
+  "exact-match": "The target’s own draws are what is written, so the text follows p. Fewer guesses hold than with the "
+    + "ratio p / q, which may keep a guess that the target would not have drawn this time.",
+  typical: "Kept means “likely enough” here: nothing makes up for guesses that the draft makes too often. The text does "
+    + "not follow the target’s distribution.",
+};
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
@@ -57,6 +68,7 @@ export function stepsOf(round, trace) {
     own: tokens.slice(round.drafted.length)[0],
     isGreedy: settings.temperature === 0,
     isCopied: settings.drafter === "ngram",
+    rule: ruleOf(settings),
   };
   const steps = round.drafted.length
     ? [guess(told), check(told), ...judge(told), ...outcome(told)] : [pass(told), draw(told)];
@@ -115,15 +127,16 @@ function check({ round, trace }) {
  * @returns {Step[]}
  */
 function judge(told) {
-  const { round, tokens, own, isGreedy } = told;
+  const { round, tokens, own, isGreedy, rule } = told;
   const judged = round.drafted.filter((token) => token.outcome === "accepted" || token.outcome === "rejected");
   return judged.map((token, i) => ({
     chapter: "Judge",
     part: `place ${i + 1} of ${round.drafted.length}`,
     sentence: judgement(told, token, i),
-    note: i === 0 ? (isGreedy ? GREEDY : NOT_GOOD_ENOUGH) : undefined,
+    note: i === 0 ? (isGreedy ? GREEDY : NOTES[rule] ?? NOT_GOOD_ENOUGH) : undefined,
     tokens: upTo(tokens.slice(0, round.drafted.length), i + 1), at: i, until: "verify",
-    picture: () => (isGreedy ? [firstChoices(token)]
+    picture: () => (isGreedy ? [firstChoices(token)] : rule === "exact-match" ? [chances(token)]
+      : rule !== "token" ? [verdict(token, rule), bothChances(token)]
       : [verdict(token), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
   }));
 }
@@ -133,7 +146,10 @@ function judge(told) {
  * @param {Token} token
  * @param {number} place from 0
  */
-function judgement({ round, isCopied, isGreedy }, token, place) {
+function judgement({ round, isCopied, isGreedy, rule }, token, place) {
+  // What the target wrote in its place comes in a later step, unless it is what is compared.
+  const shown = rule === "exact-match" ? round : { ...round, emitted: [] };
+  if (rule !== "token") return reasonBy(rule, token, { round: shown, place });
   const word = `“${visible(token.text)}”`;
   if (isCopied && !isGreedy) {
     const { odds, draw: u } = oddsAndDraw(token);
@@ -147,8 +163,17 @@ function judgement({ round, isCopied, isGreedy }, token, place) {
     return kept ? `The target’s first choice here is ${word} too, so the copied token is kept.`
       : `The target’s first choice here is ${first}, so the copied ${word} is refused.`;
   }
-  // What the target wrote in its place comes in a later step.
-  return reason(token, { round: { ...round, emitted: [] }, place });
+  return reason(token, { round: shown, place });
+}
+
+/** @param {Token} token */
+const chances = (token) => bars("target p", "p", token.top_p ?? [], { ...token, probability: token.p });
+
+/** @param {Token} token */
+function bothChances(token) {
+  const box = element("div", "sx-pair");
+  box.append(bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q }), chances(token));
+  return box;
 }
 
 /** @param {Token} token of a greedy run */
@@ -192,10 +217,11 @@ function ignoredAfter({ round }) {
  * @param {Told} told
  * @returns {Step}
  */
-function correct({ round, tokens, own, isGreedy }) {
+function correct({ round, tokens, own, isGreedy, rule }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1;
   const refused = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
+  if (rule !== "token") return correctBy(rule, token, round, tokens);
   const part = 1 - (refused.beta ?? 0), { p = 0, q = 0 } = token;
   const left = bars(`only in p, ${chance(part)}, scaled up to 1`, "left", token.top_residual ?? [],
     { ...token, probability: (p - q) / part });
@@ -208,6 +234,25 @@ function correct({ round, tokens, own, isGreedy }) {
       picture.replaceChildren(overlay(sharesOf(refused, token), token.id, true), left);
       return [picture];
     },
+  };
+}
+
+/**
+ * The correction by another rule than the token rule.
+ * @param {string} rule
+ * @param {Token} token
+ * @param {Round} round
+ * @param {Token[]} tokens
+ * @returns {Step}
+ */
+function correctBy(rule, token, round, tokens) {
+  const at = tokens.length - 1;
+  const share = token.top_residual?.find(({ id }) => id === token.id)?.probability;
+  return {
+    chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }),
+    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
+    picture: () => [token.top_residual?.length
+      ? bars(`${LEFT[rule]}, scaled up to 1`, "left", token.top_residual, { ...token, probability: share }) : chances(token)],
   };
 }
 

@@ -4,14 +4,18 @@ import { element } from "./dom.js";
 import { inBoth } from "./explain-numbers.js";
 import { track, word } from "./explain-pictures.js";
 import { chance, oddsAndDraw } from "./reasons.js";
+import { number } from "./rules.js";
 
 /** @import { Share, Shares } from "./explain-numbers.js" */
 
 /**
- * p over q, and where u fell on the line from 0 to 1 with min(1, p / q) on it.
+ * What is compared, on a line from 0 to 1: u with min(1, p / q), by block verification with the
+ * threshold, and by typical acceptance p with the threshold.
  * @param {Token} token
+ * @param {string} [rule]
  */
-export function verdict(token) {
+export function verdict(token, rule = "token") {
+  if (rule !== "token") return comparedBy(token, rule);
   const { p = 0, q = 1, u = 0 } = token;
   const { odds, draw } = oddsAndDraw(token);
   const keep = Math.min(1, p / q), isKept = token.outcome === "accepted";
@@ -24,6 +28,28 @@ export function verdict(token) {
     pin("keep", keep, "min(1, p/q)", odds), pin("draw", u, "u", draw),
     element("small", "is-0", "0"), element("small", "is-1", "1"));
   box.append(fraction(p, q), line, element("b", "sx-word-of-verdict", isKept ? "kept" : "refused"));
+  return box;
+}
+
+/**
+ * @param {Token} token
+ * @param {string} rule block or typical
+ */
+function comparedBy({ p = 0, u = 0, threshold = 0, weight, outcome }, rule) {
+  const isKept = outcome === "accepted", isBlock = rule === "block";
+  const [name, value] = isBlock ? ["u", u] : ["p", p];
+  const words = isKept ? "kept" : "refused";
+  const box = element("div", `sx-verdict ${isKept ? "is-kept" : "is-refused"}`);
+  const line = element("div", "sx-line");
+  line.setAttribute("role", "img");
+  line.setAttribute("aria-label", `A line from 0 to 1: the threshold is ${number(threshold)}, ${name} is ${
+    number(value)}: ${words}.`);
+  const parts = /** @type {[string, number][]} */ (isBlock ? [["kept", threshold], ["refused", 1 - threshold]]
+    : [["refused", threshold], ["kept", 1 - threshold]]);
+  line.append(track(parts, 1), pin("keep", threshold, "threshold", number(threshold)),
+    pin("draw", Math.min(1, value), name, number(value)), element("small", "is-0", "0"), element("small", "is-1", "1"));
+  box.append(element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`), line,
+    element("b", "sx-word-of-verdict", words));
   return box;
 }
 

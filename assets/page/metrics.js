@@ -86,7 +86,7 @@ function countOutcomes(rounds) {
 
 /** @param {Round[]} rounds */
 function meanBeta(rounds) {
-  const betas = rounds.flatMap((round) => round.drafted).flatMap(({ beta }) => beta ?? []);
+  const betas = rounds.flatMap((round) => round.drafted).flatMap(({ chance, beta }) => chance ?? beta ?? []);
   return ratio(sum(betas, (beta) => beta), betas.length);
 }
 

@@ -2,6 +2,7 @@
 // run's own header, never from the controls; where those say something else, a mark tells so.
 
 import { element, find } from "./dom.js";
+import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
 import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 
 /**
@@ -48,6 +49,7 @@ export class Strip {
       const node = element("span", "", text);
       node.dataset.item = name;
       if (title) node.title = title;
+      node.classList.toggle("sv-inexact", title === CHANGES_THE_TEXT);
       return node;
     }));
     const { machine, made } = provenance(header);
@@ -94,6 +96,11 @@ export function describe({ prompt, target, draft, settings }) {
   if (drafter !== "none" && policy !== "fixed") {
     items.push({ name: "gamma_policy", text: settingText("gamma_policy", policy) });
   }
+  const rule = ruleOf(settings);
+  if (drafter !== "none" && rule !== "token") {
+    const text = rule === "typical" ? "typical verdict: changes the text" : settingText("verdict", rule);
+    items.push({ name: "verdict", text, title: rule === "typical" ? CHANGES_THE_TEXT : undefined });
+  }
   items.push({ name: "temperature", text: settingText("temperature", settings.temperature) });
   if (settings.top_k > 0) items.push({ name: "top_k", text: settingText("top_k", settings.top_k) });
   if (settings.top_p < 1) items.push({ name: "top_p", text: settingText("top_p", settings.top_p) });
@@ -122,6 +129,7 @@ export function settingText(name, value) {
     case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
     case "max_new_tokens": return plural(Number(value), "token");
     case "chat": return `chat template ${value}`;
+    case "verdict": return `${RULE_NAMES[String(value)] ?? value} verdict`;
     case "weights": return `${value} weights`;
     default: return `${name} ${value}`;
   }

@@ -26,6 +26,9 @@ interface Token {
   top_p?: Choice[];
   top_q?: Choice[];
   top_residual?: Choice[];
+  weight?: number;
+  threshold?: number;
+  chance?: number;
 }
 
 interface Round {
@@ -50,6 +53,7 @@ interface Settings {
   drafter: string;
   gamma_policy: string;
   chat: string;
+  verdict?: string; // older recordings lack it
   stop: string[];
   ignore_eos: boolean;
 }
@@ -66,6 +70,7 @@ interface Header {
   prompt: string;
   prompt_ids: number[];
   settings: Settings;
+  lanes?: Record<string, Settings> | null; // of a race with several lanes
   target: Model;
   draft: Model | null;
   device: string;

@@ -1,6 +1,7 @@
 // What is said of a ratio: the verdict, why it is so, and whether it can be trusted.
 
 import { explain } from "./costs.js";
+import { ruleOf } from "./rules.js";
 import { fixed, percent } from "./words.js";
 
 /** @import { Explanation } from "./costs.js" */
@@ -10,6 +11,7 @@ import { fixed, percent } from "./words.js";
 export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
 const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
+const CHANGES = "typical acceptance changes the target’s distribution.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
 /**
@@ -23,6 +25,7 @@ export function verdict(m, trace, differAt, isOver = false) {
   if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
   const speed = "the speed of the target alone";
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
+  if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation loses.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
   const same = trace.header.settings.temperature === 0 && differAt === null;

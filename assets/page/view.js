@@ -7,6 +7,7 @@ import { keepReachable } from "./keys.js";
 import { Lane } from "./lane.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
+import { ruleOf } from "./rules.js";
 import { Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
@@ -83,6 +84,7 @@ export class View {
   begin(trace, origin) {
     this.#card.close();
     this.#root.dataset.source = this.#session.source;
+    this.#root.dataset.rule = ruleOf(trace.header.settings);
     for (const lane of this.#lanes) lane.reset(trace.header.prompt);
     this.#readout.begin(trace);
     this.#strip.show(trace, origin);

@@ -64,7 +64,11 @@ export function comparison(rounds) {
  */
 export function sameness({ compared, differAt }, trace) {
   if (!compared) return "";
-  if (trace.header.settings.temperature !== 0) {
+  const { temperature, verdict } = trace.header.settings;
+  if (temperature !== 0 && verdict === "typical") {
+    return "This text is not the target’s: typical acceptance changes its distribution.";
+  }
+  if (temperature !== 0) {
     return "Both lanes draw at random from the same distribution, so their texts may differ.";
   }
   if (differAt === null) return `${compared}/${compared} tokens identical to the baseline.`;

@@ -19,7 +19,7 @@ from .types import Estimate
 
 SAMPLES = 2000
 LEVEL = (2.5, 97.5)  # percentiles of a 95% interval
-FEWEST = 4  # prompts that two rows share before one of them can be told from the other
+FEWEST = 4  # prompts that two rows share before one of them is given up
 
 Values = Mapping[int, float]
 """Question -> the median logarithm of the speed-up there."""
@@ -56,11 +56,11 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(float(np.exp(statistics.fmean(values))), low, high)
 
 
-def difference(one: Values, other: Values) -> tuple[float, float] | None:
+def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, float] | None:
     """The interval of how much `one` is above `other`, on the questions that both have; None if
-    these are fewer than `FEWEST`."""
+    these are fewer than `fewest`."""
     shared = sorted(one.keys() & other.keys())
-    if len(shared) < FEWEST:
+    if len(shared) < fewest:
         return None
     return interval([one[question] - other[question] for question in shared])
 
@@ -75,9 +75,10 @@ def best_row(rows: Mapping[str, Values]) -> str | None:
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:
-    """The rows that are slower than the best one beyond noise."""
+    """The rows that are slower than the best one beyond noise, on `FEWEST` prompts or more."""
     best = best_row(rows)
     if best is None:
         return set()
-    found = {key: difference(values, rows[best]) for key, values in rows.items() if key != best}
+    others = {key: values for key, values in rows.items() if key != best}
+    found = {key: difference(values, rows[best], FEWEST) for key, values in others.items()}
     return {key for key, interval in found.items() if interval is not None and interval[1] < 0}

@@ -32,6 +32,8 @@ class Costs:
         single = statistics.median(
             r.draft_seconds + r.verify_seconds + r.overhead_seconds for r in alone
         )
+        if single <= 0.0:  # the clock is too coarse for these passes
+            return
         by_width: dict[int, list[float]] = defaultdict(list)
         for r in rounds:
             by_width[1 + len(r.drafted)].append(r.verify_seconds / single)
@@ -62,13 +64,28 @@ class Costs:
 
     def _verify(self, width: int) -> float:
         """The cost of a pass of this width, on the line through the nearest measured widths."""
-        known = sorted(self.verify)
-        if width in self.verify:
-            return statistics.median(self.verify[width])
+        found = _rising({w: self.verify[w] for w in sorted(self.verify)})
+        if width in found:
+            return found[width]
+        known = list(found)
         above = next((i for i, w in enumerate(known) if w > width), len(known) - 1)
         left, right = known[max(0, above - 1)], known[max(1, above)]
-        low, high = (statistics.median(self.verify[w]) for w in (left, right))
-        return max(low, low + (high - low) * (width - left) / (right - left))
+        slope = (found[right] - found[left]) / (right - left)
+        return found[left] + slope * (width - left)
+
+
+def _rising(samples: dict[int, list[float]]) -> dict[int, float]:
+    """The median by width, averaged with its neighbours where it falls: a wider pass costs no
+    less, so a fall is noise (isotonic regression, by pooling adjacent violators)."""
+    blocks: list[tuple[float, int, list[int]]] = []  # mean, samples, widths
+    for width, some in samples.items():
+        mean, count, widths = statistics.median(some), len(some), [width]
+        while blocks and blocks[-1][0] > mean:
+            before, many, wide = blocks.pop()
+            mean = (before * many + mean * count) / (many + count)
+            count, widths = many + count, wide + widths
+        blocks.append((mean, count, widths))
+    return {width: mean for mean, _, widths in blocks for width in widths}
 
 
 def counts_of(trace: Trace) -> RoundCounts:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..decoding.drafters.early_exit import best_exit
 from ..decoding.race import race
+from ..environment import ASSETS
 from ..models.pair import Pair, context_length
 from ..report.metrics import compute_metrics
 from ..report.uncertainty import uncertainty
@@ -148,6 +149,8 @@ def weight_bytes(model: Any) -> int:
 def _named(model: Any) -> str:
     # A model from a folder is named by the folder: whole paths are private.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    if Path(name).is_relative_to(ASSETS):
+        return f"assets/{Path(name).relative_to(ASSETS).as_posix()}"
     return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
 
 

@@ -54,7 +54,7 @@ from .types import (
 
 PIECE_SECONDS = 4.0  # on both clocks of a race together; longer texts are shortened to this
 FEWEST_TOKENS = 16  # that a shortened text has
-TIMED_ROUNDS = 4
+TIMED_ROUNDS = 6
 MOST_REPEATS = 12
 SETTLED_REPEATS = 2  # repeats after which a temperature with one row left is done
 
@@ -94,7 +94,7 @@ class Sweep:
         self.eliminated: set[str] = set()
         self.order: list[str] = []  # the rows of the pieces so far, for whoever checks fairness
         self._queue: list[Piece] = []
-        self._alive: dict[float, list[str]] = {}
+        self._promising: dict[float, list[str]] = {}
         self._turn = 0  # prompts confirmed so far, counted over repeats
         self._length = self.request.base.max_new_tokens
         self._shortened = False
@@ -110,8 +110,7 @@ class Sweep:
         `Progress`."""
         begin = time.perf_counter()
         if self.stage == "plan":
-            yield self._plan(pair)
-            self.spent += time.perf_counter() - begin
+            yield self._plan(pair)  # engines are made here: the budget is for decoding
             return
         if not self._queue:
             self._refill()
@@ -255,11 +254,12 @@ class Sweep:
                 self.predicted.setdefault(row.key, {})[piece.question] = counts
 
     def _eliminate(self) -> None:
+        """Find the rows that are slower beyond noise. One may come back when more is known."""
         values = values_by_row(self.runs)
-        for temperature, keys in self._alive.items():
-            gone = slower({key: values[key] for key in keys if key in values})
-            self.eliminated |= gone
-            self._alive[temperature] = [key for key in keys if key not in gone]
+        self.eliminated = set()
+        for temperature in self.request.temperatures:
+            group = [row.key for row in self.rows if row.temperature == temperature]
+            self.eliminated |= slower({key: values[key] for key in group if key in values})
         self._queue = [piece for piece in self._queue if piece.key not in self.eliminated]
 
     def _refill(self) -> None:
@@ -268,13 +268,14 @@ class Sweep:
             self.stage = "confirm"
             speeds = {row.configuration.key: _speed(row) for row in self.table()}
             possible = [row for row in self.rows if row.drafter not in self.notes]
-            self._alive = promising(possible, speeds)
+            self._promising = promising(possible, speeds)
+            self._eliminate()
         while not self._queue and not self.is_done:
             repeat, question = divmod(self._turn, len(self.questions))
             if repeat >= MOST_REPEATS or (repeat >= SETTLED_REPEATS and self._settled()):
                 self.stage = "done"
                 return
-            keys = [key for some in self._alive.values() for key in some]
+            keys = [key for some in self._alive().values() for key in some]
             seen = {(run.key, run.question) for run in self.runs} if repeat == 0 else set()
             self._queue = [
                 Piece(key, question, repeat)
@@ -284,15 +285,26 @@ class Sweep:
             self._turn += 1
 
     def _settled(self) -> bool:
-        return all(len(keys) <= 1 for keys in self._alive.values())
+        return all(len(keys) <= 1 for keys in self._alive().values())
+
+    def _alive(self) -> dict[float, list[str]]:
+        """The rows that may still be the best, by temperature."""
+        return {
+            temperature: [key for key in keys if key not in self.eliminated]
+            for temperature, keys in self._promising.items()
+        }
 
     def _pieces_left(self) -> int:
-        """About how many pieces are left, if the time is enough."""
+        """About how many pieces are left: as many as are due, or as the time is enough for."""
         if self.is_done:
             return 0
-        alive = sum(map(len, self._alive.values())) or len(self.rows) // 2
+        alive = sum(map(len, self._alive().values())) or len(self.rows) // 2
         prompts = SETTLED_REPEATS * len(self.questions) - self._turn
-        return len(self._queue) + alive * max(0, prompts)
+        due = len(self._queue) + alive * max(0, prompts)
+        if not self._done:
+            return due
+        enough = (self.request.seconds - self.spent) * self._done / self.spent
+        return max(1, min(due, round(enough)))
 
 
 def _speed(row: Row) -> float | None:

@@ -5,7 +5,8 @@ One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
 1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; the policy
    has decided beforehand how many;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
-3. the rule of `sampling.verify` keeps the first k drafts and draws one more token;
+3. the rule of `sampling.verify`, or another of `verdicts`, keeps the first k drafts and draws one
+   more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 
 The baseline is this same loop with no drafts (gamma = 0).
@@ -28,13 +29,14 @@ from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..settings import Settings
-from ..trace import EndReason, Lane, Round, Token
+from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
 from .paths import make_context, make_path
 from .sampling import Decide, decide
 from .tokens import Annotator, Texts, texts_of
 from .types import Drafter, Judged, LaneEvents, Prefilled, Prompt
+from .verdicts import rule
 
 
 def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
@@ -42,12 +44,12 @@ def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> I
 
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or Settings(), "speculative")
+    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), "baseline")
+    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
 
 
 def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
@@ -61,7 +63,7 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
 
     Measured once per process and pair, in less than two seconds.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         return fastest_threads(pair.target, None, pair.vocab, 1)
     return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
 
@@ -76,9 +78,10 @@ def decode(
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
-    `decider` replaces `sampling.decide` in benchmarks of speed, where the text does not matter.
+    `decider` replaces the verdict of the settings in benchmarks of speed, where the text does not
+    matter.
     """
-    if lane == "baseline":
+    if lane == BASELINE:
         settings = replace(settings, gamma=0)
     run = _Run(pair, prompt_ids, settings, lane, decider)
     yield run.prefill()
@@ -102,7 +105,8 @@ class _Run:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
         self.wall, self.resumed = 0.0, now(self.device)
-        context = make_context(settings, pair.vocab, self.device, decider or decide, lane)
+        judge = decider or rule(settings, decide)
+        context = make_context(settings, pair.vocab, self.device, judge, lane)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
             self.target: Engine = make_engine(pair.target, pair.vocab)
@@ -116,7 +120,7 @@ class _Run:
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
         self.text = TextStream(pair.tokenizer, self.ids)
-        self.annotator = Annotator(pair.tokenizer, settings.greedy)
+        self.annotator = Annotator(pair.tokenizer, settings)
         self.tail = ""  # the end of what was emitted, where a stop string may have begun
         self.index = 0
         self.clock = 0.0

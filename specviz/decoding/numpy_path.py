@@ -60,7 +60,7 @@ class NumpyPath:
         u = self._source.numbers(len(drafted))
         if self._run.decide is decide:
             accepted, next_id = self._decided(rows, drafted, draft, u)
-        else:  # a benchmark's rule takes tensors
+        else:  # the other verdicts take tensors, as a benchmark's own does
             given, q = (draft.ids, draft.q) if draft else (host_ids([]), p[:0])
             draws = torch.from_numpy(u)
             accepted, next_id = self._run.decide(p, q, given, draws, self._source).tolist()

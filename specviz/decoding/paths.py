@@ -23,10 +23,10 @@ def make_context(
 ) -> RunContext:
     """What all parts of a run share.
 
-    Each lane has a stream of random numbers of its own: with the same numbers, both would agree
-    more often than two independent samples do.
+    Each lane has a stream of random numbers of its own: with the same numbers, two would agree
+    more often than independent samples do.
     """
-    stream = np.random.SeedSequence(settings.seed, spawn_key=(LANES.index(lane),))
+    stream = np.random.SeedSequence(settings.seed, spawn_key=_stream_of(lane))
     source: RandomSource
     if device.type == "cpu":
         source = HostDraws(stream)
@@ -34,6 +34,13 @@ def make_context(
         seed = int(stream.generate_state(1, np.uint64)[0] >> 1)
         source = torch.Generator(device).manual_seed(seed)
     return RunContext(settings, vocab, device, source, decide)
+
+
+def _stream_of(lane: Lane) -> tuple[int, ...]:
+    """Which stream of a seed is a lane's: it depends on its name alone, whatever else races."""
+    if lane in LANES:
+        return (LANES.index(lane),)
+    return (len(LANES), *lane.encode())
 
 
 def make_path(engine: Engine, run: RunContext) -> DecodingPath:

@@ -1,4 +1,4 @@
-"""Both lanes on one device, each with its own clock."""
+"""All lanes on one device, each with its own clock."""
 
 from __future__ import annotations
 
@@ -16,10 +16,22 @@ import transformers
 
 from .._version import __version__
 from ..errors import SettingsError
+from ..lanes import SPECULATIVE, Several, checked_lanes
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..settings import Settings
-from ..trace import LANES, Divergence, End, EndReason, Event, Header, Lane, Round, margin_of
+from ..trace import (
+    BASELINE,
+    Agreement,
+    Divergence,
+    End,
+    EndReason,
+    Event,
+    Header,
+    Lane,
+    Round,
+    margin_of,
+)
 from .loop import decode
 from .sampling import Decide
 from .types import LaneEvents, Prefilled, Prompt
@@ -33,39 +45,49 @@ WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within 
 def race(
     pair: Pair,
     prompt: Prompt,
-    settings: Settings | None = None,
+    settings: Settings | Several | None = None,
     *,
     mode: Mode = "interleaved",
     decider: Decide | None = None,
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
-    Yields a `Header`, then the `Round`s of both lanes, then an `End`. In mode "interleaved", the
+    With one `Settings` the lanes are "speculative" and "baseline". With several, by the names of
+    their lanes or in a sequence (names are then made of what differs), each has a lane beside the
+    baseline; they may differ only in how they draft (`lanes.SHARED` lists what must be equal).
+
+    Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
     lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
-    lane runs after the other. Both lanes are warmed up first; prefill is in the header, apart from
-    the clocks. `decider` replaces `sampling.decide` in benchmarks of speed.
-    Raises `SpecvizError` subclasses. Closing the generator stops both lanes within a round; so
+    lane runs after the other. All lanes are warmed up first; prefill is in the header, apart from
+    the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
+    Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
-    settings = settings or Settings()
+    lanes = checked_lanes(settings)
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
-    prompt_ids = pair.encode(prompt, chat=settings.chat)
-    return _race(pair, prompt_ids, settings, mode, decider)
+    first = next(iter(lanes.values()))
+    prompt_ids = pair.encode(prompt, chat=first.chat)
+    return _race(pair, prompt_ids, {**lanes, BASELINE: first}, mode, decider)
 
 
 def _race(
-    pair: Pair, prompt_ids: list[int], settings: Settings, mode: Mode, decider: Decide | None
+    pair: Pair,
+    prompt_ids: list[int],
+    settings: dict[Lane, Settings],
+    mode: Mode,
+    decider: Decide | None,
 ) -> Generator[Event, bool | None, None]:
-    for lane in LANES:
-        _warm_up(pair, prompt_ids, settings, lane)
-    lanes = {lane: decode(pair, prompt_ids, settings, lane, decider) for lane in LANES}
+    """settings: of all lanes, the baseline last."""
+    for lane, own in settings.items():
+        _warm_up(pair, prompt_ids, own, lane)
+    lanes = {lane: decode(pair, prompt_ids, own, lane, decider) for lane, own in settings.items()}
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
         if (yield _header(pair, prompt_ids, settings, mode, prefilled)):
-            yield End(dict.fromkeys(LANES, "stopped"))
+            yield End(dict.fromkeys(lanes, "stopped"))
             return
-        emitted: dict[str, list[Round]] = {lane: [] for lane in LANES}
+        emitted: dict[str, list[Round]] = {lane: [] for lane in lanes}
         reasons: Reasons = {}
         in_turn = _interleaved if mode == "interleaved" else _one_by_one
         for result in in_turn(lanes, reasons):
@@ -115,7 +137,7 @@ def _interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[R
             waiting[first.lane], due = None, [first.lane]
             yield first
     except Exception:
-        # A round that one lane has finished is not lost with the other lane.
+        # A round that one lane has finished is not lost with another lane.
         yield from (held for held in waiting.values() if held is not None)
         raise
 
@@ -137,13 +159,13 @@ def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | Non
 
 
 def _stop(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
-    """End both lanes after a round of `last`; those that had ended keep their reasons."""
+    """End all lanes after a round of `last`; those that had ended keep their reasons."""
     if last not in reasons:
         try:
             lanes[last].send(True)
         except StopIteration as stop:
             reasons[last] = stop.value
-    for lane in LANES:
+    for lane in lanes:
         # What it may have computed beyond the last round was seen by nobody.
         reasons.setdefault(lane, "stopped")
 
@@ -151,17 +173,19 @@ def _stop(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
 def _header(
     pair: Pair,
     prompt_ids: list[int],
-    settings: Settings,
+    settings: dict[Lane, Settings],
     mode: Mode,
     prefilled: dict[Lane, Prefilled],
 ) -> Header:
-    forms = prefilled["speculative"].forms
+    lanes = {lane: own for lane, own in settings.items() if lane != BASELINE}
+    drafts = {lane: _draft_described(pair, prefilled[lane]) for lane in lanes}
+    first, named = next(iter(lanes)), set(lanes) != {SPECULATIVE}
     return Header(
         prompt=pair.tokenizer.decode(prompt_ids),
         prompt_ids=tuple(prompt_ids),
-        settings=settings,
-        target=_described(pair.target, forms["target"]),
-        draft=_draft_described(pair, prefilled["speculative"]),
+        settings=lanes[first],
+        target=_described(pair.target, prefilled[first].forms["target"]),
+        draft=drafts[first],
         device=_device_name(pair.device),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
@@ -171,6 +195,8 @@ def _header(
         prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
         mode=mode,
         processor=_processor_name(),
+        lanes=lanes if named else None,
+        drafts=drafts if named else None,
     )
 
 
@@ -226,13 +252,24 @@ def _processor_name() -> str:
     return next(names, "") or platform.processor() or platform.machine()
 
 
-def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: Settings) -> End:
-    if not settings.greedy:
+def _end(emitted: dict[str, list[Round]], reasons: Reasons, settings: dict[Lane, Settings]) -> End:
+    if not settings[BASELINE].greedy:
         return End(reasons)
-    ours, theirs = ([t for r in emitted[lane] for t in r.emitted] for lane in LANES)
+    found = {
+        lane: _agreement(rounds, emitted[BASELINE])
+        for lane, rounds in emitted.items()
+        if lane != BASELINE
+    }
+    first = next(iter(found.values()))
+    named = found if set(found) != {SPECULATIVE} else None
+    return End(reasons, first.identical, first.compared, first.divergence, named)
+
+
+def _agreement(rounds: list[Round], alone: list[Round]) -> Agreement:
+    ours, theirs = ([t for r in lane for t in r.emitted] for lane in (rounds, alone))
     compared = min(len(ours), len(theirs))
     pairs = zip(ours, theirs, strict=False)
     index = next((i for i, (a, b) in enumerate(pairs) if a.id != b.id), None)
     if index is None:
-        return End(reasons, True, compared)
-    return End(reasons, False, compared, Divergence(index, margin_of(theirs[index])))
+        return Agreement(True, compared)
+    return Agreement(False, compared, Divergence(index, margin_of(theirs[index])))

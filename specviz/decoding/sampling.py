@@ -1,7 +1,8 @@
-"""Pure functions from logits to probabilities, and the one place where drafts are judged.
+"""Pure functions from logits to probabilities, and the rule that judges drafts by default.
 
-Everything here is fp32 or better whatever the models' dtype, on any device. `numpy_path` repeats
-the rule for rows in the host's memory, where calls must be few; a test compares both draw by draw.
+The other verdicts are in `verdicts`. Everything in both is fp32 or better whatever the models'
+dtype, on any device. `numpy_path` repeats the rule for rows in the host's memory, where calls must
+be few; a test compares both draw by draw.
 """
 
 from __future__ import annotations
@@ -163,17 +164,19 @@ def uniforms(count: int, source: RandomSource) -> Tensor:
     return source.take(count)
 
 
-def residual(p: Tensor, q: Tensor) -> Tensor:
+def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
     """norm(max(0, p - q)), [vocab]: the distribution of the token that replaces a rejected one.
 
-    Falls back to p where rounding leaves no mass (Leviathan et al. 2022, arXiv 2211.17192).
+    Falls back to `otherwise`, by default p, where rounding leaves no mass (Leviathan et al. 2022,
+    arXiv 2211.17192).
     """
     left = (p - q).clamp_(min=0.0)
     mass = left.sum()
-    return torch.where(_usable(mass), left / mass, p)
+    return torch.where(usable(mass), left / mass, p if otherwise is None else otherwise)
 
 
-def _usable(mass: Tensor) -> Tensor:
+def usable(mass: Tensor) -> Tensor:
+    """Whether a mass can be shared out: finite and above 0."""
     return torch.isfinite(mass) & (mass > 0)
 
 
@@ -209,7 +212,7 @@ def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSourc
     p_last, q_last = p.index_select(0, row)[0], q_ended.index_select(0, row)[0]
     # The residual, not normalised: a draw takes its share of any mass.
     left = (p_last - q_last).clamp_(min=0.0)
-    weights = torch.where(_usable(left.sum()), left, p_last)
+    weights = torch.where(usable(left.sum()), left, p_last)
     return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
 
 

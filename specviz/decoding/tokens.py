@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..settings import Settings
 from ..trace import DIGITS, Choice, Outcome, Token
 from .detokenize import Pieces, TextStream
-from .sampling import residual
 from .types import Judged
+from .verdicts import left_after_rejection, shown_numbers
 
 LISTED = 5  # alternatives shown per distribution
 
@@ -40,13 +41,14 @@ def texts_of(stream: TextStream, judged: Judged, emitted: list[int]) -> Texts:
 class Annotator:
     """Makes `Token`s. Keeps the texts of single pieces between rounds."""
 
-    def __init__(self, tokenizer: Any, greedy: bool) -> None:
+    def __init__(self, tokenizer: Any, settings: Settings) -> None:
         self._pieces = Pieces(tokenizer)
-        self._greedy = greedy
+        self._settings = settings
 
     def views(self, judged: Judged) -> Views:
         """Every number that the cards show of a round, copied to the host at once."""
-        return Views(copied(_shown_numbers(judged, self._greedy)), self._greedy, self._pieces)
+        numbers = copied(_shown_numbers(judged, self._settings))
+        return Views(numbers, self._settings, self._pieces)
 
     def tokens(
         self, judged: Judged, emitted: list[int], texts: Texts, views: Views
@@ -90,14 +92,16 @@ def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _shown_numbers(judged: Judged, greedy: bool) -> dict[str, Tensor]:
+def _shown_numbers(judged: Judged, settings: Settings) -> dict[str, Tensor]:
     """What `Views` is made from, by name; n drafted tokens.
 
     p, q, u, beta: [n], of the drafted tokens. soft_p, soft_q: [n], their probabilities at
     temperature 1, if greedy. last_...: those of the token that the target drew. best_..., ids_...:
-    [.., LISTED]. target, draft: whether all logits are finite or -inf.
+    [.., LISTED]. target, draft: whether all logits are finite or -inf. weight, threshold, chance:
+    [n], if the verdict has them.
     """
     p, draft, (row, next_id, outcome) = judged.p, judged.draft, judged.verdict
+    greedy = settings.greedy
     soft_p = torch.softmax(judged.logits, -1) if greedy else p
     found = {
         "target": _usable(judged.logits),
@@ -120,9 +124,12 @@ def _shown_numbers(judged: Judged, greedy: bool) -> dict[str, Tensor]:
     found["u"] = torch.as_tensor(judged.u)
     found["beta"] = torch.minimum(p[:-1], draft.q).sum(-1)
     found |= _best("q", soft_q)
+    found |= shown_numbers(settings.rule, p, draft.q, draft.ids)
     if outcome == "corrected":
         found["last_q"], found["last_soft_q"] = draft.q[row, next_id], soft_q[row, next_id]
-        found |= _best("residual", residual(p[row], draft.q[row]).unsqueeze(0))
+        left = left_after_rejection(settings.rule, p, draft.q, draft.ids, row)
+        if left is not None:
+            found |= _best("residual", left.unsqueeze(0))
     return found
 
 
@@ -138,8 +145,9 @@ def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
 class Views:
     """A round's numbers on the host, read position by position."""
 
-    def __init__(self, numbers: dict[str, Any], greedy: bool, pieces: Pieces) -> None:
-        self._numbers, self._greedy, self._pieces = numbers, greedy, pieces
+    def __init__(self, numbers: dict[str, Any], settings: Settings, pieces: Pieces) -> None:
+        self._numbers, self._pieces = numbers, pieces
+        self._greedy, self._rule = settings.greedy, settings.rule
 
     @property
     def not_finite(self) -> str | None:
@@ -148,7 +156,9 @@ class Views:
         return next((role for role in roles if not self._numbers.get(role, True)), None)
 
     def unjudged(self, i: int, token_id: int, text: str) -> Token:
-        """A draft that no verdict reached: only the draft model's view of it has a meaning."""
+        """A draft that no verdict reached: only the draft model's view of it has a meaning, unless
+        the verdict looks at all drafts of a round at once."""
+        together = ("p", "u", "weight", "threshold") if self._rule == "block" else ()
         return Token(
             token_id,
             text,
@@ -156,6 +166,7 @@ class Views:
             q=self._numbers["q"][i],
             soft_q=self._soft("soft_q", i),
             top_q=self._top("q", i),
+            **{name: self._numbers[name][i] for name in together},
         )
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
@@ -165,7 +176,10 @@ class Views:
             token,
             outcome=outcome,
             p=self._numbers["p"][i],
-            u=self._numbers["u"][i],
+            u=None if self._rule == "typical" else self._numbers["u"][i],
+            weight=self._of("weight", i),
+            threshold=self._of("threshold", i),
+            chance=self._of("chance", i),
             beta=self._numbers["beta"][i],
             soft_p=self._soft("soft_p", i),
             top_p=self._top("p", i),
@@ -188,6 +202,10 @@ class Views:
             top_residual=self._top("residual", 0) if corrected else (),
         )
 
+    def _of(self, name: str, i: int) -> float | None:
+        """A number that only some verdicts have."""
+        return self._numbers[name][i] if name in self._numbers else None
+
     def _soft(self, name: str, i: int | None = None) -> float | None:
         if not self._greedy:
             return None
@@ -196,6 +214,8 @@ class Views:
         return number
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
+        if f"ids_{name}" not in self._numbers:  # what follows a rejection may be p itself
+            return ()
         pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)
         return tuple(
             Choice(token_id, self._pieces[token_id], round(value, DIGITS))

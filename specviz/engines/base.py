@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..environment import THREADS
+from ..errors import ModelError, is_memory_error
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
@@ -46,6 +48,17 @@ class Engine(Protocol):
         """Forget all but the first `length` tokens. Call it once after each verdict, and after
         passes through the first layers only, with the length at which they began."""
         ...
+
+
+@contextmanager
+def memory_limited() -> Iterator[None]:
+    """Within it, an error that means that memory ran out, on any device, becomes a `ModelError`."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if is_memory_error(error):
+            raise ModelError(NO_MEMORY) from error
+        raise
 
 
 def host_ids(ids: Sequence[int]) -> Tensor:

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from ..errors import ModelError
 from ..models.pair import text_config
 from ..models.truncated import truncated_model
-from .base import NO_MEMORY
+from .base import memory_limited
 
 
 class EagerEngine:
@@ -40,15 +40,13 @@ class EagerEngine:
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
         options = {"logits_to_keep": keep} if self._trims_logits else {}
-        try:
+        with memory_limited():
             output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),
                 past_key_values=self._cache,
                 use_cache=True,
                 **options,
             )
-        except torch.OutOfMemoryError as error:
-            raise ModelError(NO_MEMORY) from error
         self.length += ids.shape[0]
         logits: Tensor = output.logits[0, -keep:, : self._vocab]
         if temperature != 1.0:

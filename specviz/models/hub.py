@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -17,16 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
-import torch
 from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-from ..errors import PairError
+from ..errors import PairError, causes_of
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 MOST_SHOWN = 100  # characters of a name in a sentence
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -82,7 +78,7 @@ def find_source(name: str) -> ModelSource:
     if folder is not None:
         return ModelSource(str(folder), folder)
     if not HUB_ID.fullmatch(name):
-        raise PairError(_general_sentence(shown_name(name)))
+        raise PairError(general_sentence(shown_name(name)))
     return ModelSource(name, None)
 
 
@@ -166,91 +162,10 @@ def token_state() -> str:
     return "no token is set: put one into HF_TOKEN"
 
 
-# Headers of weight files
-
-
-@dataclass(frozen=True)
-class WeightHeaders:
-    """What the headers of a folder's weight files say.
-
-    shapes: of the tensors, by name. bytes: of all files together.
-    """
-
-    shapes: dict[str, tuple[int, ...]]
-    bytes: int
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers all tensors hold."""
-        return sum(int(torch.Size(shape).numel()) for shape in self.shapes.values())
-
-
-def folder_weights(source: ModelSource) -> WeightHeaders:
-    """The headers of a local folder's weight files.
-
-    Raises `PairError` if files are missing or damaged.
-    """
-    assert source.folder is not None
-    shapes: dict[str, tuple[int, ...]] = {}
-    size = 0
-    for path in _weight_files(source):
-        try:
-            shapes.update(_header_shapes(path))
-            size += path.stat().st_size
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise PairError(
-                f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
-            ) from error
-    return WeightHeaders(shapes, size)
-
-
-def _weight_files(source: ModelSource) -> list[Path]:
-    folder = source.folder
-    assert folder is not None
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if not (folder / INDEX).is_file():
-        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
-    try:
-        names = set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
-        return [folder / str(name) for name in sorted(names)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PairError(f"{source.shown} has a damaged {INDEX}: download it again.") from error
-
-
-def no_safetensors(shown: str, files: set[str]) -> str:
-    """The sentence that rejects a model without safetensors files. files: their names."""
-    if any(name.endswith(PICKLES) for name in files):
-        return (
-            f"{shown} has its weights only as pickles, which can run any code while they load: "
-            "save it again as safetensors, or choose another model."
-        )
-    return _general_sentence(shown)
-
-
-def _header_shapes(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes of a safetensors file; raises `ValueError` if the file is incomplete."""
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > path.stat().st_size:
-            raise ValueError("the header is longer than the file")
-        header = json.loads(file.read(length))
-    end = 0
-    for name, tensor in header.items():
-        if name != "__metadata__":
-            end = max(end, int(tensor["data_offsets"][1]))
-            yield name, tuple(int(size) for size in tensor["shape"])
-    if 8 + length + end != path.stat().st_size:
-        raise ValueError("the file is not as long as its header says")
-
-
-# Sentences for failures
-
-
 def failure_sentence(source: ModelSource, error: BaseException) -> str:
     """One sentence: why transformers could not read a model, and what to do."""
     shown, text = source.shown, str(error)
-    causes = list(_causes(error))
+    causes = list(causes_of(error))
     if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated repo" in text:
         return gated_sentence(source)
     if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
@@ -296,7 +211,7 @@ def _file_sentence(source: ModelSource, text: str) -> str:
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."
         )
-    return _general_sentence(shown)
+    return general_sentence(shown)
 
 
 def _damaged_json(folder: Path) -> str | None:
@@ -309,14 +224,9 @@ def _damaged_json(folder: Path) -> str | None:
     return None
 
 
-def _general_sentence(shown: str) -> str:
+def general_sentence(shown: str) -> str:
+    """One sentence: what to check if nothing more is known about a failure."""
     return (
         f"{shown} cannot be loaded: check the name, the network and that the folder holds "
         "config.json, *.safetensors and a tokenizer."
     )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -20,8 +20,9 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import ModelSource, failure_sentence, find_source, folder_weights, hub_options
+from .hub import ModelSource, failure_sentence, find_source, hub_options
 from .pair import text_config
+from .weight_headers import folder_weights
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 

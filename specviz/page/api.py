@@ -15,9 +15,17 @@ import gradio as gr
 from ..errors import PairError, SpecvizError
 from ..report.metrics import compute_metrics
 from ..settings import Settings
-from ..trace import LANES, Event, Round, Trace, event_dict
+from ..trace import Event, Round, Trace, event_dict
 from .choices import chosen_pair, others_allowed
-from .controls import CHOICES, DEFAULTS, LIMITS, MOST_NAME, checked_prompt, checked_settings
+from .controls import (
+    CHOICES,
+    DEFAULTS,
+    LIMITS,
+    MOST_NAME,
+    checked_others,
+    checked_prompt,
+    checked_settings,
+)
 from .doctor import Doctor
 from .jobs import Run
 from .queue import RunQueue, updates
@@ -25,6 +33,7 @@ from .security.errors import sentence
 from .wire import Update
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
+LATER = ("verdict",)  # settings that came after the others had places
 EXAMINATIONS = 4  # that may wait for the doctor at a time
 
 Values = Iterator[dict[str, Any]]
@@ -34,13 +43,15 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
     """Add the endpoints to the current page. own: the pair that the page was started with."""
 
     def race(*values: Any) -> Values:
-        """Race both lanes on a prompt and stream what happens, about ten times a second: each value
-        holds any of "status" (a sentence), "header", "rounds" (new ones) and "end"."""
+        """Race all lanes on a prompt and stream what happens, about ten times a second: each value
+        holds any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
+        ones with drafts, by what differs in each, such as [{"drafter": "ngram"}]."""
         yield from streamed(_updates(runs, own, values))
 
     def generate(*values: Any) -> Values:
-        """Race both lanes on a prompt: the result holds "text" (the continuation), "metrics" and
-        "trace" (the run as a recording has it). Until then there are values with a "status"."""
+        """Race all lanes on a prompt: the result holds "text" (the continuation), "metrics",
+        "lanes" (the metrics of each lane with drafts) and "trace" (the run as a recording has it).
+        Until then there are values with a "status". lanes: as in `race`."""
         yield from collected(_updates(runs, own, values))
 
     def doctor(pair: str = own) -> dict[str, Any]:
@@ -60,12 +71,14 @@ def signature_of(own: str) -> inspect.Signature:
     """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
     defaults. Programs may pass them by place, so their order never changes."""
     types = get_type_hints(Settings)
-    names = [*LIMITS, *CHOICES]
+    names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
     rows: list[tuple[str, Any, Any]] = [
         ("prompt", str, Parameter.empty),
         ("pair", str, own),
         *((name, types[name], DEFAULTS[name]) for name in names),
         ("stop", list[str] | None, None),
+        ("lanes", list[dict[str, Any]] | None, None),
+        *((name, types[name], DEFAULTS[name]) for name in LATER),
     ]
     kind = Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
@@ -100,11 +113,14 @@ def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Upd
     bound = signature_of(own).bind(*values)
     bound.apply_defaults()
     asked = bound.arguments
-    prompt, pair, stop = (asked.pop(name) for name in ("prompt", "pair", "stop"))
+    given = ("prompt", "pair", "stop", "lanes")
+    prompt, pair, stop, others = (asked.pop(name) for name in given)
     try:
         settings = checked_settings({**asked, "stop": stop or ()})
+        lanes = checked_others(settings, others)
         # Each run has a session of its own, because a program may ask for several at a time.
-        run = Run(f"api-{uuid4().hex}", asked_pair(pair, own), checked_prompt(prompt), settings)
+        session, pair = f"api-{uuid4().hex}", asked_pair(pair, own)
+        run = Run(session, pair, checked_prompt(prompt), settings, lanes)
     except SpecvizError as error:
         raise sentence(str(error)) from None
     with closing(updates(runs, run)) as stream:
@@ -149,9 +165,12 @@ def collected(stream: Generator[Update, None, None]) -> Values:
             rounds = sum(isinstance(event, Round) for event in events)
             yield {"status": f"{rounds} rounds so far." if rounds else status}
     trace = Trace.from_events(events)
+    lanes = {lane: asdict(compute_metrics(trace, lane)) for lane in trace.header.speculative}
+    first, *_ = lanes
     yield {
-        "text": trace.text("speculative"),
-        "texts": {lane: trace.text(lane) for lane in LANES},
-        "metrics": asdict(compute_metrics(trace)),
+        "text": trace.text(first),
+        "texts": {lane: trace.text(lane) for lane in trace.lanes},
+        "metrics": lanes[first],
+        "lanes": lanes,
         "trace": trace.to_dict(),
     }

@@ -8,10 +8,12 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from ..errors import PromptError, SettingsError
+from ..lanes import Lane, beside
 from ..settings import Settings
 from .choices import OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
+MOST_OTHERS = 2  # lanes with drafts beside the first
 MOST_NAME = 300  # characters of a model's or a pair's name
 
 START = Settings(temperature=0.7, seed=1)
@@ -62,6 +64,16 @@ OFFERED = {
         "Whether the prompt goes through the target's chat template.",
         choices={"If tuned for it": "auto", "On": "on", "Off": "off"},
     ),
+    "verdict": Setting(
+        "Verdict",
+        "How guesses are judged. Typical is not exact: it changes the text.",
+        choices={
+            "Token": "token",
+            "Block": "block",
+            "Exact match": "exact-match",
+            "Typical (changes the text)": "typical",
+        },
+    ),
 }
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 
@@ -78,6 +90,20 @@ def checked_settings(values: dict[str, Any]) -> Settings:
     if settings.max_new_tokens > MAX_LENGTH:
         raise SettingsError(f"the length is {settings.max_new_tokens}: use up to {MAX_LENGTH}.")
     return settings
+
+
+def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] | None:
+    """The lanes of a race of `settings` and of `others`, which says what differs in each further
+    lane with drafts; None if there is no other. Raises `SettingsError`."""
+    if not others:
+        return None
+    if not isinstance(others, list) or not all(isinstance(one, dict) for one in others):
+        raise SettingsError(
+            'the lanes are no list of objects: use one such as [{"drafter": "ngram"}].'
+        )
+    if len(others) > MOST_OTHERS:
+        raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MOST_OTHERS}.")
+    return beside(settings, others)
 
 
 def checked_prompt(prompt: object) -> str:

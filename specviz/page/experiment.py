@@ -162,7 +162,8 @@ def _asked(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Asked:
     if run is not None and not run.over:
         raise SettingsError("your run is still under way: wait for its end, or stop it.")
     if isinstance(run, Run):
-        session, pair, prompt, settings = run.session, run.task.pair, run.prompt, run.settings
+        session, pair, prompt = run.session, run.task.pair, run.prompt
+        settings = (run.lanes or {}).get(str(asked.get("lane")), run.settings)
     else:
         # A visitor without a run has no session yet.
         session, prompt = uuid4().hex, str(asked["prompt"])[-MOST_CHARACTERS:]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from typing import Any
 from uuid import uuid4
 
 from ..settings import Settings
-from ..trace import LANES, End, EndReason, Lane, Round
+from ..trace import BASELINE, LANES, End, EndReason, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
 from .requests import note_request
 from .security.clients import client_here
@@ -87,21 +87,30 @@ class Job:
 class Run(Job):
     """One visitor's run: the queue's thread adds notes, the visitor's handler takes them.
 
+    settings, lanes: as `RaceTask` has them.
     racing: whether an event of the race has come. delivered: whether the visitor has been given
     the last update. deltas: all that were sent to the browser. size: characters of them.
     """
 
-    def __init__(self, session: str, pair: str, prompt: str, settings: Settings) -> None:
-        super().__init__(session, RaceTask(pair, prompt, settings))
-        self.prompt, self.settings = prompt, settings
-        self.length = settings.max_new_tokens  # tokens
+    def __init__(
+        self,
+        session: str,
+        pair: str,
+        prompt: str,
+        settings: Settings,
+        lanes: Mapping[Lane, Settings] | None = None,
+    ) -> None:
+        super().__init__(session, RaceTask(pair, prompt, settings, lanes))
+        self.prompt, self.settings, self.lanes = prompt, settings, lanes
+        names = (*lanes, BASELINE) if lanes else LANES
+        self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.racing = False
         self.delivered = False
         self.deltas: list[str] = []
         self.size = 0
         self._ended = False
         self._asked: float | None = None  # when an update was asked for last
-        self._emitted: dict[Lane, int] = dict.fromkeys(LANES, 0)
+        self._emitted: dict[Lane, int] = dict.fromkeys(names, 0)
         # The page limits the length of a run, so at most a note per token and lane waits here.
         self._notes: deque[Note] = deque()
 
@@ -121,7 +130,7 @@ class Run(Job):
     def finish(self) -> None:
         if self.racing and not self._ended and not self.error:
             self._ended = True
-            self._notes.append(End({lane: self._reason(lane) for lane in LANES}))
+            self._notes.append(End({lane: self._reason(lane) for lane in self._emitted}))
 
     def _reason(self, lane: Lane) -> EndReason:
         complete = self._emitted[lane] >= self.settings.max_new_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..trace import Lane, Round
+from ..trace import BASELINE, LANES, SPECULATIVE, Lane, Round
 
 ENDS = ("complete", "stopped", "failed")
 
@@ -23,17 +23,16 @@ class Tally:
         self.refused = 0
         self.rounds: Counter[Lane] = Counter()
         self.tokens: Counter[Lane] = Counter()
-        self.seconds: dict[Lane, float] = {"baseline": 0.0, "speculative": 0.0}
+        self.seconds: dict[Lane, float] = dict.fromkeys(LANES, 0.0)
         self.drafted: Counter[str] = Counter()
 
     def add(self, item: Any) -> None:
         """Count a round; ignores all other results."""
         if isinstance(item, Round):
-            self.rounds[item.lane] += 1
-            self.tokens[item.lane] += len(item.emitted)
-            self.seconds[item.lane] += (
-                item.draft_seconds + item.verify_seconds + item.overhead_seconds
-            )
+            lane = BASELINE if item.lane == BASELINE else SPECULATIVE
+            self.rounds[lane] += 1
+            self.tokens[lane] += len(item.emitted)
+            self.seconds[lane] += item.draft_seconds + item.verify_seconds + item.overhead_seconds
             self.drafted.update(str(token.outcome) for token in item.drafted)
 
     def ended(self, *, error: bool, stopped: bool) -> None:

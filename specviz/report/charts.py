@@ -1,19 +1,19 @@
 """Plotly charts of a run, with the same style on the live page, in Python and in exported pages.
 
 The page receives `chart_specs()` once: layouts and styles without data. In the browser it computes
-the data itself, by the same definitions as `series()` here.
+the data itself, by the same definitions as `series.series`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from ..theory import predicted_tau
-from ..trace import LANE_LABELS, LANES, Lane, Round, Trace
+from ..lanes import MOST_LANES, label_of
+from ..trace import BASELINE, LANES, SPECULATIVE, Lane, Trace
+from .series import series
 
 PALETTE: dict[str, dict[str, str]] = {
     "light": {
@@ -56,24 +56,35 @@ CHARTS: dict[str, str] = {
 }
 """The titles of the charts by name, in the order of the page."""
 
-FONT = "Source Sans Pro, system-ui, sans-serif"
+LANE_LINES = (
+    *(("accepted", "solid"), ("bonus", "dash"), ("corrected", "dashdot"), ("rejected", "longdash")),
+    *(("accepted", "dash"), ("bonus", "solid"), ("corrected", "longdash"), ("rejected", "dashdot")),
+)
+"""The colour of the palette and the dash of each speculative lane's line, where there are several;
+the baseline's is always the grey dotted one."""
 
-Points = dict[str, list[Any]]
-"""The points of one Plotly trace: {"x": [...], "y": [...]}."""
+LANE = "@lane"
+
+SEVERAL = {"rates": "α so far", "tau": "τ so far"}
+"""The titles of charts that show less of each lane where there are several."""
+
+FONT = "Source Sans Pro, system-ui, sans-serif"
 
 
 def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
     """The charts of a run as Plotly figures, by name. theme: "light" or "dark"."""
-    data = series(trace.rounds)
+    lanes = trace.lanes
+    data = series(trace.rounds, lanes)
+    several = len(lanes) > len(LANES)
     result = {}
-    for name, title in CHARTS.items():
-        styles = _styles(name, theme)
+    for name, title in {**CHARTS, **(SEVERAL if several else {})}.items():
+        styles = _lane_styles(name, theme, lanes) if several else _styles(name, theme, lanes[0])
         traces = [{**style, **points} for style, points in zip(styles, data[name], strict=True)]
         figure = go.Figure(data=traces, layout=_layout(name, theme))
         figure.update_layout(
             title={"text": title, "x": 0.02, "font": {"size": 15}},
             margin={"l": 60, "r": 20, "t": 64, "b": 52},
-            showlegend=name != "positions",
+            showlegend=several or name != "positions",
             legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
             paper_bgcolor=PALETTE[theme]["page"],
             font={"size": 13},
@@ -85,113 +96,31 @@ def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
 
 
 def chart_specs() -> dict[str, Any]:
-    """The layout and the trace styles of every chart, by theme and chart, as JSON-ready values."""
+    """The layout and the trace styles of every chart, by theme and chart, as JSON-ready values.
+
+    "traces": of a race of two. "lanes": of a race of as many lanes as there may be, the baseline
+    last, if the chart has a trace for each lane; `LANE` stands for a lane's name.
+    """
+    many = [*([LANE] * MOST_LANES), BASELINE]
     return {
         theme: {
-            name: {"layout": _layout(name, theme), "traces": _styles(name, theme)}
+            name: {
+                "layout": _layout(name, theme),
+                "traces": _styles(name, theme),
+                "lanes": _lane_styles(name, theme, many),
+            }
             for name in CHARTS
         }
         for theme in PALETTE
     }
 
 
-def series(rounds: Sequence[Round]) -> dict[str, list[Points]]:
-    """The points of every chart, one entry for each of its traces; times are in seconds, but in
-    milliseconds in the chart "parts"."""
-    lanes = {lane: [r for r in rounds if r.lane == lane] for lane in LANES}
-    speculative = lanes["speculative"]
-    rates, tau = _so_far(speculative)
-    return {
-        "tokens": [_tokens(lanes[lane]) for lane in LANES],
-        "rates": rates,
-        "tau": tau,
-        "speed": [_speed(lanes[lane]) for lane in LANES],
-        "parts": _parts(lanes),
-        "positions": [_positions(speculative)],
-    }
-
-
-def _tokens(rounds: Sequence[Round]) -> Points:
-    x, y = [0.0], [0]
-    for r in rounds:
-        x.append(r.clock)
-        y.append(y[-1] + len(r.emitted))
-    return {"x": x, "y": y}
-
-
-def _speed(rounds: Sequence[Round]) -> Points:
-    points = _tokens(rounds)
-    timed = [(x, y / x) for x, y in zip(points["x"], points["y"], strict=True) if x > 0]
-    return {"x": [x for x, _ in timed], "y": [y for _, y in timed]}
-
-
-def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
-    """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
-    the values over all speculative rounds up to it."""
-    accepted = judged = emitted = 0
-    lengths: Counter[int] = Counter()  # drafted per round -> rounds
-    x: list[int] = []
-    alphas: list[float | None] = []
-    efficiencies: list[float | None] = []
-    measured: list[float] = []
-    predicted: list[float | None] = []
-    for passes, r in enumerate(rounds, start=1):
-        lengths[len(r.drafted)] += 1
-        accepted += sum(t.outcome == "accepted" for t in r.drafted)
-        judged += sum(t.outcome != "ignored" for t in r.drafted)
-        emitted += len(r.emitted)
-        drafted = sum(length * count for length, count in lengths.items())
-        alpha = accepted / judged if judged else None
-        x.append(passes)
-        alphas.append(alpha)
-        efficiencies.append(accepted / drafted if drafted else None)
-        measured.append(emitted / passes)
-        predicted.append(None if alpha is None else _predicted(alpha, lengths))
-    return (
-        [{"x": x, "y": alphas}, {"x": x, "y": efficiencies}],
-        [{"x": x, "y": measured}, {"x": x, "y": predicted}],
-    )
-
-
-def _predicted(alpha: float, lengths: Counter[int]) -> float:
-    tokens = sum(predicted_tau(alpha, length) * count for length, count in lengths.items())
-    return tokens / lengths.total()
-
-
-def _parts(lanes: dict[Lane, list[Round]]) -> list[Points]:
-    """Mean milliseconds per round of each part, one bar per lane; the baseline is the lower bar."""
-    traces: list[Points] = []
-    for part in ("draft_seconds", "verify_seconds", "overhead_seconds"):
-        means = []
-        for lane in reversed(LANES):
-            rounds = lanes[lane]
-            total = sum(getattr(r, part) for r in rounds)
-            means.append(1000 * total / len(rounds) if rounds else 0.0)
-        traces.append({"x": means, "y": [LANE_LABELS[lane] for lane in reversed(LANES)]})
-    return traces
-
-
-def _positions(rounds: Sequence[Round]) -> Points:
-    """alpha of the tokens judged at each position of a draft, counted from 1."""
-    accepted: list[int] = []
-    judged: list[int] = []
-    for r in rounds:
-        for i, token in enumerate(r.drafted):
-            if i == len(judged):
-                accepted.append(0)
-                judged.append(0)
-            accepted[i] += token.outcome == "accepted"
-            judged[i] += token.outcome != "ignored"
-    kept = [(i + 1, a / j) for i, (a, j) in enumerate(zip(accepted, judged, strict=True)) if j]
-    return {"x": [i for i, _ in kept], "y": [alpha for _, alpha in kept]}
-
-
-def _styles(name: str, theme: str) -> list[dict[str, Any]]:
-    """The style of each trace of a chart, without its points."""
+def _styles(name: str, theme: str, lane: Lane = SPECULATIVE) -> list[dict[str, Any]]:
+    """The style of each trace of a chart of two lanes, without its points."""
     ink = PALETTE[theme]
     lanes = [
-        _line(LANE_LABELS["speculative"], ink["accepted"]),
-        _line(LANE_LABELS["baseline"], ink["soft"], "dot"),
+        _line(label_of(lane), ink["accepted"]),
+        _line(label_of(BASELINE), ink["soft"], "dot"),
     ]
     if name == "tokens":
         return [{**style, "line": {**style["line"], "shape": "hv"}} for style in lanes]
@@ -205,6 +134,24 @@ def _styles(name: str, theme: str) -> list[dict[str, Any]]:
         colours = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
         return [_bar(part, colour, "h") for part, colour in colours.items()]
     return [_bar("α", ink["accepted"], "v")]
+
+
+def _lane_styles(name: str, theme: str, lanes: Sequence[Lane]) -> list[dict[str, Any]]:
+    """The same of a chart of more lanes, the baseline last: a line for each that it shows."""
+    ink = PALETTE[theme]
+    if name == "parts":
+        return _styles(name, theme)
+    lines = [
+        _line(label_of(lane), ink[colour], dash)
+        for lane, (colour, dash) in zip(lanes[:-1], LANE_LINES, strict=False)
+    ]
+    if name == "positions":
+        return [{**line, "mode": "lines+markers"} for line in lines]
+    if name in ("tokens", "speed"):
+        lines.append(_line(label_of(lanes[-1]), ink["soft"], "dot"))
+    if name == "tokens":
+        return [{**line, "line": {**line["line"], "shape": "hv"}} for line in lines]
+    return lines
 
 
 def _line(label: str, colour: str, dash: str = "solid") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..theory import predicted_tau
-from ..trace import LANES, OUTCOMES, Lane, Round, Trace
+from ..trace import BASELINE, OUTCOMES, Lane, Round, Trace
 
 FEWEST = 2  # tokens and rounds of a lane from which its speed is compared
 
@@ -16,14 +16,17 @@ FEWEST = 2  # tokens and rounds of a lane from which its speed is compared
 class Metrics:
     """The metrics of a trace; None where nothing has been measured yet.
 
-    All fields except the dicts by lane describe the speculative lane. The predictions are those of
-    Leviathan et al. 2022 (see `theory`), averaged over the rounds.
+    All fields describe one speculative lane, but for the dicts, which are by lane: of this one and
+    of the baseline. The predictions are those of Leviathan et al. 2022 (see `theory`), averaged
+    over the rounds.
 
     counts: tokens by outcome; drafted = accepted + rejected + ignored and
         emitted = accepted + corrected + bonus. rounds: target passes.
     alpha: accepted / (accepted + rejected). efficiency: accepted / drafted.
-    beta: mean over judged positions of the sum over the vocabulary of min(p, q), an estimate of
-        alpha.
+    beta: mean over judged positions of the probability that a draft drawn from q is kept, an
+        estimate of alpha: the sum over the vocabulary of min(p, q), or `Token.chance` with the
+        verdicts exact-match and typical. Block verification has no such probability for a single
+        position: beta is then that of the token rule.
     tau: emitted tokens per target pass. tau_predicted: from alpha, if acceptances were
         independent.
     c: seconds of a draft step / seconds of a one-token target pass (of the baseline lane).
@@ -62,22 +65,27 @@ class Metrics:
     alpha_by_position: tuple[float | None, ...]
 
 
-def compute_metrics(trace: Trace) -> Metrics:
-    """The metrics of a trace, which may be of an unfinished run."""
-    rounds = trace.lane("speculative")
+def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
+    """The metrics of a speculative lane against the baseline; None: the first lane's.
+
+    The trace may be of an unfinished run. Raises `TraceError` if it has no such lane.
+    """
+    name = trace.speculative_lane(lane)
+    both = (name, BASELINE)
+    of_lane = {one: trace.lane(one) for one in both}
+    rounds, alone = of_lane[name], of_lane[BASELINE]
     drafted = [t for r in rounds for t in r.drafted]
     counts = _counts(rounds)
     alpha = ratio(counts["accepted"], counts["accepted"] + counts["rejected"])
-    betas = [t.beta for t in drafted if t.beta is not None]
+    betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
     emitted = sum(len(r.emitted) for r in rounds)
-    c = _cost_ratio(trace)
-    tokens = {lane: sum(len(r.emitted) for r in trace.lane(lane)) for lane in LANES}
-    seconds = {lane: _seconds(trace.lane(lane)) for lane in LANES}
-    prefill = {lane: sum(trace.header.prefill_seconds.get(lane, {}).values()) for lane in LANES}
-    whole = {lane: seconds[lane] + prefill[lane] for lane in LANES}
-    wall = {lane: _wall_seconds(trace.lane(lane)) for lane in LANES}
-    lengths = [*tokens.values(), *(len(trace.lane(lane)) for lane in LANES)]
-    can_compare = min(lengths) >= FEWEST
+    c = _cost_ratio(rounds, alone)
+    tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}
+    seconds = {one: _seconds(of_lane[one]) for one in both}
+    prefill = {one: sum(trace.header.prefill_seconds.get(one, {}).values()) for one in both}
+    whole = {one: seconds[one] + prefill[one] for one in both}
+    wall = {one: _wall_seconds(of_lane[one]) for one in both}
+    can_compare = min(*tokens.values(), len(rounds), len(alone)) >= FEWEST
     return Metrics(
         counts=counts,
         drafted=len(drafted),
@@ -89,19 +97,25 @@ def compute_metrics(trace: Trace) -> Metrics:
         tau=ratio(emitted, len(rounds)),
         tau_predicted=_mean_predicted_tau(rounds, alpha),
         c=c,
-        speedup=_speedup(seconds, tokens) if can_compare else None,
-        speedup_end_to_end=_speedup(whole, tokens) if can_compare else None,
-        speedup_wall=_speedup(wall, tokens) if can_compare else None,
+        speedup=_speedup(seconds, tokens, name) if can_compare else None,
+        speedup_end_to_end=_speedup(whole, tokens, name) if can_compare else None,
+        speedup_wall=_speedup(wall, tokens, name) if can_compare else None,
         speedup_predicted=_mean_predicted_speedup(rounds, alpha, c),
         tokens=tokens,
         seconds=seconds,
-        tokens_per_second={lane: ratio(tokens[lane], seconds[lane]) for lane in LANES},
+        tokens_per_second={one: ratio(tokens[one], seconds[one]) for one in both},
         wall_seconds=wall,
         draft_seconds=sum(r.draft_seconds for r in rounds),
         verify_seconds=sum(r.verify_seconds for r in rounds),
         overhead_seconds=sum(r.overhead_seconds for r in rounds),
         alpha_by_position=_alpha_by_position(rounds),
     )
+
+
+def best_lane(by_lane: Mapping[Lane, Metrics]) -> Lane | None:
+    """The lane with the highest measured speed-up; None if none has one."""
+    known = {lane: m.speedup for lane, m in by_lane.items() if m.speedup is not None}
+    return max(known, key=known.__getitem__, default=None)
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -124,16 +138,16 @@ def _wall_seconds(rounds: Sequence[Round]) -> float | None:
     return rounds[-1].wall if rounds else None
 
 
-def _speedup(seconds: Mapping[Lane, float | None], tokens: Mapping[Lane, int]) -> float | None:
-    per_token = {lane: ratio(seconds[lane] or 0.0, tokens[lane]) for lane in LANES}
-    slow, fast = per_token["baseline"], per_token["speculative"]
+def _speedup(
+    seconds: Mapping[Lane, float | None], tokens: Mapping[Lane, int], lane: Lane
+) -> float | None:
+    slow, fast = (ratio(seconds[one] or 0.0, tokens[one]) for one in (BASELINE, lane))
     return slow / fast if slow and fast else None
 
 
-def _cost_ratio(trace: Trace) -> float | None:
-    drafting = [r for r in trace.lane("speculative") if r.drafted]
+def _cost_ratio(rounds: Sequence[Round], alone: Sequence[Round]) -> float | None:
+    drafting = [r for r in rounds if r.drafted]
     step = ratio(sum(r.draft_seconds for r in drafting), sum(len(r.drafted) for r in drafting))
-    alone = trace.lane("baseline")
     target_pass = ratio(sum(r.verify_seconds for r in alone), len(alone))
     return step / target_pass if step and target_pass else None
 

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from ..trace import Round, Token, Trace
 
+VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
 TOKEN_COLUMNS = (
     *("lane", "round", "place", "outcome", "position", "id", "text"),
     *("p", "q", "u", "beta", "soft_p", "soft_q", "clock"),
+    *VERDICT_COLUMNS,
 )
 ROUND_COLUMNS = (
     *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
@@ -38,8 +40,10 @@ def tokens_csv(trace: Trace) -> str:
             if token.outcome not in ("rejected", "ignored"):
                 emitted[r.lane] += 1
                 position = emitted[r.lane]
-            rows.append([r.lane, r.index + 1, place, *_token_cells(token, position), r.clock])
-    return _csv(TOKEN_COLUMNS, rows)
+            own_numbers = [getattr(token, name) for name in VERDICT_COLUMNS]
+            cells = _token_cells(token, position)
+            rows.append([r.lane, r.index + 1, place, *cells, r.clock, *own_numbers])
+    return csv_text(TOKEN_COLUMNS, rows)
 
 
 def rounds_csv(trace: Trace) -> str:
@@ -47,27 +51,29 @@ def rounds_csv(trace: Trace) -> str:
 
     Texts that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    return _csv(ROUND_COLUMNS, map(_round_cells, trace.rounds))
+    return csv_text(ROUND_COLUMNS, map(_round_cells, trace.rounds))
 
 
 def _token_cells(token: Token, position: int | None) -> list[object]:
     numbers = (token.p, token.q, token.u, token.beta, token.soft_p, token.soft_q)
-    return [token.outcome, position, token.id, _harmless(token.text), *numbers]
+    return [token.outcome, position, token.id, harmless(token.text), *numbers]
 
 
 def _round_cells(r: Round) -> list[object]:
     seen = Counter(token.outcome for token in r.drafted)
     counts = [seen[outcome] for outcome in ("accepted", "rejected", "ignored")]
-    added = _harmless("".join(token.text for token in r.emitted))
+    added = harmless("".join(token.text for token in r.emitted))
     seconds = (r.draft_seconds, r.verify_seconds, r.overhead_seconds, r.clock)
     return [r.lane, r.index + 1, len(r.drafted), *counts, len(r.emitted), added, *seconds]
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
+    """The text with an apostrophe in front if a spreadsheet would run it as a formula."""
     return "'" + text if text.startswith(FORMULA_STARTS) else text
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV."""
     # None becomes an empty cell. Rows end with CR LF, as RFC 4180 says, so a text with line ends
     # of either kind stays unchanged.
     file = io.StringIO(newline="")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ..trace import LANE_LABELS, LANES, End, Event, Header, Outcome, Round, Token, Trace
-from .metrics import Metrics, compute_metrics
+from ..lanes import label_of
+from ..settings import CHANGES_THE_TEXT
+from ..trace import BASELINE, LANES, Agreement, Event, Header, Lane, Outcome, Round, Token, Trace
+from .metrics import Metrics, best_lane, compute_metrics
 from .uncertainty import DOUBTS, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
@@ -29,16 +31,18 @@ def event_line(event: Event, *, color: bool) -> str | None:
     """The line to print for an event: the prompt or a speculative round; None for others."""
     if isinstance(event, Header):
         return f"     │ {_printable(event.prompt)}"
-    if isinstance(event, Round) and event.lane == "speculative":
+    if isinstance(event, Round) and event.lane != BASELINE:
         return round_line(event, color=color)
     return None
 
 
 def round_line(result: Round, *, color: bool) -> str:
-    """The line for a round: its tokens in the order in which they were judged."""
+    """The line for a round: its tokens in the order in which they were judged, after the lane's
+    name if it has one of its own."""
     tail = result.emitted[-1:] if result.emitted and result.emitted[-1].outcome in FINAL else ()
     shown = "".join(_token(t, color) for t in (*result.drafted, *tail))
-    return f"{result.index + 1:4} │ {shown}"
+    name = "" if result.lane in LANES else f"{result.lane:14} "
+    return f"{name}{result.index + 1:4} │ {shown}"
 
 
 def _token(token: Token, color: bool) -> str:
@@ -59,20 +63,41 @@ def _styled(outcome: Outcome, text: str, color: bool) -> str:
     return f"\x1b[{STYLES[outcome][1]}m{text}\x1b[0m" if color else text
 
 
+def _meaning_of_beta(rule: str) -> str:
+    if rule in ("exact-match", "typical"):
+        return "mean probability that the rule keeps a draft"
+    token_rule = ", as the token rule has it" if rule == "block" else ""
+    return f"mean overlap of the two distributions{token_rule}"
+
+
 def metric_lines(trace: Trace) -> Iterator[str]:
-    """The metrics of a trace, one line for each."""
-    m, head = compute_metrics(trace), trace.header
-    for lane in LANES:
+    """The metrics of a trace, one line for each; of several speculative lanes, a table with a line
+    for each of them."""
+    head = trace.header
+    by_lane = {lane: compute_metrics(trace, lane) for lane in head.speculative}
+    first = by_lane[head.speculative[0]]
+    for lane in trace.lanes:
+        m = by_lane.get(lane, first)
         rate = shown_number(m.tokens_per_second[lane], 1)
-        label = LANE_LABELS[lane]
+        label = label_of(lane)
         yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
+    if len(by_lane) == 1:
+        yield from _one_lane(trace, head.speculative[0], first)
+    else:
+        yield from _several_lanes(trace, by_lane)
+    if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
+        yield f"{', '.join(changing)}: {CHANGES_THE_TEXT}"
+    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+
+
+def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
     rows = {
         "speed-up": (shown_number(m.speedup, 2), _verdict(m)),
         "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), "mean overlap of the two distributions"),
+        "beta": (shown_number(m.beta, 3), _meaning_of_beta(trace.header.settings_of(lane).rule)),
         "tau": (
             shown_number(m.tau, 2),
             f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",
@@ -82,29 +107,50 @@ def metric_lines(trace: Trace) -> Iterator[str]:
     for name, (value, meaning) in rows.items():
         yield f"{name:15} {value}  {meaning}"
         if name == "speed-up":
-            yield from _doubt_lines(trace)
+            doubt = _doubt_of(trace, lane)
+            yield from [f"{'  uncertain':15} {doubt}"] if doubt else []
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
-        yield _comparison(trace.end)
-    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+        yield _comparison(trace.end.agreement(lane))
+
+
+COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
+
+
+def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[str]:
+    width = max(map(len, by_lane))
+    yield " ".join([" " * width, *(f"{name:>10}" for name in COLUMNS)])
+    for lane, m in by_lane.items():
+        values = (m.speedup, m.speedup_wall, m.alpha, m.efficiency, m.tau, m.c)
+        yield " ".join([f"{lane:{width}}", *(f"{shown_number(one, 3):>10}" for one in values)])
+    best = best_lane(by_lane)
+    if best is not None:
+        yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
+    for lane in by_lane:
+        doubt = _doubt_of(trace, lane)
+        if doubt:
+            yield f"{lane}: uncertain, {doubt}"
+        if trace.end and trace.end.identical is not None:
+            yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
 
 
 def _threads(head: Header) -> str:
-    by_lane = head.lane_threads or dict.fromkeys(LANES, head.threads)
-    alone, with_draft = (by_lane[lane] for lane in LANES[::-1])
-    return f"threads: {alone}" if alone == with_draft else f"threads: {alone} and {with_draft}"
+    by_lane = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
+    alone, *with_draft = (by_lane[lane] for lane in head.all_lanes[::-1])
+    counts = dict.fromkeys([alone, *with_draft[::-1]])
+    return f"threads: {' and '.join(map(str, counts))}"
 
 
-def _doubt_lines(trace: Trace) -> Iterator[str]:
-    found = uncertainty(trace)
-    if found is not None and found.doubt is not None:
-        yield f"{'  uncertain':15} {DOUBTS[found.doubt]}"
+def _doubt_of(trace: Trace, lane: Lane) -> str:
+    """Why a lane's speed-up is uncertain; empty if it is not."""
+    found = uncertainty(trace, lane)
+    return DOUBTS[found.doubt] if found is not None and found.doubt is not None else ""
 
 
-def _comparison(end: End) -> str:
-    where = end.divergence
+def _comparison(said: Agreement) -> str:
+    where = said.divergence
     if where is None:
-        return f"{end.compared}/{end.compared} tokens identical to the baseline"
+        return f"{said.compared}/{said.compared} tokens identical to the baseline"
     margin = shown_number(where.margin, 4)
     return (
         f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..trace import LANES, Lane, Round, Trace
+from ..trace import BASELINE, Lane, Round, Trace
 from .metrics import FEWEST, compute_metrics
 
 Doubt: TypeAlias = Literal["price", "delay", "spread", "short"]
@@ -65,22 +65,24 @@ class Uncertainty:
     doubt: Doubt | None
 
 
-def uncertainty(trace: Trace) -> Uncertainty | None:
-    """The uncertainty of a trace's speed-up; None if it has none."""
-    speedup = compute_metrics(trace).speedup
+def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
+    """The uncertainty of a speculative lane's speed-up; None if it has none.
+
+    lane: None is the first. Raises `TraceError` if the trace has no such lane.
+    """
+    speedup = compute_metrics(trace, lane).speedup
     if speedup is None:
         return None
-    lanes = {lane: trace.lane(lane) for lane in LANES}
-    usual = {lane: _usual_seconds(rounds) for lane, rounds in lanes.items()}
-    delays = {lane: _delay(rounds, usual[lane]) for lane, rounds in lanes.items()}
-    means = {lane: sum(map(_seconds, rounds)) / len(rounds) for lane, rounds in lanes.items()}
-    price = means["speculative"] / means["baseline"]
-    undelayed = speedup * (1 + delays["speculative"]) / (1 + delays["baseline"])
+    name = trace.speculative_lane(lane)
+    lanes = {one: trace.lane(one) for one in (name, BASELINE)}
+    usual = {one: _usual_seconds(rounds) for one, rounds in lanes.items()}
+    delays = {one: _delay(rounds, usual[one]) for one, rounds in lanes.items()}
+    means = {one: sum(map(_seconds, rounds)) / len(rounds) for one, rounds in lanes.items()}
+    price = means[name] / means[BASELINE]
+    undelayed = speedup * (1 + delays[name]) / (1 + delays[BASELINE])
     ratios = [
-        undelayed
-        * (1 + _delay(theirs, usual["baseline"]))
-        / (1 + _delay(ours, usual["speculative"]))
-        for ours, theirs in _windows(lanes["speculative"], lanes["baseline"])
+        undelayed * (1 + _delay(theirs, usual[BASELINE])) / (1 + _delay(ours, usual[name]))
+        for ours, theirs in _windows(lanes[name], lanes[BASELINE])
     ]
     found = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
     return Uncertainty(price, delays, found, _doubt(price, delays, found))

@@ -1,18 +1,17 @@
 """A run as data: its events, the trace that holds them, its JSON, and the checks of recordings."""
 
+from ..lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from .end_rules import margin_of
 from .events import (
     DIGITS,
-    LANE_LABELS,
-    LANES,
     OUTCOMES,
+    Agreement,
     Choice,
     Divergence,
     End,
     EndReason,
     Event,
     Header,
-    Lane,
     Outcome,
     Round,
     Token,
@@ -21,11 +20,14 @@ from .schema import SCHEMA
 from .trace import Trace, digest_of, event_dict
 
 __all__ = [
+    "BASELINE",
     "DIGITS",
     "LANES",
     "LANE_LABELS",
     "OUTCOMES",
     "SCHEMA",
+    "SPECULATIVE",
+    "Agreement",
     "Choice",
     "Divergence",
     "End",

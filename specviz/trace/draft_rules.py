@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+from ..lanes import BASELINE, Lane
 from ..policy import FixedGamma, HeuristicGamma, Policy
 from ..settings import Settings
-from .events import Header, Lane, Round
+from .events import Round
 from .schema import round_name
 from .trace import Trace
 from .validators import Invalid
@@ -19,26 +20,26 @@ def policy_of(lane: Lane, settings: Settings) -> Policy:
 
     It depends on costs that a recording does not hold.
     """
-    if lane == "baseline" or settings.drafter == "none":
+    if lane == BASELINE or settings.drafter == "none":
         return FixedGamma(0)
     adapts = settings.gamma and settings.gamma_policy == "heuristic"
     return (HeuristicGamma if adapts else FixedGamma)(settings.gamma)
 
 
-def check_draft_lengths(trace: Trace) -> None:
-    """Check that no round drafted more than it had room for, or fewer than were due.
+def check_draft_lengths(trace: Trace, lane: Lane) -> None:
+    """Check that no round of a lane drafted more than it had room for, or fewer than were due.
 
     Fewer may be drafted by the optimal policy, and none by the n-gram drafter, if it finds no
     match. The room ends with the length, or with a context, which old recordings do not tell: all
     rounds must then agree on where it may be. Raises `Invalid`.
     """
-    settings = trace.header.settings
-    rounds = trace.lane("speculative")
+    settings = trace.header.settings_of(lane)
+    rounds = trace.lane(lane)
     starts = _starts(trace, rounds)
     budget = len(trace.header.prompt_ids) + settings.max_new_tokens
-    limit, certain = _last_place(trace)
-    seen = _seen(trace, rounds, starts)
-    policy = policy_of("speculative", settings)
+    limit, certain = _last_place(trace, lane)
+    seen = _seen(trace, lane, rounds, starts)
+    policy = policy_of(lane, settings)
     for r, start in zip(rounds, starts, strict=True):
         count = len(r.drafted)
         due = max(0, min(policy.gamma, budget - 1 - start, limit - start))
@@ -55,15 +56,15 @@ def check_draft_lengths(trace: Trace) -> None:
         policy.observe(count, sum(t.outcome == "accepted" for t in r.drafted))
 
 
-def _last_place(trace: Trace) -> tuple[int, bool]:
+def _last_place(trace: Trace, lane: Lane) -> tuple[int, bool]:
     """The length that a text may reach with its drafts, by the models' contexts, and whether the
     recording tells all that it depends on."""
-    header, target = trace.header, target_context(trace)
+    target, draft = target_context(trace), trace.header.draft_of(lane)
     limit, certain = target or UNLIMITED, target is not None
-    if header.settings.drafter == "model" and header.draft is not None:
+    if trace.header.settings_of(lane).drafter == "model" and draft is not None:
         # The last drafted token is never fed, so it may lie one past the draft's context.
-        limit = min(limit, (header.draft.get("context") or UNLIMITED) + 1)
-        certain = certain and "context" in header.draft
+        limit = min(limit, (draft.get("context") or UNLIMITED) + 1)
+        certain = certain and "context" in draft
     return limit, certain
 
 
@@ -74,7 +75,7 @@ def target_context(trace: Trace) -> int | None:
     reasons = trace.end.reasons if trace.end else {}
     full = (lane for lane, reason in reasons.items() if reason == "context")
     # A lane ends with a full context when it has one token more than the context holds.
-    return next((length_of(trace, lane) - 1 for lane in full), None)  # type: ignore[arg-type]
+    return next((length_of(trace, lane) - 1 for lane in full), None)
 
 
 def length_of(trace: Trace, lane: Lane) -> int:
@@ -82,9 +83,8 @@ def length_of(trace: Trace, lane: Lane) -> int:
     return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane(lane))
 
 
-def has_draft_model(header: Header) -> bool:
+def has_draft_model(settings: Settings) -> bool:
     """Whether the settings make a model draft, or some of the target's layers."""
-    settings = header.settings
     return settings.gamma > 0 and settings.drafter in ("model", "early-exit")
 
 
@@ -94,12 +94,12 @@ def _starts(trace: Trace, rounds: list[Round]) -> list[int]:
     return list(accumulate(counts))[:-1]
 
 
-def _seen(trace: Trace, rounds: list[Round], starts: list[int]) -> int:
-    """The greatest length that the run shows to have had room."""
+def _seen(trace: Trace, lane: Lane, rounds: list[Round], starts: list[int]) -> int:
+    """The greatest length that the run shows to have had room in this lane."""
     drafting = [start + len(r.drafted) for r, start in zip(rounds, starts, strict=True)]
-    if trace.header.settings.drafter != "model":
+    if trace.header.settings_of(lane).drafter != "model":
         # Only the target's context counts, and it had room for all that was read.
-        baseline = _starts(trace, trace.lane("baseline"))
+        baseline = _starts(trace, trace.lane(BASELINE))
         return max([*drafting, *baseline], default=0)
     # A draft model may have the shorter context: rounds without drafts go on past its end.
     drafted = (end for end, r in zip(drafting, rounds, strict=True) if r.drafted)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from ..lanes import BASELINE, Lane
 from .draft_rules import length_of, target_context
-from .events import DIGITS, LANES, End, Lane, Token
+from .events import DIGITS, Agreement, End, Token
 from .trace import Trace
 from .validators import Invalid
 
@@ -27,7 +28,7 @@ def margin_of(token: Token) -> float | None:
 def check_texts(trace: Trace) -> None:
     """Check that no lane went on after a stop text, or past a full context; raises `Invalid`."""
     context = target_context(trace)
-    for lane in LANES:
+    for lane in trace.lanes:
         tokens = _tokens(trace, lane)
         before = "".join(t.text for t in tokens[:-1])
         stop = next((s for s in trace.header.settings.stop if s in before), None)
@@ -42,7 +43,7 @@ def check_end(trace: Trace, end: End) -> None:
 
     Raises `Invalid`.
     """
-    for lane in LANES:
+    for lane in trace.lanes:
         try:
             _check_reason(trace, lane, end)
         except Invalid as invalid:
@@ -80,7 +81,7 @@ def _check_reason(trace: Trace, lane: Lane, end: End) -> None:
 
 def _check_end_of_text(trace: Trace, end: End) -> None:
     """Check that a token which ended a text stands nowhere before the end of either."""
-    lanes = {lane: [t.id for t in _tokens(trace, lane)] for lane in LANES}
+    lanes = {lane: [t.id for t in _tokens(trace, lane)] for lane in trace.lanes}
     ends = {ids[-1] for lane, ids in lanes.items() if end.reasons[lane] == "eos"}
     for lane, ids in lanes.items():
         place = next((i for i, token_id in enumerate(ids[:-1]) if token_id in ends), None)
@@ -92,24 +93,38 @@ def _check_end_of_text(trace: Trace, end: End) -> None:
 
 
 def _check_comparison(trace: Trace, end: End) -> None:
-    """Check the end's comparison of the two texts against their ids."""
+    """Check the end's comparison of each text with the baseline's against their ids."""
     stopped = "stopped" in end.reasons.values()
     greedy = trace.header.settings.greedy
     if end.identical is None and (stopped or not greedy):
-        if end.compared or end.divergence:
+        if end.compared or end.divergence or end.lanes:
             raise Invalid("it compares the lanes without saying whether they are identical", "end")
         return
     if end.identical is None or not greedy:
         raise Invalid("identical must be true or false if the run is greedy, else null", "end")
-    ours, theirs = (_tokens(trace, lane) for lane in LANES)
+    first, *others = trace.header.speculative
+    if (end.lanes is not None) != (trace.header.lanes is not None):
+        raise Invalid("lanes must be there if the lanes have names of their own, else not", "end")
+    if end.lanes is not None and end.lanes[first] != Agreement(
+        end.identical, end.compared, end.divergence
+    ):
+        raise Invalid("it compares the first lane in two ways", "end")
+    for lane in (first, *others):
+        _check_agreement(trace, lane, end.agreement(lane))
+
+
+def _check_agreement(trace: Trace, lane: Lane, said: Agreement) -> None:
+    ours, theirs = _tokens(trace, lane), _tokens(trace, BASELINE)
     compared = min(len(ours), len(theirs))
-    if end.compared != compared:
-        raise Invalid(f"compared is {end.compared} and both lanes have {compared} tokens", "end")
+    if said.identical is None:
+        raise Invalid("identical must be true or false if the run is greedy, else null", "end")
+    if said.compared != compared:
+        raise Invalid(f"compared is {said.compared} and both lanes have {compared} tokens", "end")
     different = next((i for i in range(compared) if ours[i].id != theirs[i].id), None)
-    if end.identical != (different is None):
-        said = "true" if end.identical else "false"
-        raise Invalid(f"identical is {said} and the tokens of the lanes say otherwise", "end")
-    where = end.divergence
+    if said.identical != (different is None):
+        told = "true" if said.identical else "false"
+        raise Invalid(f"identical is {told} and the tokens of the lanes say otherwise", "end")
+    where = said.divergence
     if (where.index if where else None) != different:
         raise Invalid("divergence is not where the lanes first differ", "end")
     if where is not None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
-
-Lane: TypeAlias = Literal["speculative", "baseline"]
-LANES: tuple[Lane, Lane] = ("speculative", "baseline")
-LANE_LABELS: dict[Lane, str] = {"speculative": "draft + target", "baseline": "target alone"}
-"""The names of the lanes in charts, tables and the terminal."""
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
@@ -39,10 +35,18 @@ class Token:
     p, q: its probability under the processed target and draft distributions; `q` is None for
         a token that no draft proposed, `p` is None for a drafted token that was never judged.
     u: the uniform draw in [0, 1) that judged it: accepted if and only if u < p / q (Leviathan
-        et al. 2022, arXiv 2211.17192, algorithm 1).
+        et al. 2022, arXiv 2211.17192, algorithm 1). With other verdicts (`decoding.verdicts`):
+        block keeps all drafts up to the last with u < threshold; exact-match draws the target's
+        own token with it; typical uses none.
+    weight: the running product of p / q, held at 1 or below, if the verdict is block.
+    threshold: what u must be below (block), or p above (typical). Block judges a round's drafts
+        together, so its ignored tokens have p, u, weight and threshold too.
+    chance: the probability that a draft drawn from q is kept at its position, if it was judged and
+        the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
     beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
-        the residual norm(max(0, p - q)) only if a token was drawn from it. In a greedy run p and
+        the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
+        weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
     """
@@ -59,6 +63,9 @@ class Token:
     top_p: tuple[Choice, ...] = ()
     top_q: tuple[Choice, ...] = ()
     top_residual: tuple[Choice, ...] = ()
+    weight: float | None = None
+    threshold: float | None = None
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,9 @@ class Header:
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
+    lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
+        lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
+        `settings` and `draft` are those of the first.
     """
 
     prompt: str
@@ -119,6 +129,26 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    lanes: dict[Lane, Settings] | None = None
+    drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def speculative(self) -> tuple[Lane, ...]:
+        """The names of the lanes with drafts, in order."""
+        return LANES[:1] if self.lanes is None else tuple(self.lanes)
+
+    @property
+    def all_lanes(self) -> tuple[Lane, ...]:
+        """The names of all lanes, the baseline last."""
+        return (*self.speculative, BASELINE)
+
+    def settings_of(self, lane: Lane) -> Settings:
+        """The settings of a lane; the baseline's are the first lane's, without its drafts."""
+        return (self.lanes or {}).get(lane, self.settings)
+
+    def draft_of(self, lane: Lane) -> dict[str, Any] | None:
+        """The draft model of a speculative lane, described as above."""
+        return self.draft if self.drafts is None else self.drafts[lane]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +164,40 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """How a race ended.
+class Agreement:
+    """The comparison of a speculative lane's text with the baseline's.
 
-    reasons: lane -> why it ended.
     identical: whether both lanes emitted the same ids, up to the length of the shorter one; None
         when sampling, because two independent samples of one distribution may differ.
     compared: how many leading tokens `identical` covers.
     divergence: the first difference, if there is one and the run is greedy.
     """
 
+    identical: bool | None = None
+    compared: int = 0
+    divergence: Divergence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a race ended.
+
+    reasons: lane -> why it ended.
+    identical, compared, divergence: the `Agreement` of the first speculative lane.
+    lanes: speculative lane -> its `Agreement`, if the lanes have names of their own (see `Header`)
+        and were compared.
+    """
+
     reasons: dict[str, EndReason]
     identical: bool | None = None
     compared: int = 0
     divergence: Divergence | None = None
+    lanes: dict[Lane, Agreement] | None = None
+
+    def agreement(self, lane: Lane) -> Agreement:
+        """The agreement of a speculative lane."""
+        first = Agreement(self.identical, self.compared, self.divergence)
+        return first if self.lanes is None else self.lanes[lane]
 
 
 Event: TypeAlias = Header | Round | End

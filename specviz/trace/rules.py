@@ -1,8 +1,9 @@
 """The rules that every real run follows, whatever its models: `check_trace`.
 
-Those of a token's numbers are in `token_rules`, those of the length of drafts in `draft_rules`,
-those of the end in `end_rules`. The times of a run cannot be verified, only that they add up: a
-recording holds nothing else that depends on them.
+Those of a token's numbers are in `token_rules`, those of how drafts were judged in
+`verdict_rules`, those of the length of drafts in `draft_rules`, those of the end in `end_rules`.
+The times of a run cannot be verified, only that they add up: a recording holds nothing else that
+depends on them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
+from ..lanes import BASELINE
 from ..policy import Policy
 from ..settings import Settings
 from .draft_rules import check_draft_lengths, has_draft_model, policy_of
 from .end_rules import check_end, check_texts
-from .events import LANES, Header, Round
+from .events import Header, Round
 from .schema import round_name
-from .token_rules import check_accepted_copies, check_correction, check_token
+from .token_rules import check_accepted_copies, check_token
 from .trace import Trace
 from .validators import Invalid
+from .verdict_rules import check_block, check_correction
 
 CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
 
@@ -37,10 +40,14 @@ class _LaneState:
 
 def check_trace(trace: Trace) -> None:
     """Check all rules; raises `Invalid` with the first one that the trace breaks."""
-    settings = trace.header.settings
-    prefill = {lane: sum(trace.header.prefill_seconds[lane].values()) for lane in LANES}
-    lanes = {lane: _LaneState(policy_of(lane, settings), wall=prefill[lane]) for lane in LANES}
+    header = trace.header
+    of_lane = {lane: header.settings_of(lane) for lane in trace.lanes}
+    lanes = {
+        lane: _LaneState(policy_of(lane, own), wall=sum(header.prefill_seconds[lane].values()))
+        for lane, own in of_lane.items()
+    }
     for r in trace.rounds:
+        settings = of_lane[r.lane]
         try:
             _check_sequence(r, lanes[r.lane], settings)
             _check_outcomes(r, lanes[r.lane].policy.gamma)
@@ -52,8 +59,9 @@ def check_trace(trace: Trace) -> None:
             raise invalid.inside(round_name(r.lane, r.index)) from None
         _advance(lanes[r.lane], r)
     _check_order(trace)
-    _check_header(trace.header)
-    check_draft_lengths(trace)
+    _check_header(header)
+    for lane in header.speculative:
+        check_draft_lengths(trace, lane)
     check_texts(trace)
     if trace.end is not None:
         check_end(trace, trace.end)
@@ -117,9 +125,11 @@ def _check_tokens(r: Round, settings: Settings) -> None:
         try:
             check_token(token, settings)
             if token.outcome == "corrected":
-                check_correction(r.drafted[kept], token)
+                check_correction(r, kept, token, settings)
         except Invalid as invalid:
             raise invalid.inside(name) from None
+    if settings.rule == "block":
+        check_block(r)
 
 
 def _check_times(r: Round, lane: _LaneState) -> None:
@@ -150,7 +160,7 @@ def _check_order(trace: Trace) -> None:
     """Check that rounds are in the order of their clocks, or one lane after the other."""
     interleaved = trace.header.mode == "interleaved"
     for before, r in pairwise(trace.rounds):
-        back = LANES.index(r.lane) < LANES.index(before.lane)
+        back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
         if (r.clock < before.clock) if interleaved else back:
             raise Invalid(
                 f"it stands out of order in a race whose mode is {trace.header.mode}",
@@ -160,9 +170,10 @@ def _check_order(trace: Trace) -> None:
 
 def _check_header(header: Header) -> None:
     """Check that a model is named as the draft, and has read the prompt, if one drafts."""
-    drafts = has_draft_model(header)
     prefill = header.prefill_seconds
-    if (header.draft is not None) != drafts:
-        raise Invalid(f"draft must be {'a model' if drafts else 'null'} by settings", "header")
-    if ("draft" in prefill["speculative"]) != drafts or "draft" in prefill["baseline"]:
-        raise Invalid("prefill_seconds are not those of the models that run", "header")
+    for lane in header.speculative:
+        drafts = has_draft_model(header.settings_of(lane))
+        if (header.draft_of(lane) is not None) != drafts:
+            raise Invalid(f"draft must be {'a model' if drafts else 'null'} by settings", "header")
+        if ("draft" in prefill[lane]) != drafts or "draft" in prefill[BASELINE]:
+            raise Invalid("prefill_seconds are not those of the models that run", "header")

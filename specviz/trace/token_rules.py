@@ -1,4 +1,4 @@
-"""The rules that the numbers of one token, and of a correction, follow in every real run.
+"""The rules that the numbers of one token follow in every real run.
 
 The tolerances cover rounding only: of sums in fp32, and of listed probabilities to `DIGITS`.
 """
@@ -11,13 +11,16 @@ from ..settings import Settings
 from .events import DIGITS, Choice, Round, Token
 from .schema import SLACK, TOP
 from .validators import Invalid
+from .verdict_rules import JUDGED, check_judged, extra_fields
 
-ROUNDING = 1e-5  # relative to p / q
 LIST_ROUNDING = 10 * 10**-DIGITS
 MOST_TOKENS = 2**21  # more than any vocabulary has
-JUDGED = ("accepted", "rejected")
-FIELDS = ("p", "q", "u", "beta", "soft_p", "soft_q", "top_p", "top_q", "top_residual")
-FIELDS_BY_OUTCOME = {  # all others must be empty, but for soft_p and soft_q of a greedy run
+FIELDS = (
+    *("p", "q", "u", "beta", "soft_p", "soft_q", "top_p", "top_q", "top_residual"),
+    *("weight", "threshold", "chance"),
+)
+# All others must be empty, but for soft_p and soft_q of a greedy run and what a verdict adds.
+FIELDS_BY_OUTCOME = {
     "accepted": ("p", "q", "u", "beta", "top_p", "top_q"),
     "rejected": ("p", "q", "u", "beta", "top_p", "top_q", "top_residual"),
     "ignored": ("q", "top_q"),
@@ -30,7 +33,7 @@ def check_token(token: Token, settings: Settings) -> None:
     """Check one token's own numbers; raises `Invalid`."""
     _check_fields(token, settings)
     if token.outcome in JUDGED:
-        _check_verdict(token)
+        check_judged(token, settings)
     if settings.greedy:
         _check_one_hot("p", token.p, token.soft_p, token.top_p, token.id)
         _check_one_hot("q", token.q, token.soft_q, token.top_q, token.id)
@@ -40,31 +43,6 @@ def check_token(token: Token, settings: Settings) -> None:
         _check_beta(token, settings)
 
 
-def check_correction(rejected: Token, corrected: Token) -> None:
-    """Check the token that was drawn where another was rejected; raises `Invalid`.
-
-    It follows norm(max(0, p - q)), or p where rounding leaves no difference between p and q.
-    """
-    for field in ("top_p", "top_q", "top_residual"):
-        if getattr(rejected, field) != getattr(corrected, field):
-            raise Invalid(f"{field} is not that of the rejected token at the same place")
-    assert rejected.beta is not None and corrected.p is not None and corrected.q is not None
-    mass = 1.0 - rejected.beta  # of max(0, p - q)
-    if mass < SLACK:
-        return
-    if corrected.id == rejected.id:
-        raise Invalid("it is the token that was rejected at the same place")
-    if corrected.p <= corrected.q:
-        raise Invalid("p is not above q, but a correction is drawn from what p has more than q")
-    listed = {choice.id: choice.probability for choice in corrected.top_residual}
-    left, share = corrected.p - corrected.q, listed.get(corrected.id)
-    most = _least_listed(corrected.top_residual, complete=len(listed) < TOP)
-    if (share is None and left > most * mass + SLACK) or (
-        share is not None and abs(left - share * mass) > SLACK
-    ):
-        raise Invalid("top_residual does not agree with p, q and beta")
-
-
 def check_accepted_copies(r: Round, kept: int) -> None:
     """Check that what a round emitted begins with what it accepted; raises `Invalid`."""
     if r.emitted[:kept] != r.drafted[:kept]:
@@ -72,7 +50,8 @@ def check_accepted_copies(r: Round, kept: int) -> None:
 
 
 def _check_fields(token: Token, settings: Settings) -> None:
-    expected = set(FIELDS_BY_OUTCOME[token.outcome])
+    added, lacking = extra_fields(token.outcome, settings.rule)
+    expected = ({*FIELDS_BY_OUTCOME[token.outcome]} | added) - lacking
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
     for field in FIELDS:
@@ -86,20 +65,6 @@ def _check_fields(token: Token, settings: Settings) -> None:
             raise Invalid(f"{field} is missing from a token that was {token.outcome}")
         if known and field not in expected:
             raise Invalid(f"{field} cannot be known of a token that was {token.outcome}")
-
-
-def _check_verdict(token: Token) -> None:
-    """Check that the token was accepted if and only if u < p / q."""
-    p, q, u = token.p, token.q, token.u
-    assert p is not None and q is not None and u is not None
-    if q == 0.0:
-        raise Invalid("q is 0, but a draft never draws a token of probability 0")
-    bound = p / q
-    accepted = token.outcome == "accepted"
-    if (accepted and u >= bound * (1 + ROUNDING)) or (not accepted and u < bound * (1 - ROUNDING)):
-        raise Invalid(f"it was {token.outcome} with u = {u:.6g} and p / q = {bound:.6g}")
-    if u >= 1.0:
-        raise Invalid("u is 1, but a draw is below 1")
 
 
 def _check_beta(token: Token, settings: Settings) -> None:

@@ -22,13 +22,14 @@ from typing import Any
 import orjson
 
 from ..errors import TraceError
-from .events import End, Event, Header, Lane, Round, Token
+from ..lanes import Lane
+from .events import End, Event, Header, Round, Token
 from .schema import SCHEMA, read_trace
 
 
 @dataclass(slots=True)
 class Trace:
-    """A run: its header, the rounds of both lanes in clock order, and its end if it has one."""
+    """A run: its header, the rounds of all lanes in clock order, and its end if it has one."""
 
     header: Header
     rounds: list[Round] = field(default_factory=list)
@@ -51,8 +52,23 @@ class Trace:
             raise TraceError("there are no events: pass what race() yields.")
         return trace
 
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The names of all lanes, the baseline last."""
+        return self.header.all_lanes
+
+    def speculative_lane(self, lane: Lane | None = None) -> Lane:
+        """The name of a lane with drafts: `lane`, or the first one for None. Raises `TraceError`
+        if there is no such lane."""
+        known = self.header.speculative
+        if lane is None or lane in known:
+            return known[0] if lane is None else lane
+        raise TraceError(
+            f"this run has no lane {lane!r} with drafts: use one of {', '.join(map(repr, known))}."
+        )
+
     def lane(self, lane: Lane) -> list[Round]:
-        """The rounds of one lane, in order."""
+        """The rounds of one lane, in order; none if there is no such lane."""
         return [r for r in self.rounds if r.lane == lane]
 
     def text(self, lane: Lane) -> str:
@@ -135,9 +151,11 @@ def digest_of(data: dict[str, Any]) -> str:
 
 
 def event_dict(event: Event) -> dict[str, Any]:
-    """One event as JSON-ready values. Empty and None fields of tokens are left out."""
+    """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
+    only a race of named lanes has."""
     if not isinstance(event, Round):
-        return asdict(event)
+        known = asdict(event)
+        return {k: v for k, v in known.items() if v is not None or k not in OF_NAMED_LANES}
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
     if event.wall is None:
         del values["wall"]
@@ -147,6 +165,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     return values
 
 
+OF_NAMED_LANES = ("lanes", "drafts")
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 

@@ -40,10 +40,10 @@ class Invalid(Exception):
         self.places.insert(0, place)
         return self
 
-    def error(self) -> TraceError:
-        """The error to show to the user: one sentence."""
+    def error(self, advice: str = ADVICE) -> TraceError:
+        """The error to show to the user: one sentence, with `advice` at its end."""
         where = ", ".join(self.places) + ": " if self.places else ""
-        return TraceError(f"{where}{self.what}; {ADVICE}.")
+        return TraceError(f"{where}{self.what}; {advice}.")
 
 
 def shown(value: object) -> str:
@@ -154,6 +154,31 @@ def list_of(reader: Reader, most: int, label: str | Callable[[int, Any], str]) -
             name = label(at, item) if callable(label) else f"{label} {at + 1}"
             raise invalid.inside(name) if invalid.named else invalid.of(name) from None
         return read_items
+
+    return read
+
+
+def keyed_by(key: Callable[[str], bool], wanted: str, reader: Reader, most: int) -> Reader:
+    """Reads an object of at most `most` entries, each with a key that passes `key`.
+
+    wanted: what a key must be, for the message.
+    """
+
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise not_a(value, "an object")
+        if len(value) > most:
+            raise Invalid(f"has {len(value)} entries, more than the {most} allowed", named=False)
+        for name in value:
+            if not key(name):
+                raise Invalid(f"has a field {shown(name)}, which is not {wanted}", named=False)
+        read_values: dict[str, Any] = {}
+        try:
+            for name, item in value.items():
+                read_values[name] = reader(item)
+        except Invalid as invalid:
+            raise invalid.inside(name) if invalid.named else invalid.of(name) from None
+        return read_values
 
     return read
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
 
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
-Race: TypeAlias = Callable[[Any, str, Settings], Iterator[Event]]
+Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
 
 LOADING = "Loading the two models: this happens once."
-READING = "Warming both lanes up and reading the prompt."
+READING = "Warming the lanes up and reading the prompt."
 
 
 class Models:
@@ -167,18 +167,24 @@ class LoadTask:
 
 @dataclass(frozen=True, slots=True)
 class RaceTask:
-    """Race both lanes. The results are the events of the race."""
+    """Race all lanes. The results are the events of the race.
+
+    settings: of the first lane with drafts. lanes: of all such lanes by name, if there are
+    several.
+    """
 
     pair: str
     prompt: str
     settings: Settings
+    lanes: Mapping[Lane, Settings] | None = None
 
     def run(self, models: Models, stop: Stop) -> Iterator[Event | str]:
         pair = yield from models.pair(self.pair)
         yield READING
         if stop.is_set():
             return
-        with closing(models.race(pair, self.prompt, self.settings)) as events:  # type: ignore[type-var]
+        settings = self.lanes or self.settings
+        with closing(models.race(pair, self.prompt, settings)) as events:  # type: ignore[type-var]
             for event in events:
                 yield event
                 if stop.is_set():

@@ -90,15 +90,20 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
         start + warm-up + turns * (length * (gamma * guess + 2 * target) + reading)
 
     turns is 1 for a race, and the draws of each lane for an experiment. The target's pass counts
-    twice per token, because both lanes make one.
+    twice per token, because both lanes make one. A race of more lanes adds a guess, a pass and
+    their readings for each of them.
     """
     settings = task.settings
+    lanes = [settings]
+    if isinstance(task, RaceTask) and task.lanes:
+        lanes = list(task.lanes.values())
     turns, length = 1, settings.max_new_tokens
     if isinstance(task, SampleTask):
         turns, length, prompt = task.draws, task.length, min(prompt, task.reach)
-    guesses = settings.gamma * _guess_seconds(settings, cost)
-    reading = 3 * (prompt / PROMPT + cost.target)  # the target in both lanes, and the draft
-    turn = length * (guesses + 2 * cost.target) + reading
+    guesses = sum(own.gamma * _guess_seconds(own, cost) for own in lanes)
+    # The target in all lanes, and a draft in all but one.
+    reading = (2 * len(lanes) + 1) * (prompt / PROMPT + cost.target)
+    turn = length * (guesses + (len(lanes) + 1) * cost.target) + reading
     return min(cost.start + WARMUP + turns * turn, MOST)
 
 

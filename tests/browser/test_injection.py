@@ -132,7 +132,7 @@ def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
     found = copy.deepcopy(trace)
     found.pop("digest", None)
     header = found["header"]
-    for place in _places(header, skip=("date", "mode", "drafter", "gamma_policy", "chat")):
+    for place in _places(header, skip=("date", "mode", "drafter", "gamma_policy", "chat", "verdict")):
         name, holder = place
         kept = holder[name]
         holder[name] = next(texts)[:200]

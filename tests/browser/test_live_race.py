@@ -133,7 +133,7 @@ def test_run_again_replaces_a_run_that_is_under_way(visit: Visit) -> None:
 
 def test_two_visitors_at_once_each_get_their_own_run(visit: Visit) -> None:
     one, other = visit(), visit()
-    asked = ((one, UNHURRIED, 120), (other, "don't stop", 40))
+    asked = ((one, UNHURRIED, 60), (other, "don't stop", 40))
     for visitor, prompt, length in asked:
         visitor.prompt(prompt)
         visitor.set("number input for Length", length)

@@ -281,11 +281,16 @@ def test_a_device_without_memory_says_what_to_do(
 
         return forward
 
-    full = torch.OutOfMemoryError("Tried to allocate 2.00 GiB.")
-    monkeypatch.setattr(pair.target, "forward", fails(full))
-    with pytest.raises(ModelError, match=NO_MEMORY) as caught:
-        engine.forward(feed, keep=1)
-    assert caught.value.__cause__ is full
+    fulls = (
+        torch.OutOfMemoryError("Tried to allocate 2.00 GiB."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+        MemoryError(),
+    )
+    for full in fulls:
+        monkeypatch.setattr(pair.target, "forward", fails(full))
+        with pytest.raises(ModelError, match=NO_MEMORY) as caught:
+            engine.forward(feed, keep=1)
+        assert caught.value.__cause__ is full
     monkeypatch.setattr(pair.target, "forward", fails(RuntimeError("a fault of the kernel")))
     with pytest.raises(RuntimeError, match="a fault of the kernel"):
         engine.forward(feed, keep=1)

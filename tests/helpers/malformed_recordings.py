@@ -155,7 +155,7 @@ INVALID: dict[str, tuple[Edit, str]] = {
     "unknown mode": (put(HEADER, "mode", "relay"), "mode is 'relay', not one of"),
     "negative prefill": (
         put(part("header", "prefill_seconds", "baseline"), "target", -1),
-        "prefill_seconds: target is -1",
+        "prefill_seconds, baseline: target is -1",
     ),
     # the schema of rounds
     "unknown lane": (put(ROUND, "lane", "third"), "lane is 'third', not one of speculative"),

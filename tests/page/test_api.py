@@ -92,6 +92,8 @@ PARAMETERS = [
     ("gamma_policy", "string", "fixed"),
     ("chat", "string", "auto"),
     ("stop", None, None),
+    ("lanes", None, None),
+    ("verdict", "string", "token"),
 ]
 
 
@@ -104,8 +106,8 @@ def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: s
         for row in rows
     ]
     assert found == PARAMETERS
-    assert [row["parameter_has_default"] for row in rows] == [False] + [True] * 11
-    assert {one["type"] for one in rows[-1]["type"]["oneOf"]} == {"array", "null"}
+    assert [row["parameter_has_default"] for row in rows] == [False] + [True] * 13
+    assert {one["type"] for one in rows[-2]["type"]["oneOf"]} == {"array", "null"}
 
 
 def test_an_update_without_news_is_a_value() -> None:

@@ -10,7 +10,8 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
 from specviz.environment import ASSETS
-from specviz.report.charts import CHARTS, PALETTE, chart_specs, figures, series
+from specviz.report.charts import CHARTS, PALETTE, chart_specs, figures
+from specviz.report.series import series
 
 PAGE = ASSETS / "page"
 

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ModelError
-from ..base import NO_MEMORY
+from ..base import memory_limited
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import CompiledLayers, NoHostReads, Program
 from .support import compile_wanted, refusal, trial_ids
@@ -119,12 +118,10 @@ class StaticEngine:
     ) -> Tensor:
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
-        try:
+        with memory_limited():
             self.reserve(end)
             window = window_for(end)
             rows = self.cache.logits(ids.to(self.device), places, window, keep, layers)
-        except torch.OutOfMemoryError as error:
-            raise ModelError(NO_MEMORY) from error
         self.length = end
         return rows if temperature == 1.0 else rows / temperature
 
@@ -143,14 +140,12 @@ class StaticEngine:
 
     def _made(self, make: Callable[[], Program]) -> Program:
         pool = self._pool
-        try:
+        with memory_limited():
             if pool.compiled is None:
                 program = make()
             else:
                 with pool.compiled.active():
                     program = make()
-        except torch.OutOfMemoryError as error:
-            raise ModelError(NO_MEMORY) from error
         pool.seconds += program.seconds
         if self.device.type == "cuda" and not program.graphed:
             pool.reason = "its passes could not be captured"

@@ -1,0 +1,78 @@
+"""Files of prompts, good and bad."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from specviz.choose.prompts import LONGEST, MOST_BYTES, builtin_prompts, prompts_file, prompts_from
+from specviz.errors import PromptError
+
+
+def read(text: str, name: str) -> list[tuple[str, str]]:
+    return [(one.kind, one.text) for one in prompts_from(text.encode(), name)]
+
+
+def test_every_form_is_read():
+    assert read("one\n\n  \ntwo\n", "a.txt") == [("prompts", "one"), ("prompts", "two")]
+    assert read('["one", "two"]', "a.json") == [("prompts", "one"), ("prompts", "two")]
+    assert read('{"code": ["x"], "chat": ["y"]}', "a.json") == [("code", "x"), ("chat", "y")]
+    bench = [
+        {"question_id": 81, "category": "writing", "turns": ["first", "second"]},
+        {"question_id": 82, "category": "math", "turns": ["third"], "reference": []},
+    ]
+    lines = "\n".join(map(json.dumps, bench))
+    for name in ("question.jsonl", "question"):
+        assert read(lines, name) == [("writing", "first"), ("math", "third")]
+    assert read('{"prompt": "p", "kind": "k"}\n"bare"', "a.jsonl") == [
+        ("k", "p"),
+        ("prompts", "bare"),
+    ]
+    assert read("\ufeffone", "a.txt") == [("prompts", "one")]
+    assert read('{"prompt": "only"}', "a.json") == [("prompts", "only")]
+
+
+def test_the_built_in_set_has_every_kind():
+    kinds = [one.kind for one in builtin_prompts()]
+    assert set(kinds) == {"prose", "dialogue", "a list", "repetition", "copying"}
+    assert min(kinds.count(kind) for kind in kinds) >= 3
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "said"),
+    [
+        (b"", "a.txt", "a.txt is empty: use a file of text"),
+        (b" \n\n", "a.json", "a.json is empty"),
+        (b"\x89PNG\r\n\x1a\n\x00", "a.txt", "a.txt is no text in UTF-8"),
+        (b"text\x00more", "a.txt", "a.txt holds bytes that are no text"),
+        (b"x" * (MOST_BYTES + 1), "a.txt", "a.txt is larger than 4 MB"),
+        (b"x" * 1_000_000, "a.txt", "line 1 of a.txt has 1,000,000 characters: use prompts of up"),
+        (b"[1, 2]", "a.json", "prompt 1 of a.json has no text"),
+        (b"[]", "a.json", "a.json has no prompts"),
+        (b"{}", "a.json", "a.json is an object without lists of prompts"),
+        (b'{"a": 1}', "a.json", "a.json is an object without lists of prompts"),
+        (b"{broken", "a.json", "a.json is not JSON"),
+        (b'{"prompt": "x"}\n{broken', "a.jsonl", "line 2 of a.jsonl is not JSON"),
+        (b'{"turns": []}', "a.jsonl", "line 1 of a.jsonl has no text"),
+        (b'{"prompt": ["x"]}', "a.jsonl", "line 1 of a.jsonl has no text"),
+        (b"[" * 100_000, "a.json", "a.json is not JSON"),
+        (b"a\n" * 2001, "a.txt", "a.txt has 2001 prompts: use 2000 or fewer"),
+    ],
+)
+def test_a_bad_file_gets_one_sentence_that_says_what_to_do(raw: bytes, name: str, said: str):
+    with pytest.raises(PromptError) as error:
+        prompts_from(raw, name)
+    sentence = str(error.value)
+    assert sentence.startswith(said) and sentence.count(". ") == 0 and sentence.endswith(".")
+    assert ": " in sentence and len(sentence) < 250 and LONGEST
+
+
+def test_a_vast_file_is_not_read(tmp_path):
+    vast = tmp_path / "vast.txt"
+    with vast.open("wb") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(PromptError, match=r"vast.txt is larger than 4 MB"):
+        prompts_file(vast)
+    with pytest.raises(PromptError, match=r"missing.txt cannot be read"):
+        prompts_file(tmp_path / "missing.txt")

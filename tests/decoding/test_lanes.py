@@ -1,0 +1,241 @@
+"""Races of more than two lanes: their names, their tokens, their comparison and their recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from toy_models import emitted_ids, llama, pair_of, relative
+
+from specviz import Pair, Settings, Trace, compute_metrics, race
+from specviz.errors import ModelError, SettingsError, TraceError
+from specviz.lanes import MOST_LANES, beside, parsed_lane
+from specviz.report.charts import figures
+from specviz.report.tables import tokens_csv
+from specviz.report.terminal import metric_lines
+from specviz.report.uncertainty import uncertainty
+from specviz.trace import BASELINE, LANES, Header, Round, digest_of
+from specviz.trace.recording import read_recording
+
+PROMPT = [3, 1, 4, 3, 1]
+GREEDY = Settings(gamma=4, max_new_tokens=24)
+SAMPLED = replace(GREEDY, temperature=1.0, seed=5)
+NAMES = ("draft model", "n-gram", "early exit")
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = llama(9, seed=1, hidden_size=16, head_dim=8, num_hidden_layers=3)
+    return pair_of(target, relative(target, noise=0.3))
+
+
+def three(settings: Settings) -> list[Settings]:
+    return [replace(settings, drafter=one) for one in ("model", "ngram", "early-exit")]
+
+
+@pytest.fixture(scope="module", params=[GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def trace(pair: Pair, request: pytest.FixtureRequest) -> Trace:
+    return Trace.from_events(race(pair, PROMPT, three(request.param)))
+
+
+def test_lanes_are_named_by_what_differs(trace: Trace):
+    assert trace.lanes == (*NAMES, BASELINE)
+    assert {r.lane for r in trace.rounds} == set(trace.lanes)
+    assert trace.header.settings == trace.header.settings_of("draft model")
+    assert trace.header.drafts is not None and trace.header.drafts["n-gram"] is None
+    gammas = beside(GREEDY, [{"gamma": 2}, {"gamma": 2, "drafter": "ngram"}, {}])
+    assert list(gammas) == [
+        "draft model, gamma 4",
+        "draft model, gamma 2",
+        "n-gram, gamma 2",
+        "draft model, gamma 4 again",
+    ]
+    assert list(beside(GREEDY, [])) == ["speculative"]
+    assert parsed_lane("drafter=ngram, gamma=3") == {"drafter": "ngram", "gamma": 3}
+
+
+def test_each_lane_writes_the_tokens_that_it_writes_in_a_race_of_two(pair: Pair, trace: Trace):
+    """No cache, drafter or stream of random numbers is shared between lanes."""
+    assert trace.header.lanes is not None
+    written = {lane: emitted_ids(trace.lane(lane)) for lane in trace.lanes}
+    for lane, own in trace.header.lanes.items():
+        two = Trace.from_events(race(pair, PROMPT, {lane: own}))
+        assert two.lanes == (lane, BASELINE)
+        for one in two.lanes:
+            assert emitted_ids(two.lane(one)) == written[one]
+            rounds = zip(two.lane(one), trace.lane(one), strict=True)
+            assert all(a.drafted == b.drafted for a, b in rounds)
+    usual = Trace.from_events(race(pair, PROMPT, trace.header.settings))
+    assert usual.lanes == LANES and usual.header.lanes is None
+    assert emitted_ids(usual.lane(BASELINE)) == written[BASELINE]
+    if not trace.header.settings.greedy:
+        assert len({tuple(ids) for ids in written.values()}) == 4, "the streams are independent"
+
+
+def test_the_lane_that_is_behind_steps_next_and_the_file_opens_again(trace: Trace):
+    clocks = [r.clock for r in trace.rounds]
+    assert clocks == sorted(clocks)
+    data = {**trace.to_dict(), "digest": digest_of(trace.to_dict())}
+    assert read_recording(orjson.dumps(data)) == trace
+
+
+def test_greedy_lanes_are_each_compared_with_the_baseline(trace: Trace):
+    assert trace.end is not None and set(trace.end.reasons) == set(trace.lanes)
+    if trace.header.settings.greedy:
+        assert trace.end.lanes is not None and tuple(trace.end.lanes) == NAMES
+        assert all(one.identical and one.compared == 24 for one in trace.end.lanes.values())
+    else:
+        assert trace.end.lanes is None and trace.end.identical is None
+
+
+def test_every_report_speaks_of_the_lanes_by_name(trace: Trace):
+    for lane in NAMES:
+        m, rounds = compute_metrics(trace, lane), trace.lane(lane)
+        assert m.rounds == len(rounds) and set(m.tokens) == {lane, BASELINE}
+        assert m.speedup == pytest.approx(
+            (m.seconds[BASELINE] / m.tokens[BASELINE]) / (m.seconds[lane] / m.tokens[lane])
+        )
+        assert uncertainty(trace, lane) is not None
+        assert f"{lane}," in tokens_csv(trace)
+    assert compute_metrics(trace) == compute_metrics(trace, NAMES[0])
+    with pytest.raises(TraceError, match="no lane 'fast' with drafts: use one of 'draft model'"):
+        compute_metrics(trace, "fast")
+    printed = "\n".join(metric_lines(trace))
+    best = max(NAMES, key=lambda lane: compute_metrics(trace, lane).speedup or 0.0)
+    assert f"best: {best}, {compute_metrics(trace, best).speedup:.2f} times" in printed
+    drawn = figures(trace)
+    assert [line.name for line in drawn["tokens"].data] == [*NAMES, "target alone"]
+    styles = {(line.line.color, line.line.dash) for line in drawn["tokens"].data}
+    assert len(styles) == 4, "no two lanes look alike"
+    assert [len(drawn[name].data) for name in ("rates", "tau", "positions")] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("lanes", "says"),
+    [
+        ({"a": GREEDY, "b": SAMPLED}, "temperature differs between the lanes 'a' and 'b'"),
+        ({"a": GREEDY, BASELINE: GREEDY}, "named 'baseline': that is the target alone"),
+        ({"<b>": GREEDY}, "a lane is named '<b>': use 1 to 40 letters"),
+        ([], "the race has 0 speculative lanes: use 1 to 8"),
+        ([GREEDY] * (MOST_LANES + 1), "the race has 9 speculative lanes"),
+        ({"a": None}, "the lane 'a' has no settings"),
+    ],
+)
+def test_lanes_that_cannot_race_get_a_sentence(pair: Pair, lanes: Any, says: str):
+    with pytest.raises(SettingsError, match=says):
+        race(pair, PROMPT, lanes)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"temperature": 1.0}, "a lane cannot have a 'temperature' of its own: use "),
+        ({"name": "draft model"}, "two lanes are named 'draft model'"),
+        ({"name": "x" * 41}, "a lane is named 'xxx"),
+        ({"gamma": 99}, "gamma is 99"),
+    ],
+)
+def test_a_change_that_cannot_be_gets_a_sentence(change: dict[str, Any], says: str):
+    with pytest.raises(SettingsError, match=says):
+        beside(GREEDY, [change])
+    with pytest.raises(SettingsError, match="'ngram' is not read: write drafter=ngram,gamma=3"):
+        parsed_lane("ngram")
+
+
+def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    import specviz.decoding.race as module
+
+    real = module.decode
+
+    def failing(*arguments: Any) -> Iterator[Any]:
+        events = real(*arguments)
+        if arguments[3] != "n-gram":
+            return (yield from events)
+        for number, event in enumerate(events):
+            if number == 3:
+                raise ModelError("it broke.")
+            yield event
+        return "length"
+
+    monkeypatch.setattr(module, "_warm_up", lambda *_: None)
+    monkeypatch.setattr(module, "decode", failing)
+    seen: list[Any] = []
+    with pytest.raises(ModelError, match="it broke"):
+        for event in race(pair, PROMPT, three(GREEDY)):
+            seen.append(event)
+    assert isinstance(seen[0], Header)
+    by_lane = {lane: [r for r in seen if isinstance(r, Round) and r.lane == lane] for lane in NAMES}
+    assert len(by_lane["n-gram"]) == 2 and by_lane["draft model"] and by_lane["early exit"]
+
+
+def with_other(header: str, value: Any) -> Any:
+    return lambda data: data["header"].update({header: value})
+
+
+FORGED = {
+    "a lane of rounds that is not there": (
+        lambda d: d["rounds"][4].update(lane="fourth"),
+        "entry 5 of the rounds: lane is 'fourth', not one of draft model",
+    ),
+    "another temperature": (
+        lambda d: d["header"]["lanes"]["n-gram"].update(temperature=0.5),
+        "temperature differs between the lanes",
+    ),
+    "settings of none of them": (
+        lambda d: d["header"]["settings"].update(gamma=3),
+        "settings and draft are not those of the first lane",
+    ),
+    "markup as a name": (
+        lambda d: d["header"]["lanes"].update({"<b>": d["header"]["settings"]}),
+        "which is not the name of a lane",
+    ),
+    "too many": (
+        lambda d: d["header"].update(
+            lanes={f"lane {i}": d["header"]["settings"] for i in range(10)}
+        ),
+        "has 10 entries, more than the 9 allowed",
+    ),
+    "a baseline with drafts": (
+        lambda d: d["header"]["lanes"].update(baseline=d["header"]["settings"]),
+        "baseline is among the lanes with drafts",
+    ),
+    "no prefill of a lane": (
+        lambda d: d["header"]["prefill_seconds"].pop("n-gram"),
+        "prefill_seconds: n-gram is missing",
+    ),
+    "a draft that did not draft": (
+        lambda d: d["header"]["drafts"].update({"n-gram": d["header"]["draft"]}),
+        "draft must be null by settings",
+    ),
+    "no lanes": (with_other("lanes", None), "lanes and drafts must both be there"),
+    "a gamma that a lane exceeds": (
+        lambda d: d["header"]["lanes"]["early exit"].update(gamma=1),
+        "of the early exit lane: it has 4 drafted tokens where 1 may be",
+    ),
+    "no reason": (lambda d: d["end"]["reasons"].pop("early exit"), "early exit is missing"),
+    "a comparison that is wrong": (
+        lambda d: d["end"]["lanes"]["n-gram"].update(compared=3),
+        "compared is 3 and both lanes have 24",
+    ),
+    "no comparison": (lambda d: d["end"].pop("lanes"), "lanes must be there if"),
+}
+
+
+@pytest.fixture(scope="module")
+def values(pair: Pair) -> bytes:
+    return orjson.dumps(Trace.from_events(race(pair, PROMPT, three(GREEDY))).to_dict())
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_recording_of_several_lanes_is_refused(values: bytes, name: str):
+    edit, says = FORGED[name]
+    data = orjson.loads(values)
+    edit(data)
+    with pytest.raises(TraceError) as refused:
+        read_recording(orjson.dumps(data))
+    assert says in str(refused.value)

@@ -1,0 +1,244 @@
+"""The verdicts besides the token rule: three follow the target's law, the fourth must not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference_distribution import Distribution, Ids, p_value
+from stand_in_device import host_waits, on_device, stand_in
+from test_exactness import LUCK, chain_fits, sampling
+from torch import Tensor
+from toy_models import emitted_ids, llama, pair_of, relative
+
+from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
+from specviz.decoding import verdicts
+from specviz.decoding.loop import _Run, decode
+from specviz.decoding.paths import TensorPath
+from specviz.decoding.sampling import PremadeDraws, decide, uniforms
+from specviz.settings import VERDICTS
+from specviz.trace.rules import check_trace
+from specviz.trace.validators import Invalid
+
+GAMMA, WORDS, SAMPLES = 3, 3, 2000
+UNLIKE = (1, 12)  # seeds of two tables that agree little
+EXACT = [name for name in VERDICTS if name != "typical"]
+RULES = {"token": decide, **verdicts.OTHERS}
+
+
+def tables(seed: int) -> dict[Ids, Tensor]:
+    """A distribution over `WORDS` tokens after each text of up to `GAMMA` tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    texts = (ids for n in range(GAMMA + 1) for ids in product(range(WORDS), repeat=n))
+    return {ids: torch.softmax(2 * torch.randn(WORDS, generator=generator), -1) for ids in texts}
+
+
+def drafts(draft: dict[Ids, Tensor]) -> Iterator[tuple[Ids, float]]:
+    """Every draft run and its probability."""
+    for ids in product(range(WORDS), repeat=GAMMA):
+        mass = 1.0
+        for place, token_id in enumerate(ids):
+            mass *= float(draft[ids[:place]][token_id])
+        yield ids, mass
+
+
+def rows(table: dict[Ids, Tensor], ids: Ids, count: int) -> Tensor:
+    return torch.stack([table[ids[:place]] for place in range(count)])
+
+
+def whole_texts(rule: Any, target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> list[Ids]:
+    """Texts of GAMMA + 1 tokens: one round judged by `rule`, the rest drawn from the target."""
+    chance = np.random.default_rng(1)
+    runs, masses = zip(*drafts(draft), strict=True)
+    known = {ids: (rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA)) for ids in runs}
+    texts = []
+    for place in chance.choice(len(runs), SAMPLES, p=np.array(masses) / sum(masses)):
+        ids, draws = runs[place], torch.from_numpy(chance.random(GAMMA + 1))
+        source = PremadeDraws(draws[GAMMA:])
+        accepted, next_id = rule(*known[ids], torch.tensor(ids), draws[:GAMMA], source).tolist()
+        text = (*ids[:accepted], next_id)
+        while len(text) <= GAMMA:
+            row = target[text].double().numpy()
+            text = (*text, int(chance.choice(WORDS, p=row / row.sum())))
+        texts.append(text)
+    return texts
+
+
+def law(target: dict[Ids, Tensor]) -> Distribution:
+    texts = product(range(WORDS), repeat=GAMMA + 1)
+    return {
+        ids: float(torch.stack([target[ids[:n]][ids[n]] for n in range(GAMMA + 1)]).double().prod())
+        for ids in texts
+    }
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name: str):
+    target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
+    fit = p_value(whole_texts(RULES[name], target, draft), law(target))
+    assert fit > LUCK if name in EXACT else fit < LUCK
+
+
+def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pytest.MonkeyPatch):
+    """It ignores what the next place has left to make up for."""
+    right = verdicts.block_numbers
+
+    def lenient(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
+        weight, _ = right(p, q, drafted)
+        return weight, weight
+
+    monkeypatch.setattr(verdicts, "block_numbers", lenient)
+    target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
+    assert p_value(whole_texts(verdicts.decide_block, target, draft), law(target)) < LUCK
+
+
+def test_block_keeps_no_less_than_token_and_exact_match_no_more():
+    better = 0
+    for seed in range(8):
+        target, draft = tables(2 * seed), tables(2 * seed + 1)
+        expected = dict.fromkeys(EXACT, 0.0)
+        for ids, mass in drafts(draft):
+            p, q, given = rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA), torch.tensor(ids)
+            own = p[:GAMMA].gather(-1, given[:, None])[:, 0].double()
+            kept = (own / q.gather(-1, given[:, None])[:, 0].double()).clamp(max=1)
+            failed = 1 - verdicts.block_numbers(p, q, given)[1]
+            expected["token"] += mass * float(kept.cumprod(0).sum())
+            expected["block"] += mass * float((1 - failed.flip(0).cumprod(0)).sum())
+            expected["exact-match"] += mass * float(own.cumprod(0).sum())
+        assert expected["block"] >= expected["token"] - 1e-6
+        assert expected["token"] >= expected["exact-match"] - 1e-6
+        better += expected["block"] > expected["token"] + 1e-3
+    assert better >= 4
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_one_hot_rows_get_one_verdict(name: str):
+    """Then a greedy run needs no rule but one: see `Settings.rule`."""
+    source = torch.Generator().manual_seed(1)
+    for ids in product(range(2), repeat=GAMMA):
+        p, q = torch.eye(3)[[0, 1, 0, 2]], torch.eye(3)[list(ids)]
+        values = p, q, torch.tensor(ids), uniforms(GAMMA, source), source
+        assert RULES[name](*values).tolist() == decide(*values).tolist()
+
+
+@pytest.mark.parametrize("name", EXACT[1:])
+def test_a_long_run_of_an_exact_verdict_follows_the_target(name: str):
+    assert chain_fits(replace(sampling(5, 0.7, top_k=3, top_p=0.8), verdict=name)) > LUCK
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = llama(64, num_hidden_layers=2)
+    return pair_of(target, relative(target, noise=0.1))
+
+
+OTHERS = [name for name in VERDICTS if name != "token"]
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_all_paths_judge_alike(
+    pair: Pair, name: str, drafter: str, monkeypatch: pytest.MonkeyPatch
+):
+    settings = Settings(
+        gamma=4, drafter=drafter, max_new_tokens=50, ignore_eos=True, temperature=0.9, verdict=name
+    )
+
+    def judged() -> list[tuple[Any, ...]]:
+        events = decode(pair, [1, 2, 3] * 4, settings, "speculative")
+        rounds = [e for e in events if isinstance(e, Round)]
+        return [(t.id, t.outcome) for r in rounds for t in (*r.drafted, r.emitted[-1])]
+
+    by_numpy = judged()
+    monkeypatch.setenv("SPECVIZ_FORM", "static")
+    by_programs = judged()
+    monkeypatch.delenv("SPECVIZ_FORM")
+    monkeypatch.setattr("specviz.decoding.paths.NumpyPath", TensorPath)
+    monkeypatch.setattr("specviz.decoding.compiled_path.suits", lambda *_: False)
+    assert by_numpy == by_programs == judged()
+    assert {outcome for _, outcome in by_numpy} >= {"rejected", "corrected"}
+
+
+@pytest.mark.usefixtures(stand_in.__name__)
+@pytest.mark.parametrize("form", ["eager", "static"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_round_waits_once_for_its_verdict(
+    pair: Pair, name: str, form: str, monkeypatch: pytest.MonkeyPatch
+):
+    if form == "static":
+        monkeypatch.setenv("SPECVIZ_FORM", "static")
+    there = pair_of(*(on_device(copy.deepcopy(m)) for m in (pair.target, pair.draft)))
+    settings = Settings(gamma=3, max_new_tokens=8, temperature=1.0, top_k=9, verdict=name)
+    run = _Run(there, [3, 1, 4, 1], settings, "speculative")
+    run.prefill()
+    with host_waits() as waits:
+        count = 0
+        while run.end_reason() is None:
+            run.round()
+            count += 1
+    assert waits == ["tolist", "_to_copy"] * count and count > 1
+
+
+def recorded(pair: Pair, settings: Settings) -> Trace:
+    header, *rounds, end = race(pair, [1, 2, 3] * 4, settings)
+    return Trace(header, rounds, end)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_recording_obeys_the_rules_of_its_verdict_and_no_others(pair: Pair, name: str):
+    settings = Settings(gamma=4, max_new_tokens=90, temperature=0.9, verdict=name)
+    trace = Trace.from_dict(recorded(pair, settings).to_dict())
+    check_trace(trace)
+    metrics = compute_metrics(trace)
+    assert metrics.alpha is not None and metrics.beta is not None
+    if name != "block":  # which judges a round at once, so no place has a chance of its own
+        assert metrics.alpha == pytest.approx(metrics.beta, abs=0.2)
+    for other in set(VERDICTS) - {name}:
+        data = trace.to_dict()
+        data["header"]["settings"]["verdict"] = other
+        with pytest.raises(Invalid):
+            check_trace(Trace.from_dict(data))
+
+
+FORGED = {
+    "block": ("weight", "weight is"),
+    "exact-match": ("chance", "chance is"),
+    "typical": ("threshold", "threshold"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_forged_number_of_a_verdict_is_found(pair: Pair, name: str):
+    field, words = FORGED[name]
+    settings = Settings(gamma=4, max_new_tokens=40, temperature=0.9, verdict=name)
+    data = recorded(pair, settings).to_dict()
+    r = next(r for r in data["rounds"] if r["drafted"] and r["drafted"][0]["outcome"] == "rejected")
+    r["drafted"][0][field] = 0.9 if r["drafted"][0][field] < 0.5 else 0.1
+    with pytest.raises(Invalid, match=words):
+        check_trace(Trace.from_dict(data))
+
+
+def test_a_kept_draft_of_a_block_needs_a_last_one_that_passed(pair: Pair):
+    settings = Settings(gamma=4, max_new_tokens=90, temperature=0.9, verdict="block")
+    data = recorded(pair, settings).to_dict()
+    r = next(r for r in data["rounds"] if r["drafted"] and r["drafted"][0]["outcome"] == "accepted")
+    for token in (*r["drafted"], *r["emitted"]):
+        if "u" in token:
+            token["u"] = 0.999999
+    with pytest.raises(Invalid, match="has u above its threshold"):
+        check_trace(Trace.from_dict(data))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_greedy_run_is_the_same_with_every_verdict(pair: Pair, name: str):
+    settings = Settings(gamma=4, max_new_tokens=40, verdict=name)
+    assert settings.rule == "token" and settings.exact
+    assert emitted_ids(speculate(pair, [1, 2, 3], settings)) == emitted_ids(
+        baseline(pair, [1, 2, 3], settings)
+    )
