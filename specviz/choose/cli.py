@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 from ..engines.base import spare_threads
 from ..models.pair import Pair
+from ..prompts import Question, builtin_prompts, prompts_file
 from ..settings import CHATS, GAMMA_POLICIES, Settings
 from .export import checked_out, lines_of, write_sweep
 from .plan import checked
-from .prompts import builtin_prompts, prompts_file
 from .sweep import sweep
 from .terminal import progress_line, table_lines
-from .types import SWEPT_DRAFTERS, Plan, Progress, Question, SweepRequest, SweepResult
+from .types import SWEPT_DRAFTERS, Plan, Progress, SweepRequest, SweepResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

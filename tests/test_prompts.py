@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from specviz.choose.prompts import LONGEST, MOST_BYTES, builtin_prompts, prompts_file, prompts_from
 from specviz.errors import PromptError
+from specviz.prompts import LONGEST, OF_A_SWEEP, builtin_prompts, prompts_file, prompts_from
 
 
 def read(text: str, name: str) -> list[tuple[str, str]]:
@@ -46,7 +46,7 @@ def test_the_built_in_set_has_every_kind():
         (b" \n\n", "a.json", "a.json is empty"),
         (b"\x89PNG\r\n\x1a\n\x00", "a.txt", "a.txt is no text in UTF-8"),
         (b"text\x00more", "a.txt", "a.txt holds bytes that are no text"),
-        (b"x" * (MOST_BYTES + 1), "a.txt", "a.txt is larger than 4 MB"),
+        (b"x" * (OF_A_SWEEP.bytes + 1), "a.txt", "a.txt is larger than 4 MB"),
         (b"x" * 1_000_000, "a.txt", "line 1 of a.txt has 1,000,000 characters: use prompts of up"),
         (b"[1, 2]", "a.json", "prompt 1 of a.json has no text"),
         (b"[]", "a.json", "a.json has no prompts"),
