@@ -1,6 +1,6 @@
-"""Record a real run of every preset: `make recordings`.
+"""Record a real run of every preset and of every question of the stage: `make recordings`.
 
-Each preset runs a few times, and the run with the median speed-up is kept, so that the recordings
+Each of them runs a few times, and the run with the median speed-up is kept, so that the recordings
 show neither lucky nor disturbed runs.
 """
 
@@ -15,33 +15,34 @@ from specviz.engines.threads import leave_one_to_the_page
 from specviz.environment import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
-from specviz.page.presets import PRESETS, Preset, load_presets
+from specviz.page.presets import PRESETS, QUESTIONS, Preset, load_presets
 from specviz.trace.recording import file_summary
 
 MOST = 2**20  # bytes of all recordings together
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Record a real run of every preset.")
+    parser = argparse.ArgumentParser(description="Record a real run of every preset and question.")
     parser.add_argument("--out", type=Path, default=RECORDINGS)
     parser.add_argument("--pair", default=BUILTIN)
-    parser.add_argument("--runs", type=int, default=3, help="of each preset; the median is kept")
+    parser.add_argument("--runs", type=int, default=3, help="of each of them; the median is kept")
+    parser.add_argument("--only", nargs="*", help="names; without it, all are recorded")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     spare_threads()
     leave_one_to_the_page()  # as the page itself does
     pair = load_pair(options.pair)
-    written = []
-    for preset in load_presets(PRESETS):
+    for preset in (*load_presets(PRESETS), *load_presets(QUESTIONS)):
+        path = options.out / f"{preset.name}.json.gz"
+        if options.only is not None and preset.name not in options.only:
+            continue
         runs = [_raced(pair, preset) for _ in range(options.runs)]
         runs.sort(key=lambda trace: compute_metrics(trace).speedup or 0.0)
         kept = runs[len(runs) // 2]
-        path = options.out / f"{preset.name}.json.gz"
         kept.save(path)
-        written.append(path)
         speedup = compute_metrics(kept).speedup or 0.0
         print(f"{file_summary(path)}, {speedup:.2f} times the speed")
-    total = sum(path.stat().st_size for path in written)
+    total = sum(path.stat().st_size for path in options.out.glob("*.json.gz"))
     print(f"{total:,} bytes together")
     if total > MOST:
         raise SystemExit(f"the recordings hold {total:,} bytes, more than {MOST:,}.")

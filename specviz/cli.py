@@ -19,11 +19,12 @@ from .environment import variables_table
 from .errors import TraceError
 from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
-from .models.doctor import MARKS, examine
+from .models.doctor import MARKS, examine, examine_served
 from .models.load import load_pair
 from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
+from .models.served import served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .report.html import standalone_html
@@ -107,7 +108,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
-    names = "'builtin', a name that `pairs` lists, 'target-id+draft-id' or 'target-id+none'"
+    names = (
+        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', or "
+        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server"
+    )
     parser.add_argument("--pair", default="builtin", help=names)
     _add_loading(parser)
 
@@ -207,12 +211,17 @@ def _pairs(options: argparse.Namespace) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    report = examine(
-        options.target,
-        options.draft,
-        free=None if options.free is None else int(options.free * 1e9),
-        tokens=options.context,
-        **_loading(options),
+    address = None if options.draft else served_address(options.target)
+    report = (
+        examine_served(address)
+        if address
+        else examine(
+            options.target,
+            options.draft,
+            free=None if options.free is None else int(options.free * 1e9),
+            tokens=options.context,
+            **_loading(options),
+        )
     )
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))

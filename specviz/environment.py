@@ -20,7 +20,11 @@ ASSETS = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "assets"
 BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
 
+SERVED = "served"
+"""The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
+
 T = TypeVar("T")
+_SERVED = re.compile(r"https?://[^\s@#]+#[^+]+\+.+")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
 
 
@@ -108,6 +112,12 @@ def _sign_in(text: str) -> tuple[str, str]:
     return name, password
 
 
+def _served(text: str) -> str:
+    if not _SERVED.fullmatch(text.strip()):
+        raise ValueError
+    return text.strip()
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
@@ -161,6 +171,24 @@ ORIGINS: Variable[tuple[str, ...]] = Variable(
     "The page's own public origin, if it has a domain name, and other sites that may frame the "
     "page and use its endpoints in a visitor's browser.",
 )
+REMOTE: Variable[str | None] = Variable(
+    "SPECVIZ_REMOTE",
+    _served,
+    None,
+    "none",
+    "http://HOST:PORT/v1#MODEL+DRAFT",
+    "A pair whose target is on a server: visitors may choose it, and never see its address.",
+    secret=True,
+)
+REMOTE_KEY: Variable[str | None] = Variable(
+    "SPECVIZ_REMOTE_KEY",
+    str,
+    None,
+    "none",
+    "the key that the server wants",
+    "The key of a server that holds the target.",
+    secret=True,
+)
 MCP = _off(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
@@ -181,6 +209,22 @@ MOST_PER_CLIENT = Variable(
     "8",
     "a whole number from 1 on",
     "The maximum number of runs and experiments of one address that wait in the queue.",
+)
+SWEEP: Variable[bool] = Variable(
+    "SPECVIZ_SWEEP",
+    _switch,
+    True,
+    "1",
+    "1 or 0",
+    "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
+)
+SWEEP_SECONDS: Variable[float | None] = Variable(
+    "SPECVIZ_SWEEP_SECONDS",
+    _seconds,
+    None,
+    "600; on a Space 120",
+    "a number from 0.1 on",
+    "The maximum decoding time of one sweep, in seconds.",
 )
 STOP_SECONDS = _limit(
     "SPECVIZ_STOP_SECONDS",
@@ -235,10 +279,14 @@ VARIABLES: tuple[Variable[Any], ...] = (
     ANY_WITH_TOKEN,
     AUTH,
     ORIGINS,
+    REMOTE,
+    REMOTE_KEY,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,
     MOST_PER_CLIENT,
+    SWEEP,
+    SWEEP_SECONDS,
     STOP_SECONDS,
     SILENT_SECONDS,
     DRAIN_SECONDS,

@@ -36,6 +36,10 @@ class NoGpuError(SpecvizError, RuntimeError):
     """A shared GPU was not available, or was withdrawn during the run."""
 
 
+class ServerError(SpecvizError, RuntimeError):
+    """A server that holds the target cannot be reached, or refuses or fails to answer."""
+
+
 def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one of its causes, means that memory ran out.
 

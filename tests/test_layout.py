@@ -28,6 +28,7 @@ LAYERS = [
     ["decoding", "training"],
     ["engines"],
     ["models", "report"],
+    ["remote"],
     ["trace"],
     ["policy", "logs", "lanes", "prompts"],
     ["environment"],

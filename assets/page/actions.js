@@ -9,7 +9,10 @@ import { Takeaway } from "./takeaway.js";
 import { FROM_FILE, UNVERIFIED } from "./words.js";
 
 /** @import { Address } from "./address.js" */
+/** @import { Choosing } from "./choosing.js" */
+/** @import { Compare } from "./compare.js" */
 /** @import { Notice } from "./notice.js" */
+/** @import { Quiz } from "./quiz.js" */
 /** @import { Session } from "./session.js" */
 /** @import { Shell } from "./shell.js" */
 /** @import { Stage } from "./stage.js" */
@@ -30,6 +33,9 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @property {Stage} stage
  * @property {Timeline} timeline
  * @property {View} view
+ * @property {Compare} compare
+ * @property {Quiz} quiz
+ * @property {Choosing} choosing
  */
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
@@ -72,7 +78,7 @@ export function wireActions(root, parts) {
  * @param {Parts & { explain: Explain }} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
+function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, timeline, view }, closes) {
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -85,8 +91,8 @@ function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
     restart() { timeline.restart(); },
     follow() { timeline.follow(); },
     dismiss() { if (!closes.some((close) => close())) stage.leave(); },
-    faster() { stage.vote("faster"); },
-    slower() { stage.vote("slower"); },
+    vote(/** @type {number} */ number) { stage.vote(number - 1); },
+    question() { quiz.next(); },
     theme() { shell.toggleTheme(); },
     preset(/** @type {number} */ number) { shell.choosePreset(number); },
     stage() { stage.toggle(); },
@@ -96,6 +102,8 @@ function actionsOn({ explain, session, shell, stage, timeline, view }, closes) {
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
     explain() { explain.open(); },
+    compare() { if (!stage.isGuessing) compare.open(); },
+    choose() { choosing.open(); },
     run() { session.awaitRun(); },
     adopt() { shell.adopt(); },
   };
@@ -146,7 +154,7 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
   if (session.busy || !preset) return;
   const settings = address.naming;
   address.change({ values: controlsFor({ preset: name, prompt: null, settings }, config) });
-  if (session.hasRecording(name)) await session.showNamed(name);
+  if (session.recordings.has(name)) await session.showNamed(name);
   if (!stage.isOn) notice.mention(`${preset.why} Press Run.`.trim());
 }
 

@@ -4,6 +4,7 @@ const LONGEST_WRITTEN = 1500; // characters of a prompt that still make an addre
 const WRITTEN_AFTER = 300; // ms without another change
 const LONGEST_NAME = 300; // characters of a model's name
 const OTHER = "other"; // the pair whose models a visitor names
+const CHOOSE = "choose";
 const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage"]; // all else are settings
 
 /**
@@ -42,6 +43,7 @@ export function readAddress(search, config) {
     recording: take("recording", (name) => Object.hasOwn(config.recordings, name)),
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
+    view: query.get("view"), // Gradio has views of its own
     tour: take("tour", (flag) => ["0", "1"].includes(flag)) === "1",
   };
   return { ...asked, settings, wrong };
@@ -97,11 +99,12 @@ export function presetFor({ preset, prompt }, { presets }) {
  * @param {Config} config
  * @param {string} search
  */
-export function queryOf({ values, recording, theme, stage }, config, search) {
+export function queryOf({ values, recording, theme, stage, view }, config, search) {
   const query = new URLSearchParams(search);
   const settings = Object.keys(config.defaults);
   for (const name of [...PAGE_NAMES, ...settings.map(nameOf)]) query.delete(name);
   if (theme) query.delete("__theme");
+  if (query.get("view") === CHOOSE) query.delete("view");
   const [first, ...chosen] = values;
   const prompt = String(first);
   const preset = config.presets.find((one) => one.prompt === prompt);
@@ -114,6 +117,7 @@ export function queryOf({ values, recording, theme, stage }, config, search) {
   if (recording && recording !== preset?.name) query.set("recording", recording);
   if (theme) query.set("theme", theme);
   if (stage) query.set("stage", "1");
+  if (view === CHOOSE) query.set("view", view);
   return String(query) ? `?${query}` : "";
 }
 
@@ -126,9 +130,9 @@ export class Address {
   constructor(config) {
     this.#config = config;
     this.asked = readAddress(location.search, config);
-    const { theme, stage } = this.asked;
+    const { theme, stage, view } = this.asked;
     /** @type {PageState} */
-    this.state = { values: controlsFor(this.asked, config), recording: null, theme, stage };
+    this.state = { values: controlsFor(this.asked, config), recording: null, theme, stage, view };
   }
 
   /**

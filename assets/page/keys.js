@@ -6,27 +6,30 @@ import { closest, findAll } from "./dom.js";
 
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
 const PRESSABLE = "button, a, [role=button], summary, label";
+const ANSWER = /^[abc]$/i;
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", l: "follow", end: "follow",
+  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "compare", d: "choose", q: "question", l: "follow",
+  end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };
 
 /**
- * Have keys call actions; the one for presets gets the number of the preset, from 1.
+ * Have keys call actions; those for presets and answers get a number, from 1.
  * @param {HTMLElement} root
  * @param {Actions} actions
  */
 export function listenToKeys(root, actions) {
   document.addEventListener("keydown", (event) => {
-    if (document.querySelector("dialog[open]") && event.key !== "?") return;
+    // A dialog that a key has just closed must not be opened by the same key.
+    if (event.defaultPrevented || (document.querySelector("dialog[open]") && event.key !== "?")) return;
     const isFor = (/** @type {string} */ selector) =>
       event.target instanceof Element && event.target.matches(selector);
     if (event.ctrlKey || event.metaKey || event.altKey || isFor(TYPING)) return;
     const name = nameOf(event, isFor);
     if (!name) return;
     event.preventDefault();
-    actions[name](Number(event.key));
+    actions[name](numberOf(event.key));
   });
   root.addEventListener("keydown", (event) => {
     const token = closest(event, ".t[data-index]");
@@ -50,10 +53,20 @@ function nameOf({ key, shiftKey }, isFor) {
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";
   if (key === "Enter") return isFor(PRESSABLE) ? null : "enter";
   if (key === "Escape") return "dismiss";
-  if (document.querySelector("[data-guess]") && key === "ArrowUp") return "faster";
-  if (document.querySelector("[data-guess]") && key === "ArrowDown") return "slower";
+  if (document.querySelector("[data-guess]") && (key === "ArrowUp" || key === "ArrowDown" || ANSWER.test(key))) {
+    return "vote";
+  }
   if (/^[1-9]$/.test(key)) return "preset";
   return NAMES[key.toLowerCase()] ?? null;
+}
+
+/**
+ * Which preset or answer a key stands for, from 1: of two answers, up is the first.
+ * @param {string} key
+ */
+function numberOf(key) {
+  if (key.startsWith("Arrow")) return key === "ArrowUp" ? 1 : 2;
+  return ANSWER.test(key) ? parseInt(key, 16) - 9 : Number(key);
 }
 
 /**

@@ -24,5 +24,12 @@ export function misreadings({ m, costs, speeds }) {
   for (const [question, answer] of answers) {
     if (answer !== null) list.append(element("dt", "", question), element("dd", "", answer));
   }
-  return list;
+  const box = element("div");
+  box.append(list);
+  if (document.querySelector(".has-questions")) {
+    const more = element("button", "sv-link", "Guess first: these and more, each as a recorded run");
+    Object.assign(more, { type: "button" }).dataset.question = "";
+    box.append(more);
+  }
+  return box;
 }

@@ -3,9 +3,12 @@
 
 import { wireActions } from "./actions.js";
 import { Address } from "./address.js";
+import { Choosing } from "./choosing.js";
+import { Compare } from "./compare.js";
 import { find, findAll } from "./dom.js";
 import { measure, series } from "./metrics.js";
 import { Notice } from "./notice.js";
+import { Quiz } from "./quiz.js";
 import { Repeats } from "./repeats.js";
 import { SlowReplay } from "./replay.js";
 import { Session } from "./session.js";
@@ -39,7 +42,13 @@ export function mount({ element, props, watch, server, config }) {
     server, config, address, timeline, notice,
     on: {
       begun: () => view.draw(),
-      shown: (trace, origin) => { replay.cancel(); view.begin(trace, origin); repeats.shown(); },
+      shown: (trace, origin) => {
+        replay.cancel();
+        view.begin(trace, origin);
+        repeats.shown();
+        compare.shown(trace, origin);
+        stage.shown();
+      },
       rounds: (rounds) => view.speak(rounds),
       over: () => {
         repeats.over();
@@ -53,14 +62,19 @@ export function mount({ element, props, watch, server, config }) {
   const repeats = new Repeats(root, {
     session, run: () => shell.run(), canRun: config.modules !== undefined,
   });
+  const compare = new Compare(root);
   const stage = new Stage(root, () => {
     address.change({ stage: stage.isOn });
-    if (stage.isOn) session.fetchRecordings();
+    if (stage.isOn) session.recordings.fetchAll();
     view.requestDraw();
   });
+  const quiz = new Quiz(root, { session, stage, notice, closePanel: () => view.closePanel() });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
-  wireActions(root, { server, config, address, notice, session, shell, stage, timeline, view });
-  window.specviz = handles(config, { address, session, shell, timeline, view });
+  const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
+  wireActions(root, {
+    server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
+  });
+  window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
 
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
     const url = config.links[link.dataset.link ?? ""];
@@ -79,9 +93,9 @@ export function mount({ element, props, watch, server, config }) {
 /**
  * What tools may read of the player, and what Gradio's controls tell it.
  * @param {Config} config
- * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View }} parts
+ * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View, choosing: Choosing }} parts
  */
-function handles(config, { address, session, shell, timeline, view }) {
+function handles(config, { address, session, shell, timeline, view, choosing }) {
   const shown = () => timeline.shown().rounds;
   return {
     modules: config.modules && new URL(config.modules, document.baseURI).href,
@@ -109,11 +123,12 @@ function handles(config, { address, session, shell, timeline, view }) {
       view.compareControls();
     },
     /**
-     * What the controls should hold to be those of the shown run.
+     * What the controls should hold to be those of the shown run, or of a row of a sweep.
      * @param {Value[]} values  what they hold
      */
     adopted(values) {
-      const { controls } = session;
+      const controls = choosing.wanted ?? session.controls;
+      choosing.wanted = null;
       return values.map((value, i) => controls[i] ?? value);
     },
   };

@@ -58,7 +58,7 @@ export class Session {
   #timeline;
   #notice;
   #on;
-  #recordings;
+  recordings;
   #store;
   #lost = false; // the connection, while a run was under way
   #showings = 0; // a recording that arrives after something else was shown is not shown
@@ -71,7 +71,7 @@ export class Session {
     this.#timeline = timeline;
     this.#notice = notice;
     this.#on = on;
-    this.#recordings = new Recordings(config.recordings);
+    this.recordings = new Recordings(config.recordings);
     this.#store = new Store({
       schema: config.schema,
       ask: async (run, seq) => (await server.missed?.({ run, seq })) ?? null,
@@ -124,7 +124,7 @@ export class Session {
     const { asked } = this.#address;
     const taken = this.#config.trace;
     const kept = taken ? null : takeKept();
-    const name = this.#recordings.first(asked.recording, presetFor(asked, this.#config)?.name);
+    const name = this.recordings.first(asked.recording, presetFor(asked, this.#config)?.name);
     if (taken) this.show(taken);
     else if (kept) this.#showInterrupted(kept);
     else if (name) await this.showNamed(name);
@@ -151,11 +151,6 @@ export class Session {
     this.#address.change({ recording: name });
   }
 
-  /** @param {string | undefined} name */
-  hasRecording(name) {
-    return name !== undefined && this.#recordings.has(name);
-  }
-
   /**
    * Show a recording of the page; false if it cannot be had.
    * @param {string} name
@@ -165,17 +160,13 @@ export class Session {
     this.#showings += 1;
     const showing = this.#showings;
     try {
-      const trace = await this.#recordings.fetch(name);
+      const trace = await this.recordings.fetch(name);
       if (showing === this.#showings && !this.busy) this.show(trace, origin, name);
       return true;
     } catch (error) {
       console.info("specviz: a recording cannot be shown:", error);
       return false;
     }
-  }
-
-  fetchRecordings() {
-    this.#recordings.fetchAll();
   }
 
   /** Whoever pressed Run gets an answer, even from a server that has gone. */
@@ -264,8 +255,8 @@ export class Session {
    */
   #substitute(fallBack) {
     const name = this.#address.preset?.name;
-    if (fallBack) return this.#recordings.first(name);
-    return this.#address.state.stage && name && this.hasRecording(name) ? name : null;
+    if (fallBack) return this.recordings.first(name);
+    return this.#address.state.stage && name && this.recordings.has(name) ? name : null;
   }
 
   /** Say that the server is gone, and when it is back. */

@@ -1,20 +1,23 @@
 // The stage: one screen for the last row, no controls, and a guess before the reveal.
 
-import { closest, dialogOf, find } from "./dom.js";
+import { Ask } from "./ask.js";
+import { dialogOf } from "./dom.js";
+
+/** @import { Question } from "./ask.js" */
 
 const SIZES = [0.7, 0.85, 1, 1.2, 1.45, 1.75];
 const USUAL = SIZES.indexOf(1);
-
-/** @typedef {"faster" | "slower"} Vote */
+/** @type {Question} */
+const FASTER = {
+  text: "Faster or slower than the target alone?", answers: ["Faster", "Slower"], short: ["faster", "slower"],
+};
 
 export class Stage {
   #root;
   #changed;
   #help;
-  #question;
-  #tally;
+  #ask;
   #size = USUAL;
-  #votes = { faster: 0, slower: 0 };
 
   /**
    * @param {HTMLElement} root
@@ -24,12 +27,7 @@ export class Stage {
     this.#root = root;
     this.#changed = changed;
     this.#help = dialogOf(root, "[data-help]");
-    this.#question = find(root, "[data-ask]");
-    this.#tally = find(root, "[data-tally]");
-    this.#question.addEventListener("click", (event) => {
-      const vote = closest(event, "[data-vote]")?.dataset.vote;
-      if (vote === "faster" || vote === "slower") this.vote(vote);
-    });
+    this.#ask = new Ask(root, () => this.guess());
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
     // Whoever leaves the full screen by the browser's own key leaves the stage with it.
     document.addEventListener("fullscreenchange", () => {
@@ -42,15 +40,14 @@ export class Stage {
   }
 
   get isGuessing() {
-    return this.#root.dataset.guess === "open";
+    return this.#ask.isOpen;
   }
 
   /** @param {boolean} on */
   set(on) {
     document.body.classList.toggle("sv-stage", on);
     if (!on) {
-      this.#reveal();
-      this.#tally.hidden = true;
+      this.#ask.close();
       if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
     }
     this.#changed();
@@ -75,21 +72,34 @@ export class Stage {
     this.#changed();
   }
 
-  /** Ask for a guess of the ratio, or reveal it. */
+  /** Ask for a guess of the ratio, or reveal what was asked for. */
   guess() {
-    if (this.isGuessing) this.#reveal();
-    else if (this.isOn) this.#ask();
+    if (this.isGuessing) this.#ask.reveal();
+    else if (this.isOn) this.#ask.open(FASTER);
+    this.#changed();
+  }
+
+  /**
+   * Ask the room something about the run that is shown, on the stage.
+   * @param {Question} question
+   */
+  ask(question) {
+    if (!this.isOn) this.#enter();
+    this.#ask.open(question);
     this.#changed();
   }
 
   /**
    * Someone in the room guesses.
-   * @param {Vote} what
+   * @param {number} place of the answer
    */
-  vote(what) {
-    if (!this.isGuessing) return;
-    this.#votes[what] += 1;
-    find(this.#question, `[data-vote=${what}] b`).textContent = String(this.#votes[what]);
+  vote(place) {
+    this.#ask.vote(place);
+  }
+
+  /** Another run is shown: what was asked about the one before is over. */
+  shown() {
+    if (this.#ask.isAboutRun) this.#ask.close();
   }
 
   toggleHelp() {
@@ -103,22 +113,5 @@ export class Stage {
     try {
       history.pushState({ ...history.state, isStage: true }, "");
     } catch { /* some browsers forbid it in a file from disk */ }
-  }
-
-  #ask() {
-    this.#votes = { faster: 0, slower: 0 };
-    for (const count of this.#question.querySelectorAll("b")) count.textContent = "0";
-    this.#root.dataset.guess = "open";
-    this.#question.hidden = false;
-    this.#tally.hidden = true;
-  }
-
-  #reveal() {
-    const { faster, slower } = this.#votes;
-    const wasOpen = this.isGuessing;
-    delete this.#root.dataset.guess;
-    this.#question.hidden = true;
-    this.#tally.textContent = `The room guessed: ${faster} faster, ${slower} slower.`;
-    this.#tally.hidden = !wasOpen || faster + slower === 0;
   }
 }

@@ -12,6 +12,9 @@ import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 
 /** @type {Record<string, string>} */
 const DRAFTERS = { model: "draft model", ngram: "n-grams", "early-exit": "early exit", none: "no drafts" };
+const SERVER = "server";
+const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
+  + "its other users. The ratio is per request, and says nothing of the server's own speed.";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
 
@@ -87,6 +90,7 @@ export function describe({ prompt, target, draft, settings }) {
     { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
+  if (target.form === SERVER) items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
@@ -137,12 +141,14 @@ export function settingText(name, value) {
 
 /** @param {Model} model */
 function size({ parameters }) {
+  if (!parameters) return "";
   const [count, unit] = parameters >= 1e9 ? [parameters / 1e9, "B"] : [parameters / 1e6, "M"];
   return `${count >= 99.5 ? Math.round(count) : count.toFixed(1)} ${unit}`;
 }
 
 /** @param {Model} model */
 function titleOf({ name, parameters, form, revision }) {
+  if (form === SERVER) return `${name}: ${PER_REQUEST}`;
   return `${name}: ${parameters.toLocaleString("en")} parameters, ${form} engine${revision ? `, ${revision}` : ""}`;
 }
 

@@ -1,7 +1,10 @@
-// The menu "Take away": the shown run as a page of its own, as tables, and its charts as pictures.
+// The menu "Take away": the shown run as a link, a picture, a film, a page of its own, as tables, and
+// its charts as pictures.
 
 import { chartFigure } from "./charts.js";
 import { closable, element, find, findAll } from "./dom.js";
+import { filmItem } from "./film-item.js";
+import { pictureOf } from "./picture.js";
 import { fileStem, plain, saveBlob } from "./recordings.js";
 
 const FORMS = [
@@ -13,6 +16,7 @@ const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
 const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
 const FAILED = "The server could not make this file; try again.";
+const NOT_PAINTED = "The browser could not paint the picture; try again.";
 
 /** The address tells prompt, pair and settings, or the recording. */
 const copyLink = () => navigator.clipboard.writeText(location.href);
@@ -44,11 +48,15 @@ export class Takeaway {
     this.close = closable(this.#menu);
     if (parts.server.take_away) {
       this.#list.append(this.#item("Copy a link to this view", "link", copyLink));
+    }
+    this.#list.append(this.#item("Picture to share (.png)", "picture", () => this.#takePicture()),
+      filmItem(parts.trace, parts.fail));
+    if (parts.server.take_away) {
       for (const { form, label, type } of FORMS) {
         this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
       }
-      this.#list.append(element("hr"));
     }
+    this.#list.append(element("hr"));
     for (const [name, title] of Object.entries(parts.config.titles)) {
       this.#list.append(this.#chartRow(name, title));
     }
@@ -72,7 +80,7 @@ export class Takeaway {
         this.#menu.open = false;
       } catch (error) {
         console.info("specviz: nothing to take away:", error);
-        this.#parts.fail(name === "link" ? NOT_COPIED : FAILED);
+        this.#parts.fail({ link: NOT_COPIED, picture: NOT_PAINTED }[name] ?? FAILED);
       }
       button.disabled = false;
     });
@@ -107,6 +115,11 @@ export class Takeaway {
     const trace = this.#parts.trace();
     if (!trace) throw new Error("no run is shown");
     return trace;
+  }
+
+  async #takePicture() {
+    const trace = this.#trace();
+    saveBlob(await pictureOf(trace), `${fileStem(trace.header)}.png`);
   }
 
   /**

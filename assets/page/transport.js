@@ -30,7 +30,7 @@ export class Transport {
     this.#passes = find(root, "[data-position]");
     this.#pace = find(root, "[data-pace]");
     this.#needEvents = [this.#play, this.#scrub,
-      ...findAll(root, "[data-step], [data-restart], [data-explain]", HTMLButtonElement)];
+      ...findAll(root, "[data-step], [data-restart], [data-explain], [data-compare]", HTMLButtonElement)];
     for (const times of SPEEDS) {
       const option = element("option", "", `${times}×`);
       option.value = String(times);

@@ -226,6 +226,7 @@ interface Asked {
   recording: string | null;
   theme: string | null;
   stage: boolean;
+  view: string | null;
   tour: boolean;
   settings: Record<string, Value>;
   wrong: string[];
@@ -237,6 +238,7 @@ interface PageState {
   recording: string | null;
   theme: string | null;
   stage: boolean;
+  view: string | null;
 }
 
 // Plotly, as far as it is used here.
@@ -249,6 +251,8 @@ interface Points {
 interface ChartTrace extends Partial<Points> {
   name?: string;
   type?: string;
+  mode?: string;
+  showlegend?: boolean;
   orientation?: string;
   line?: { color: string; width: number; dash?: string };
   marker?: { color: string };

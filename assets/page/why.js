@@ -103,12 +103,7 @@ function times({ costs }) {
   const list = element("dl", "sv-times");
   list.append(element("dt", "", "draft + target"), timeBar(ours, total, longest),
     element("dt", "", "target alone"), timeBar(theirs, alone, longest));
-  const key = element("p", "sv-times-key");
-  for (const part of PARTS) {
-    const item = element("span");
-    item.append(element("i", part), `${part} ${milliseconds(costs[part])}`);
-    key.append(item);
-  }
+  const key = timesKey((part) => `${part} ${milliseconds(costs[part])}`);
   key.append(element("span", "", `one-token pass ${milliseconds(costs.alone_verify)}`));
   const box = element("div");
   box.append(list, key);
@@ -116,11 +111,25 @@ function times({ costs }) {
 }
 
 /**
+ * The colours of the parts of a round's time.
+ * @param {(part: "draft" | "verify" | "overhead") => string} [say]
+ */
+export function timesKey(say = (part) => part) {
+  const key = element("p", "sv-times-key");
+  for (const part of PARTS) {
+    const item = element("span");
+    item.append(element("i", part), say(part));
+    key.append(item);
+  }
+  return key;
+}
+
+/**
  * @param {Record<"draft" | "verify" | "overhead", number>} parts seconds
  * @param {number} total
  * @param {number} longest the total that fills the width
  */
-function timeBar(parts, total, longest) {
+export function timeBar(parts, total, longest) {
   const bar = element("span", "sv-times-bar");
   for (const part of PARTS) {
     const piece = element("i", part);

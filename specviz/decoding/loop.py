@@ -32,6 +32,7 @@ from ..settings import Settings
 from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
+from .memory import EarlierTexts, Memory, memory_ids
 from .paths import make_context, make_path
 from .sampling import Decide, decide
 from .tokens import Annotator, Texts, texts_of
@@ -39,12 +40,15 @@ from .types import Drafter, Judged, LaneEvents, Prefilled, Prompt
 from .verdicts import rule
 
 
-def speculate(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
+def speculate(
+    pair: Pair, prompt: Prompt, settings: Settings | None = None, *, memory: Memory = ()
+) -> Iterator[Round]:
     """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
 
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE)
+    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE, memory)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
@@ -52,8 +56,11 @@ def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> It
     return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
 
 
-def _rounds_only(pair: Pair, prompt: Prompt, settings: Settings, lane: Lane) -> Iterator[Round]:
-    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane)
+def _rounds_only(
+    pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
+) -> Iterator[Round]:
+    texts = memory_ids(pair, memory, [settings])
+    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))
 
 
@@ -74,16 +81,17 @@ def decode(
     settings: Settings,
     lane: Lane,
     decider: Decide | None = None,
+    memory: EarlierTexts = (),
 ) -> LaneEvents:
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
     `decider` replaces the verdict of the settings in benchmarks of speed, where the text does not
-    matter.
+    matter. memory: earlier texts as `memory_ids` gives them.
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane, decider)
+    run = _Run(pair, prompt_ids, settings, lane, decider, memory)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         if (yield run.round()):
@@ -101,12 +109,13 @@ class _Run:
         settings: Settings,
         lane: Lane,
         decider: Decide | None = None,
+        memory: EarlierTexts = (),
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
         self.wall, self.resumed = 0.0, now(self.device)
         judge = decider or rule(settings, decide)
-        context = make_context(settings, pair.vocab, self.device, judge, lane)
+        context = make_context(settings, pair.vocab, self.device, judge, lane, memory)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
             self.target: Engine = make_engine(pair.target, pair.vocab)
@@ -120,7 +129,7 @@ class _Run:
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
         self.limit = context_length(pair.target)
         self.text = TextStream(pair.tokenizer, self.ids)
-        self.annotator = Annotator(pair.tokenizer, settings)
+        self.annotator = Annotator(pair.tokenizer, settings, self.target.partial)
         self.tail = ""  # the end of what was emitted, where a stop string may have begun
         self.index = 0
         self.clock = 0.0
@@ -170,6 +179,7 @@ class _Run:
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
+        exchanged = self.target.exchanged
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
@@ -189,6 +199,7 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
+            exchanged=(self.target.exchanged - exchanged) or None,
         )
 
     def pause(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..engines.base import Engine, host_ids
+from ..engines.remote import RemoteEngine
 from ..engines.static.engine import StaticEngine
 from ..settings import Settings
 from ..trace import LANES, Lane
@@ -19,7 +20,12 @@ from .types import DecodingPath, Draft, Judged, RunContext
 
 
 def make_context(
-    settings: Settings, vocab: int, device: torch.device, decide: Decide, lane: Lane
+    settings: Settings,
+    vocab: int,
+    device: torch.device,
+    decide: Decide,
+    lane: Lane,
+    memory: Sequence[Sequence[int]] = (),
 ) -> RunContext:
     """What all parts of a run share.
 
@@ -33,7 +39,8 @@ def make_context(
     else:
         seed = int(stream.generate_state(1, np.uint64)[0] >> 1)
         source = torch.Generator(device).manual_seed(seed)
-    return RunContext(settings, vocab, device, source, decide)
+    host = HostDraws(stream.spawn(1)[0])
+    return RunContext(settings, vocab, device, source, decide, host, memory)
 
 
 def _stream_of(lane: Lane) -> tuple[int, ...]:
@@ -44,7 +51,12 @@ def _stream_of(lane: Lane) -> tuple[int, ...]:
 
 
 def make_path(engine: Engine, run: RunContext) -> DecodingPath:
-    """The path with the fewest calls that this engine allows."""
+    """The path with the fewest calls that this engine allows.
+
+    Raises `PairError` if a server cannot give what these settings need.
+    """
+    if isinstance(engine, RemoteEngine):
+        engine.ask_for(run.settings)
     if isinstance(engine, StaticEngine):
         return GraphPath(engine, run)
     if not engine.device.type == run.device.type == "cpu":

@@ -19,6 +19,7 @@ from ..errors import SettingsError
 from ..lanes import SPECULATIVE, Several, checked_lanes
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
+from ..remote.target import RemoteTarget
 from ..settings import Settings
 from ..trace import (
     BASELINE,
@@ -33,6 +34,7 @@ from ..trace import (
     margin_of,
 )
 from .loop import decode
+from .memory import EarlierTexts, Memory, described, memory_ids
 from .sampling import Decide
 from .types import LaneEvents, Prefilled, Prompt
 
@@ -49,6 +51,7 @@ def race(
     *,
     mode: Mode = "interleaved",
     decider: Decide | None = None,
+    memory: Memory = (),
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
@@ -60,6 +63,8 @@ def race(
     lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
     lane runs after the other. All lanes are warmed up first; prefill is in the header, apart from
     the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
+    before the clocks begin; the header says how many.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
@@ -68,7 +73,8 @@ def race(
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     first = next(iter(lanes.values()))
     prompt_ids = pair.encode(prompt, chat=first.chat)
-    return _race(pair, prompt_ids, {**lanes, BASELINE: first}, mode, decider)
+    texts = memory_ids(pair, memory, lanes.values())
+    return _race(pair, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts)
 
 
 def _race(
@@ -77,14 +83,18 @@ def _race(
     settings: dict[Lane, Settings],
     mode: Mode,
     decider: Decide | None,
+    memory: EarlierTexts,
 ) -> Generator[Event, bool | None, None]:
     """settings: of all lanes, the baseline last."""
     for lane, own in settings.items():
         _warm_up(pair, prompt_ids, own, lane)
-    lanes = {lane: decode(pair, prompt_ids, own, lane, decider) for lane, own in settings.items()}
+    lanes = {
+        lane: decode(pair, prompt_ids, own, lane, decider, memory) for lane, own in settings.items()
+    }
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
-        if (yield _header(pair, prompt_ids, settings, mode, prefilled)):
+        header = _header(pair, prompt_ids, settings, mode, prefilled)
+        if (yield replace(header, memory=described(memory))):
             yield End(dict.fromkeys(lanes, "stopped"))
             return
         emitted: dict[str, list[Round]] = {lane: [] for lane in lanes}
@@ -186,7 +196,7 @@ def _header(
         settings=lanes[first],
         target=_described(pair.target, prefilled[first].forms["target"]),
         draft=drafts[first],
-        device=_device_name(pair.device),
+        device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         versions=_versions(pair.device),
         threads=torch.get_num_threads(),
@@ -235,7 +245,10 @@ def _described(model: Any, form: str) -> dict[str, Any]:
     }
 
 
-def _device_name(device: torch.device) -> str:
+def _device_name(pair: Pair) -> str:
+    if isinstance(pair.target, RemoteTarget):
+        return pair.target.abilities.software
+    device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return {"cpu": "CPU", "mps": "Apple GPU"}.get(device.type, device.type)

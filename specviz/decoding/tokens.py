@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,14 +41,16 @@ def texts_of(stream: TextStream, judged: Judged, emitted: list[int]) -> Texts:
 class Annotator:
     """Makes `Token`s. Keeps the texts of single pieces between rounds."""
 
-    def __init__(self, tokenizer: Any, settings: Settings) -> None:
+    def __init__(self, tokenizer: Any, settings: Settings, partial: bool = False) -> None:
+        """partial: the target's logits are log-probabilities of its likeliest tokens only."""
         self._pieces = Pieces(tokenizer)
-        self._settings = settings
+        self._settings, self._partial = settings, partial
 
     def views(self, judged: Judged) -> Views:
         """Every number that the cards show of a round, copied to the host at once."""
-        numbers = copied(_shown_numbers(judged, self._settings))
-        return Views(numbers, self._settings, self._pieces)
+        seen = judged.draft.seen if judged.draft else None
+        numbers = copied(_shown_numbers(judged, self._settings, self._partial))
+        return Views(numbers, self._settings, self._pieces, seen, self._partial)
 
     def tokens(
         self, judged: Judged, emitted: list[int], texts: Texts, views: Views
@@ -92,7 +94,7 @@ def copied(parts: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _shown_numbers(judged: Judged, settings: Settings) -> dict[str, Tensor]:
+def _shown_numbers(judged: Judged, settings: Settings, partial: bool) -> dict[str, Tensor]:
     """What `Views` is made from, by name; n drafted tokens.
 
     p, q, u, beta: [n], of the drafted tokens. soft_p, soft_q: [n], their probabilities at
@@ -101,8 +103,10 @@ def _shown_numbers(judged: Judged, settings: Settings) -> dict[str, Tensor]:
     [n], if the verdict has them.
     """
     p, draft, (row, next_id, outcome) = judged.p, judged.draft, judged.verdict
-    greedy = settings.greedy
-    soft_p = torch.softmax(judged.logits, -1) if greedy else p
+    greedy, soft_p = settings.greedy, p
+    if greedy:
+        # Tokens that are not listed keep the rest of the mass among them, unknown to whom.
+        soft_p = judged.logits.exp() if partial else torch.softmax(judged.logits, -1)
     found = {
         "target": _usable(judged.logits),
         "last_p": p[row, next_id],
@@ -145,9 +149,16 @@ def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
 class Views:
     """A round's numbers on the host, read position by position."""
 
-    def __init__(self, numbers: dict[str, Any], settings: Settings, pieces: Pieces) -> None:
-        self._numbers, self._pieces = numbers, pieces
-        self._greedy, self._rule = settings.greedy, settings.rule
+    def __init__(
+        self,
+        numbers: dict[str, Any],
+        settings: Settings,
+        pieces: Pieces,
+        seen: Sequence[int] | None = None,
+        partial: bool = False,
+    ) -> None:
+        self._numbers, self._pieces, self._seen = numbers, pieces, seen
+        self._greedy, self._rule, self._partial = settings.greedy, settings.rule, partial
 
     @property
     def not_finite(self) -> str | None:
@@ -166,6 +177,7 @@ class Views:
             q=self._numbers["q"][i],
             soft_q=self._soft("soft_q", i),
             top_q=self._top("q", i),
+            seen=self._seen[i] if self._seen is not None else None,
             **{name: self._numbers[name][i] for name in together},
         )
 
@@ -211,7 +223,8 @@ class Views:
             return None
         found = self._numbers[name]
         number: float = found if i is None else found[i]
-        return number
+        unknown = self._partial and name.endswith("soft_p") and number == 0.0
+        return None if unknown else number
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
         if f"ids_{name}" not in self._numbers:  # what follows a rejection may be p itself

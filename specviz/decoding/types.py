@@ -14,7 +14,7 @@ from torch import Tensor
 from ..engines.base import Engine
 from ..settings import Settings
 from ..trace import EndReason, Round
-from .sampling import Decide, RandomSource, Verdict
+from .sampling import Decide, RandomSource, UniformDraws, Verdict
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]
 Floats: TypeAlias = NDArray[np.float32]
@@ -26,12 +26,14 @@ class Draft(NamedTuple):
 
     ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.
     rows: of logits, perhaps divided by the temperature, fp32 [.., vocab], n in all, from which q
-    was computed; None if no model drafted.
+    was computed; None if neither a model nor counts drafted. seen: for drafts from counts, how
+    often the run before each of the n tokens was followed by anything.
     """
 
     ids: Tensor
     q: Tensor
     rows: Sequence[Tensor] | None
+    seen: Sequence[int] | None = None
 
     @property
     def logits(self) -> Tensor | None:
@@ -76,7 +78,8 @@ class RunContext:
     """What all parts of one lane's run share.
 
     vocab: size of the vocabulary. device: where p and q are compared. source: the uniform draws
-    of the run, in order. decide: the acceptance rule.
+    of the run, in order. decide: the acceptance rule. host: draws for drafters that draw in the
+    host's memory, independent of `source`. memory: earlier texts, as ids, to draft from.
     """
 
     settings: Settings
@@ -84,6 +87,8 @@ class RunContext:
     device: torch.device
     source: RandomSource
     decide: Decide
+    host: UniformDraws
+    memory: Sequence[Sequence[int]] = ()
 
 
 class DecodingPath(Protocol):

@@ -21,10 +21,18 @@ NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pai
 class Engine(Protocol):
     """A causal language model and the tokens that its cache holds.
 
-    form: the name of the implementation, for the page. length: cached tokens.
+    form: the name of the implementation, for the page. length: cached tokens. partial: whether
+    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
+    exchanged: bytes that passes have sent and received over a network.
     """
 
     device: torch.device
+
+    @property
+    def partial(self) -> bool: ...
+
+    @property
+    def exchanged(self) -> int: ...
 
     @property
     def form(self) -> str: ...

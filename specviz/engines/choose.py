@@ -8,9 +8,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..environment import on_zerogpu
+from ..remote.target import RemoteTarget
 from .base import Engine
 from .compiled.support import compiled_engine
 from .eager import EagerEngine
+from .remote import RemoteEngine
 from .static.engine import static_engine
 from .static.support import static_wanted
 
@@ -32,6 +34,8 @@ def make_engine(model: Any, vocab: int) -> Engine:
 
     The static engine runs only where SPECVIZ_FORM asks for it.
     """
+    if isinstance(model, RemoteTarget):
+        return RemoteEngine(model, vocab)
     # A process on ZeroGPU makes only a few runs: too few to prepare another form.
     if on_zerogpu() or _eager_only.get():
         return EagerEngine(model, vocab)

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from ..errors import PairError
 from ..models.sizes import pass_bytes
 from ..models.truncated import truncated_model
+from ..remote.target import RemoteTarget
 
 # Bytes that could be read during the call of one module, by form, right to about half an order of
 # magnitude. A static form makes fewer and cheaper calls; in compiled passes and draft runs, only
@@ -33,8 +35,14 @@ EXTRA_TOKEN_ELSEWHERE = 0.01
 def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
     """The cost in bytes of a one-token pass, through the first `layers` only if given.
 
-    form: of the engine that runs it. Raises `PairError` where the layers cannot be found.
+    form: of the engine that runs it. Raises `PairError` where the layers cannot be found, or if
+    the model is on a server.
     """
+    if isinstance(model, RemoteTarget):
+        raise PairError(
+            "what a pass on a server costs is not known, so it cannot decide how much to draft: "
+            "use the policy 'fixed' or 'heuristic'."
+        )
     model = model if layers is None else truncated_model(model, layers)
     device = torch.device(model.device).type
     calls = sum(1 for module in model.modules() if next(module.children(), None) is None)

@@ -19,6 +19,8 @@ class EagerEngine:
     """Any causal language model of transformers, run as it is."""
 
     form = "eager"
+    partial = False
+    exchanged = 0
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)

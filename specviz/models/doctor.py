@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ..errors import PairError
+from ..errors import PairError, ServerError
+from ..remote.target import split_address
 from .catalogue import known_model, suggested_draft
 from .findings import (
     Finding,
@@ -20,6 +21,7 @@ from .findings import (
     memory_findings,
     mixture_findings,
     rollback_findings,
+    served_findings,
     size_findings,
     table_findings,
     vocabulary_findings,
@@ -29,6 +31,7 @@ from .load import NO_DRAFT, meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
+from .served import served_target
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
@@ -131,6 +134,18 @@ def examine(
         sum(memory.free for memory in devices),
         suggested,
     )
+
+
+def examine_served(address: str) -> Report:
+    """The report on a pair whose target is on a server: it is asked, and no weights are read."""
+    _, model, draft = split_address(address) or ("", "", "")
+    try:
+        target, source, _ = served_target(address)
+    except (PairError, ServerError) as error:
+        stop = Finding("stop", "server", str(error))
+        return Report(model, _shown(draft), (stop,), {}, 0, None)
+    findings = served_findings(target, source.shown)
+    return Report(model, source.shown, tuple(findings), {}, 0, None)
 
 
 def _options(

@@ -10,6 +10,7 @@ from typing import Literal
 from huggingface_hub import constants
 
 from ..errors import PairError
+from ..remote.target import RemoteTarget
 from .catalogue import ModelFacts, known_model
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
@@ -247,3 +248,27 @@ def context_findings(models: list[ModelMetadata]) -> list[Finding]:
         return [Finding("warning", "context", sentence)]
     sentence = f"the target sees {shown[0]}, the draft {shown[1]}."
     return [Finding("good", "context", sentence)]
+
+
+def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
+    """What a target on a server can do. draft: the name of the draft, as shown."""
+    able = target.abilities
+    whole = able.listed >= target.vocab
+    exact = (
+        "the server gives whole distributions: every setting is exact."
+        if whole
+        else f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others "
+        f"with top_k from 1 to {able.listed}."
+    )
+    context = f"of {able.context:,} tokens" if able.context else "of a length that it does not tell"
+    return [
+        Finding("good", "server", f"{able.software} answers, with a context {context}."),
+        Finding("good", "tokenizer", f"the server splits and spells text as {draft} does."),
+        Finding("good" if whole else "warning", "distributions", exact),
+        Finding(
+            "warning",
+            "times",
+            "times are those of requests: with the network, the server's queue and its other "
+            "users.",
+        ),
+    ]

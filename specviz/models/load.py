@@ -17,6 +17,7 @@ from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
+from .served import served_address, served_pair
 from .weights import (
     LoadOptions,
     PlannedLoad,
@@ -45,6 +46,8 @@ def load_pair(
 
     TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. Only
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
+    "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
+    with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY.
     dtype: "float32", "bfloat16" or "float16"; None is fp32 on a CPU and the dtype of the
     checkpoint on a GPU. quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
@@ -53,13 +56,13 @@ def load_pair(
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
-    target, draft = model_names(name)
     options = [
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)
     ]
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
+        target, draft = model_names(name)
         for folder in (target, draft):
             check_files(Path(folder or ""))
         place = place or best_device()
@@ -67,9 +70,12 @@ def load_pair(
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
             options = [replace(one, dtype=torch.bfloat16) for one in options]
         return _loaded(name, [target, draft or ""], options, place, on_progress)
+    address = served_address(name)
+    if address is not None:
+        return served_pair(address, options[1], place or best_device(), on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
-    models = [read_metadata(model) for model in (target, draft) if model]
+    models = [read_metadata(model) for model in model_names(name) if model]
     meta_pair(models)  # raises if the two do not match
     return _placed_pair(name, models, options, device_memory(place), on_progress)
 

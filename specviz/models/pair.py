@@ -114,6 +114,18 @@ class Pair:
             )
         return ids
 
+    def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
+        """The ids of a text that is no prompt: without special tokens, of any length.
+
+        Raises `PromptError` if it is neither text nor known ids.
+        """
+        if not isinstance(text, str):
+            return _id_list(text, self.vocab)
+        try:
+            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        except (TypeError, UnicodeError) as error:
+            raise PromptError("a text holds characters that are not valid text.") from error
+
     def _text_ids(self, prompt: str) -> list[int]:
         if not prompt:
             return []

@@ -13,7 +13,8 @@ from .pair import text_config
 
 def layer_count(model: Any) -> int:
     """The number of the model's blocks. Raises `PairError` if they cannot be found."""
-    return len(model.get_submodule(_path(model)))
+    path = _path(model)
+    return len(model.get_submodule(path))
 
 
 def truncated_model(model: Any, layers: int) -> Any:
@@ -53,7 +54,7 @@ def _path(model: Any) -> str:
             found.append(name)
     if len(found) != 1:
         raise PairError(
-            f"the layers of a {config.model_type} model cannot be told apart, so it cannot draft "
-            "for itself: choose the drafter 'model' or 'ngram'."
+            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so it "
+            "cannot draft for itself: choose the drafter 'model' or 'ngram'."
         )
     return found[0]

@@ -28,8 +28,9 @@ from .controls import (
 )
 from .doctor import Doctor
 from .jobs import Run
-from .queue import RunQueue, updates
+from .queue import RunQueue
 from .security.errors import sentence
+from .streams import updates
 from .wire import Update
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..environment import ANY_MODEL, BUILTIN
+from ..environment import ANY_MODEL, BUILTIN, REMOTE, SERVED
 from ..errors import PairError
 from ..models.catalogue import (
     FITS,
@@ -42,6 +42,8 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
         for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
             listed = [one for one in members if one in offered]
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
+    if served := REMOTE.read():
+        choices.append((f"{served.partition('#')[2]} · target on a server", SERVED))
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
 
 
@@ -69,6 +71,8 @@ def chosen_pair(
     name = str(choice)
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
+    if name == SERVED and REMOTE.read():
+        return SERVED
     if name == own or any(one.name == name for one in offered_pairs()):
         return with_weights(name, str(weights))
     if name != OTHER or not others_allowed():
@@ -76,6 +80,8 @@ def chosen_pair(
     target, draft = str(target or "").strip(), str(draft or "").strip()
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
+    if any("://" in one for one in (target, draft)):
+        raise PairError("Only the operator names servers: name models of the hub, or folders.")
     return with_weights(f"{target}+{draft or NO_DRAFT}", str(weights))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from .jobs import GRACE, Run
+from .jobs import GRACE
 from .queue import RunQueue
 
 CUT_SHORT = "The server is being restarted, so this run ended with what it had."
@@ -38,6 +38,5 @@ def close_page(page: Any) -> None:
 
 
 def _unread(runs: RunQueue) -> bool:
-    """Whether a visitor waits for the last results of a run."""
-    runs_here = [job for job in runs.jobs() if isinstance(job, Run)]
-    return any(not (run.delivered or run.abandoned()) for run in runs_here)
+    """Whether a visitor waits for the last results of a run or a sweep."""
+    return any(not (job.delivered or job.abandoned()) for job in runs.jobs())

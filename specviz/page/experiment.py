@@ -73,7 +73,7 @@ class Experiment(Job):
     def state(self, waiting: str) -> dict[str, Any]:
         """How far it is, and the result once it is over. waiting: why it has not begun."""
         self.asked_at = time.monotonic()
-        over = self.over  # read first: if it is set, the result below is complete
+        over = self.delivered = self.over  # read first: if it is set, the result is complete
         state: dict[str, Any] = {
             "id": self.id,
             "over": over,

@@ -28,7 +28,7 @@ class Job:
     the address of its visitor, if it is known. begun: when its pair was in memory, by the
     monotonic clock. stopped_at: when its stop was noticed, by the same clock. remark: why it ended
     early, if its visitor did not stop it. fall_back: whether a recording may take its place, since
-    nothing is wrong with the request.
+    nothing is wrong with the request. delivered: whether the visitor has been told its end.
     """
 
     def __init__(self, session: str, task: Task) -> None:
@@ -45,6 +45,7 @@ class Job:
         self.error: str | None = None
         self.remark: str | None = None
         self.fall_back = False
+        self.delivered = False
         # In the request that created the job, ZeroGPU finds the visitor's account, the log its id.
         note_request()
         self._context: Context | None = copy_context()
@@ -65,12 +66,16 @@ class Job:
         self.stopping.set()
 
     def run_in_context(self, work: Callable[[], None]) -> None:
-        """Do its work in the context of the visitor's request, and then forget that context."""
-        context, self._context = self._context, None
-        if context is None:
+        """Do its work, or a piece of it, in the context of the visitor's request."""
+        if self._context is None:
             work()
         else:
-            context.run(work)
+            self._context.run(work)
+
+    def has_more(self) -> bool:
+        """Whether its task was only a piece of it, and `task` is now the next one; called after the
+        task has ended, in the queue's thread. Others may have their turn in between."""
+        return False
 
     def finish(self) -> None:
         """Called after the task has ended, in the queue's thread."""
@@ -88,8 +93,8 @@ class Run(Job):
     """One visitor's run: the queue's thread adds notes, the visitor's handler takes them.
 
     settings, lanes: as `RaceTask` has them.
-    racing: whether an event of the race has come. delivered: whether the visitor has been given
-    the last update. deltas: all that were sent to the browser. size: characters of them.
+    racing: whether an event of the race has come. deltas: all that were sent to the browser.
+    size: characters of them.
     """
 
     def __init__(
@@ -105,7 +110,6 @@ class Run(Job):
         names = (*lanes, BASELINE) if lanes else LANES
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.racing = False
-        self.delivered = False
         self.deltas: list[str] = []
         self.size = 0
         self._ended = False

@@ -16,6 +16,7 @@ from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
 from .choices import OTHER, chosen_pair, pair_choices
+from .choosing import choosing_functions
 from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
@@ -33,10 +34,11 @@ from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
-from .queue import RunQueue, deltas
+from .queue import RunQueue
 from .reader import Reader
 from .recordings import opener
 from .security.errors import Page, answering
+from .streams import deltas
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -128,7 +130,13 @@ def _static(name: str, html: str) -> None:
 def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
     reader = Reader()
-    functions = (_missed_of(runs), opener(reader), taker(reader), *sampling_functions(runs, pair))
+    functions = (
+        _missed_of(runs),
+        opener(reader),
+        taker(reader),
+        *sampling_functions(runs, pair),
+        *choosing_functions(runs, pair, reader),
+    )
     return [answering(one) for one in functions]
 
 

@@ -16,6 +16,7 @@ from ..theory import MOST_GAMMA
 from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
 from .choices import naming_choices, naming_defaults, pair_models
+from .choosing import choose_config
 from .controls import CHOICES, DEFAULTS, LIMITS, MOST_CHARACTERS
 from .experiment import MOST_DRAWS
 from .look import static_url
@@ -72,6 +73,7 @@ def make_player(
         "mostPacked": MOST_PACKED,
         "mostGamma": MOST_GAMMA,
         "draws": MOST_DRAWS,
+        "choose": choose_config(),
     }
     return gr.HTML(
         value=None,

@@ -10,6 +10,8 @@ from typing import Any
 from ..environment import ASSETS
 
 PRESETS = ASSETS / "pair" / "presets.json"
+QUESTIONS = ASSETS / "pair" / "questions.json"
+"""Prompts and settings of the runs that answer the stage's questions, where no preset does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The queue of runs: one thread gives them to the worker one after the other, and the handler of
-each visitor reads the updates of that visitor's run."""
+"""The queue of runs: one thread gives them to the worker one after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Generator
 from contextlib import closing
 
 from ..errors import NoGpuError, SpecvizError
@@ -19,12 +17,9 @@ from ..worker.tasks import LoadTask, Machine, MachineTask
 from .jobs import Job, Run
 from .tally import Tally
 from .waits import Durations, about
-from .wire import Update
 
 log = logging.getLogger(__name__)
 
-TICK = 0.1  # seconds between updates; each costs the browser a frame, and a core may be short
-HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed tab is noticed
 KEPT_JOBS = 16  # finished jobs that can still be asked for
 MOST_KEPT = 32 * 2**20  # characters of the deltas of finished runs
 CLOSING = "The server is being restarted: press Run again in a minute."
@@ -232,8 +227,18 @@ class RunQueue:
             # Also what is logged belongs to the visitor's request.
             job.run_in_context(lambda: self._attempt(job))
         finally:
-            job.close()
-            self.tally.ended(error=job.error is not None, stopped=job.stopping.is_set())
+            if not self._rests(job):
+                job.close()
+                self.tally.ended(error=job.error is not None, stopped=job.stopping.is_set())
+
+    def _rests(self, job: Job) -> bool:
+        """Whether this job goes on later: then it is now the last of those that wait."""
+        with self._wake:
+            ended = self.closing or job.stopping.is_set() or job.error is not None
+            if ended or not job.has_more():
+                return False
+            self._waiting.append(job)
+            return True
 
     def _attempt(self, job: Job) -> None:
         try:
@@ -282,41 +287,3 @@ class RunQueue:
 
 def _cut_short(seconds: float) -> str:
     return f"A run may take {seconds:g} s here, so this one ended with what it had."
-
-
-def updates(runs: RunQueue, run: Run) -> Generator[Update, None, None]:
-    """Submit a run and yield its updates, at most one per `TICK`, until it is over.
-
-    Closing the generator stops the run.
-    """
-    status = "Getting ready."
-    yield run.update(status)
-    try:
-        runs.submit(run)
-    except SpecvizError as refusal:
-        run.error, run.fall_back = str(refusal), True
-        yield run.update(over=True)
-        return
-    sent = time.monotonic()
-    try:
-        while not run.delivered:
-            time.sleep(TICK)
-            update = run.next_update()
-            if update is None:
-                reason = status if run.racing else runs.status_of(run)
-                if reason != status or time.monotonic() - sent > HEARTBEAT:
-                    runs.clean_up()
-                    status = reason
-                    update = run.update() if run.racing else run.update(status)
-            if update is not None:
-                sent = time.monotonic()
-                yield update
-    finally:
-        runs.cancel(run)
-
-
-def deltas(runs: RunQueue, run: Run) -> Generator[str, None, None]:
-    """The updates of a run as deltas for the browser. Closing the generator stops the run."""
-    with closing(updates(runs, run)) as stream:
-        for update in stream:
-            yield run.delta(update)

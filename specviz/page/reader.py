@@ -18,7 +18,7 @@ from ..logs import SECRETS
 log = logging.getLogger(__name__)
 
 _SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.report.reading import serve; "
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.choose.reading import serve; "
     "serve(sys.stdin.buffer, sys.stdout.buffer)"
 )
 _ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,7 +26,7 @@ MOST_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
 MOST_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
 IDLE = 60.0  # seconds without a file after which the process ends
 
-TOO_SLOW = "this file takes too long to read; record a shorter run."
+TOO_SLOW = "this file takes too long to read; use a smaller one."
 CROWDED = "many files are being opened at the moment; try again in a minute."
 
 
@@ -40,13 +40,17 @@ class Reader:
         self._idle: threading.Timer | None = None
 
     def answer(self, form: str, raw: bytes) -> Response:
-        """The answer to a request of `report.reading`, as it came, so that the page's process need
+        """The answer to a request of `choose.reading`, as it came, so that the page's process need
         not read it. Raises `TraceError` if there was none in time."""
+        return Response(self.found(form, raw), media_type="application/json")
+
+    def found(self, form: str, raw: bytes) -> bytes:
+        """The same answer as JSON."""
         if not self._places.acquire(blocking=False):
             raise TraceError(CROWDED)
         try:
             with self._lock:
-                return Response(self._asked(form, raw), media_type="application/json")
+                return self._asked(form, raw)
         finally:
             self._places.release()
 

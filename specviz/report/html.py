@@ -31,6 +31,7 @@ PLAYER_SHEETS = (
     "sizes.css",
     "stage.css",
     "explain.css",
+    "compare.css",
     "tour.css",
     "whatif.css",
 )

@@ -34,7 +34,7 @@ TRACE = "trace"
 """The form that asks for the trace itself."""
 
 MOST_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
-TOO_LARGE = "this file takes too much memory to read; record a shorter run."
+TOO_LARGE = "this file takes too much memory to read; use a smaller one."
 
 
 def answer_to(form: str, raw: bytes) -> dict[str, Any]:
@@ -51,8 +51,12 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
         return {"error": TOO_LARGE}
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until they end."""
+def serve(
+    requests: BinaryIO,
+    answers: BinaryIO,
+    answer_to: Callable[[str, bytes], dict[str, Any]] = answer_to,
+) -> None:
+    """Answer requests until they end. answer_to: from a form and bytes to an answer."""
     _be_modest()
     while line := requests.readline():
         form, size = line.split()

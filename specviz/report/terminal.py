@@ -87,6 +87,8 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         yield from _several_lanes(trace, by_lane)
     if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
         yield f"{', '.join(changing)}: {CHANGES_THE_TEXT}"
+    if head.on_server:
+        yield PER_REQUEST
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
 
 
@@ -114,6 +116,10 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         yield _comparison(trace.end.agreement(lane))
 
 
+PER_REQUEST = (
+    "The target is on a server: times are those of requests, with the network, the server's queue "
+    "and its other users. The ratio is per request, and says nothing of the server's own speed."
+)
 COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
 
 

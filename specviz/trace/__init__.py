@@ -5,6 +5,7 @@ from .end_rules import margin_of
 from .events import (
     DIGITS,
     OUTCOMES,
+    SERVER,
     Agreement,
     Choice,
     Divergence,
@@ -26,6 +27,7 @@ __all__ = [
     "LANE_LABELS",
     "OUTCOMES",
     "SCHEMA",
+    "SERVER",
     "SPECULATIVE",
     "Agreement",
     "Choice",

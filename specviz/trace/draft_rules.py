@@ -29,9 +29,10 @@ def policy_of(lane: Lane, settings: Settings) -> Policy:
 def check_draft_lengths(trace: Trace, lane: Lane) -> None:
     """Check that no round of a lane drafted more than it had room for, or fewer than were due.
 
-    Fewer may be drafted by the optimal policy, and none by the n-gram drafter, if it finds no
-    match. The room ends with the length, or with a context, which old recordings do not tell: all
-    rounds must then agree on where it may be. Raises `Invalid`.
+    Fewer may be drafted by the optimal policy and by the drafter "suffix", which stops where it is
+    not confident, and none by the n-gram drafter, if it finds no match. The room ends with the
+    length, or with a context, which old recordings do not tell: all rounds must then agree on
+    where it may be. Raises `Invalid`.
     """
     settings = trace.header.settings_of(lane)
     rounds = trace.lane(lane)
@@ -46,8 +47,10 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
         if count > due:
             more = f"it has {count} drafted tokens where {due} have room"
             raise Invalid(more, round_name(r.lane, r.index))
-        may_be_fewer = (settings.drafter == "ngram" and not count) or (
-            settings.gamma_policy == "optimal"
+        may_be_fewer = (
+            (settings.drafter == "ngram" and not count)
+            or settings.drafter == "suffix"
+            or settings.gamma_policy == "optimal"
         )
         is_cut_off = not certain and start + count >= seen
         if count < due and not may_be_fewer and not is_cut_off:

@@ -15,6 +15,9 @@ EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
 settings, or a request to stop."""
 
+SERVER = "server"
+"""The form of a target whose distributions come over a network."""
+
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
 
@@ -49,6 +52,8 @@ class Token:
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and
         `soft_q` hold this token's probability in it.
+    seen: for a draft from counts, how often the end of the text before it had stood in the text
+        and was followed by anything; q (in a greedy run `soft_q` and `top_q`) are shares of it.
     """
 
     id: int
@@ -66,6 +71,7 @@ class Token:
     weight: float | None = None
     threshold: float | None = None
     chance: float | None = None
+    seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,7 @@ class Round:
     wall: the wall-clock seconds that the lane has run since it began: with its engines, prefill,
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
+    exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
     """
 
     lane: Lane
@@ -94,6 +101,7 @@ class Round:
     overhead_seconds: float
     clock: float
     wall: float | None = None
+    exchanged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +110,15 @@ class Header:
 
     prompt, prompt_ids: the text shown and the ids that the models read.
     target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
-        "context": int | None}; form is the name of the engine, revision the hub's commit if the
-        model came from the hub, context the most tokens that it can see if its config has a limit
-        (older recordings lack it). draft is None without a draft model.
+        "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
+        revision the hub's commit if the model came from the hub, context the most tokens that it
+        can see if its config has a limit (older recordings lack it). draft is None without a draft
+        model.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.
+    memory: {"texts": int, "tokens": int}, the earlier texts that the drafter "suffix" was given;
+        None if it was given none.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
@@ -129,8 +140,15 @@ class Header:
     mode: str = "interleaved"
     processor: str = ""
     lane_threads: dict[str, int] | None = None
+    memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+
+    @property
+    def on_server(self) -> bool:
+        """Whether the target is on a server. Its times are then those of requests: with the
+        network, the server's queue and its other users."""
+        return bool(self.target["form"] == SERVER)
 
     @property
     def speculative(self) -> tuple[Lane, ...]:

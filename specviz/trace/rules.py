@@ -41,6 +41,7 @@ class _LaneState:
 def check_trace(trace: Trace) -> None:
     """Check all rules; raises `Invalid` with the first one that the trace breaks."""
     header = trace.header
+    partial = header.on_server
     of_lane = {lane: header.settings_of(lane) for lane in trace.lanes}
     lanes = {
         lane: _LaneState(policy_of(lane, own), wall=sum(header.prefill_seconds[lane].values()))
@@ -53,7 +54,7 @@ def check_trace(trace: Trace) -> None:
             _check_outcomes(r, lanes[r.lane].policy.gamma)
             if settings.drafter == "ngram":
                 _check_ngram_drafts(r)
-            _check_tokens(r, settings)
+            _check_tokens(r, settings, partial)
             _check_times(r, lanes[r.lane])
         except Invalid as invalid:
             raise invalid.inside(round_name(r.lane, r.index)) from None
@@ -116,14 +117,14 @@ def _check_ngram_drafts(r: Round) -> None:
             raise Invalid("q is not 1, yet it was looked up", f"drafted token {place + 1}")
 
 
-def _check_tokens(r: Round, settings: Settings) -> None:
+def _check_tokens(r: Round, settings: Settings, partial: bool) -> None:
     kept = sum(t.outcome == "accepted" for t in r.drafted)
     # Accepted tokens stand in both lists, and are the same there.
     own = enumerate(r.emitted[kept:], kept + 1)
     named = [(f"drafted token {i}", token) for i, token in enumerate(r.drafted, 1)]
     for name, token in [*named, *((f"emitted token {i}", token) for i, token in own)]:
         try:
-            check_token(token, settings)
+            check_token(token, settings, partial)
             if token.outcome == "corrected":
                 check_correction(r, kept, token, settings)
         except Invalid as invalid:
@@ -171,6 +172,9 @@ def _check_order(trace: Trace) -> None:
 def _check_header(header: Header) -> None:
     """Check that a model is named as the draft, and has read the prompt, if one drafts."""
     prefill = header.prefill_seconds
+    drafters = {header.settings_of(lane).drafter for lane in header.speculative}
+    if header.memory is not None and "suffix" not in drafters:
+        raise Invalid("memory is given, which no drafter reads", "header")
     for lane in header.speculative:
         drafts = has_draft_model(header.settings_of(lane))
         if (header.draft_of(lane) is not None) != drafts:

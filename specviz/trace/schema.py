@@ -84,6 +84,7 @@ TOKEN = object_of(
             optional(PROBABILITY),
         ),
         "u": optional(number(0.0, 1.0)),
+        "seen": optional(integer(1, LONG)),
         **{name: _top(name) for name in ("top_p", "top_q", "top_residual")},
     },
 )
@@ -98,7 +99,8 @@ ROUND = object_of(
         **dict.fromkeys(("draft_seconds", "verify_seconds", "overhead_seconds"), SECONDS),
         "clock": SECONDS,
     },
-    {"wall": optional(SECONDS)},  # older recordings lack it
+    # Older recordings lack the first, and targets on this machine the second.
+    {"wall": optional(SECONDS), "exchanged": optional(integer(0, 2**40))},
 )
 
 
@@ -210,6 +212,9 @@ HEADER = object_of(
     {
         "processor": NAME,
         "lane_threads": optional(_by_lane(THREADS)),
+        "memory": optional(
+            object_of(dict, dict.fromkeys(("texts", "tokens"), integer(1, LONG)), label="memory")
+        ),
         # Only a race of named lanes has these.
         "lanes": optional(_placed("lanes", _by_lane(SETTINGS))),
         "drafts": optional(_placed("drafts", _by_lane(optional(DRAFT)))),

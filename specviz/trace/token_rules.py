@@ -11,10 +11,11 @@ from ..settings import Settings
 from .events import DIGITS, Choice, Round, Token
 from .schema import SLACK, TOP
 from .validators import Invalid
-from .verdict_rules import JUDGED, check_judged, extra_fields
+from .verdict_rules import JUDGED, ROUNDING, check_judged, extra_fields
 
 LIST_ROUNDING = 10 * 10**-DIGITS
 MOST_TOKENS = 2**21  # more than any vocabulary has
+DRAFTED = (*JUDGED, "ignored")
 FIELDS = (
     *("p", "q", "u", "beta", "soft_p", "soft_q", "top_p", "top_q", "top_residual"),
     *("weight", "threshold", "chance"),
@@ -29,9 +30,12 @@ FIELDS_BY_OUTCOME = {
 }
 
 
-def check_token(token: Token, settings: Settings) -> None:
-    """Check one token's own numbers; raises `Invalid`."""
-    _check_fields(token, settings)
+def check_token(token: Token, settings: Settings, partial: bool = False) -> None:
+    """Check one token's own numbers; raises `Invalid`.
+
+    partial: whether the target's distributions came as lists of the likeliest tokens.
+    """
+    _check_fields(token, settings, partial)
     if token.outcome in JUDGED:
         check_judged(token, settings)
     if settings.greedy:
@@ -41,6 +45,20 @@ def check_token(token: Token, settings: Settings) -> None:
     _check_lists(token, settings)
     if token.outcome in JUDGED:
         _check_beta(token, settings)
+    _check_seen(token, settings)
+
+
+def _check_seen(token: Token, settings: Settings) -> None:
+    """Check that q is a share of what was counted, in runs whose drafts are counted."""
+    counted = settings.drafter == "suffix" and token.outcome in DRAFTED
+    if counted != (token.seen is not None):
+        raise Invalid("seen is missing" if counted else "seen cannot be known of this token")
+    if token.seen is None:
+        return
+    share = token.soft_q if settings.greedy else token.q
+    times = (share or 0.0) * token.seen
+    if times < 0.5 or abs(times - round(times)) > ROUNDING * token.seen + SLACK:
+        raise Invalid(f"q is {share:.6g}, which is no share of the {token.seen} times in seen")
 
 
 def check_accepted_copies(r: Round, kept: int) -> None:
@@ -49,11 +67,13 @@ def check_accepted_copies(r: Round, kept: int) -> None:
         raise Invalid("its emitted tokens do not begin with the accepted ones")
 
 
-def _check_fields(token: Token, settings: Settings) -> None:
+def _check_fields(token: Token, settings: Settings, partial: bool) -> None:
     added, lacking = extra_fields(token.outcome, settings.rule)
     expected = ({*FIELDS_BY_OUTCOME[token.outcome]} | added) - lacking
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
+    if partial and token.soft_p is None:
+        expected.discard("soft_p")
     for field in FIELDS:
         known = getattr(token, field) not in (None, ())
         if field.startswith("soft_") and known != (field in expected):
@@ -123,7 +143,9 @@ def _check_lists(token: Token, settings: Settings) -> None:
             raise Invalid(f"top_{field} lists a token twice")
         if top[0].probability == 0.0:
             raise Invalid(f"top_{field} begins with a token of probability 0")
-        truncated = not settings.greedy and settings.top_k
+        # Shares of what was counted are not truncated.
+        whole = settings.greedy or (field == "q" and settings.drafter == "suffix")
+        truncated = 0 if whole else settings.top_k
         if truncated and len(top) > settings.top_k:
             raise Invalid(f"top_{field} has {len(top)} entries although top_k is {settings.top_k}")
         complete = len(top) in {*range(TOP), truncated}
@@ -131,7 +153,7 @@ def _check_lists(token: Token, settings: Settings) -> None:
             raise Invalid(f"top_{field} holds every possible token and does not add up to 1")
         if value is not None:
             _check_entry(field, value, listed.get(token.id), _least_listed(top, complete))
-        if not settings.greedy and settings.top_p < 1.0 and field != "residual":
+        if not whole and settings.top_p < 1.0 and field != "residual":
             _check_nucleus(field, min(v for v in (*listed.values(), value) if v), settings)
 
 

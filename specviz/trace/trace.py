@@ -157,8 +157,9 @@ def event_dict(event: Event) -> dict[str, Any]:
         known = asdict(event)
         return {k: v for k, v in known.items() if v is not None or k not in OF_NAMED_LANES}
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
-    if event.wall is None:
-        del values["wall"]
+    for name in ("wall", "exchanged"):
+        if values[name] is None:
+            del values[name]
     # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
     for name in ("drafted", "emitted"):
         values[name] = [_token_dict(token) for token in values[name]]

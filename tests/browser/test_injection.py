@@ -132,7 +132,8 @@ def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
     found = copy.deepcopy(trace)
     found.pop("digest", None)
     header = found["header"]
-    for place in _places(header, skip=("date", "mode", "drafter", "gamma_policy", "chat", "verdict")):
+    chosen = ("date", "mode", "drafter", "gamma_policy", "chat", "verdict")
+    for place in _places(header, skip=chosen):
         name, holder = place
         kept = holder[name]
         holder[name] = next(texts)[:200]

@@ -230,7 +230,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     prompts = {"one": "w1 w2 w1 w2", "two": "w3"}
     settings = Settings(gamma=3, max_new_tokens=12)
     scores, left_out = compare_drafters(pair, prompts, settings, repeats=1)
-    assert {drafter for drafter, _ in scores} == {"model", "ngram"}
+    assert {drafter for drafter, _ in scores} == {"model", "ngram", "suffix"}
     assert len(left_out) == 1 and left_out[0].startswith("early-exit: the target has only one")
     for (drafter, policy), by_prompt in scores.items():
         own = replace(settings, drafter=drafter, gamma_policy=policy)
@@ -240,7 +240,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
             assert (found.tau, found.drafted) == (m.tau, m.drafted / m.rounds)
             assert found.speedup > 0
     lines = list(score_lines(scores, list(prompts)))
-    assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {5}
+    assert len(lines) == 2 + 9 and {line.count("|") for line in lines} == {5}
     assert list(preset_prompts()) == ["easy", "hard", "repetitive", "copies", "loses"]
 
 

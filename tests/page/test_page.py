@@ -17,7 +17,8 @@ from specviz.errors import PairError, PromptError
 from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
 from specviz.page.jobs import Run
 from specviz.page.presets import FALLBACK, load_presets
-from specviz.page.queue import RunQueue, deltas
+from specviz.page.queue import RunQueue
+from specviz.page.streams import deltas
 from specviz.page.wire import Update, encode_delta
 from specviz.settings import CHOICES as ALL_CHOICES
 from specviz.settings import RANGES

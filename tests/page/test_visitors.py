@@ -15,10 +15,11 @@ from toy_models import mini, pair_of
 
 from specviz import Settings, race
 from specviz.errors import SettingsError
-from specviz.page import jobs
+from specviz.page import jobs, streams
 from specviz.page import queue as runs
 from specviz.page.jobs import Run
-from specviz.page.queue import RunQueue, deltas
+from specviz.page.queue import RunQueue
+from specviz.page.streams import deltas
 from specviz.page.waits import Durations
 from specviz.trace import Event
 from specviz.worker.client import LocalWorker
@@ -290,7 +291,7 @@ def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "TICK", 0.01)
+    monkeypatch.setattr(streams, "TICK", 0.01)
     queue = queue_of(race, Limits(waiting=30))
     heard: dict[int, list[dict[str, Any]]] = {}
 

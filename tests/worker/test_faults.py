@@ -24,7 +24,8 @@ from specviz import Settings, SpecvizError, Trace, race
 from specviz.decoding.loop import _Run
 from specviz.errors import ModelError
 from specviz.page.jobs import PATIENCE, Run
-from specviz.page.queue import RunQueue, deltas
+from specviz.page.queue import RunQueue
+from specviz.page.streams import deltas
 from specviz.trace import End, Event, Round
 from specviz.worker.client import LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of

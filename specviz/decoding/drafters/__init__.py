@@ -8,6 +8,7 @@ from .base import NoDrafter
 from .early_exit import EarlyExitDrafter
 from .model import ModelDrafter
 from .ngram import NgramDrafter
+from .suffix import SuffixDrafter
 
 __all__ = ["make_drafter"]
 
@@ -23,6 +24,8 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
         return NoDrafter()
     if settings.drafter == "ngram":
         return NgramDrafter(run.vocab, run.device)
+    if settings.drafter == "suffix":
+        return SuffixDrafter(run)
     if settings.drafter == "early-exit":
         return EarlyExitDrafter(pair, run, target)
     return ModelDrafter(pair, run)

@@ -95,6 +95,8 @@ class CompiledEngine:
     """One model of the Llama family on a processor."""
 
     form = "compiled"
+    partial = False
+    exchanged = 0
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")

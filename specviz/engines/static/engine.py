@@ -78,6 +78,9 @@ class CachePool:
 class StaticEngine:
     """The `Engine` over a `InPlaceCache`, and the keeper of its programs."""
 
+    partial = False
+    exchanged = 0
+
     def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:
         self.device = torch.device(model.device)
         self.length = 0

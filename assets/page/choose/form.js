@@ -1,0 +1,285 @@
+// What to sweep: chips for everything that is tried, and the prompts.
+
+import { element, find, findAll } from "../dom.js";
+
+const NO_PROMPTS = "Write at least one prompt, or choose a file.";
+const NOT_SENT = "The prompts did not reach the server: try again.";
+const READ_AFTER = 500; // ms without another key
+
+/** @type {[name: keyof ChooseConfig["usual"], legend: string, note: string][]} */
+const LISTS = [
+  ["drafters", "Drafters", "Where guesses come from."],
+  ["gammas", "γ, guesses per round", "One run predicts all smaller γ; only promising ones are measured."],
+  ["policies", "γ policy", "Fixed, or adapted up to γ after each round."],
+  ["temperatures", "Temperature", "0 is greedy. Each has a best row of its own."],
+];
+
+export class Form {
+  node = element("form", "sc-form");
+  #config;
+  #server;
+  #changed;
+  #file = ""; // the visitor's own prompts, in base64
+  #found = 0; // of them
+  #reading = 0; // timer
+  #turn = 0;
+  #text = element("textarea");
+  #said = element("p", "sc-found");
+
+  /**
+   * @param {ChooseConfig} config
+   * @param {Server} server
+   * @param {{ changed: () => void, begin: () => void }} on
+   */
+  constructor(config, server, on) {
+    this.#config = config;
+    this.#server = server;
+    this.#changed = on.changed;
+    this.node.setAttribute("aria-label", "What to sweep");
+    this.node.append(
+      ...LISTS.map(([name, legend, note]) => this.#chips(name, legend, note, this.#optionsOf(name))),
+      this.#prompts(), this.#amounts());
+    this.node.addEventListener("submit", (event) => { event.preventDefault(); on.begin(); });
+    this.node.addEventListener("change", () => { this.#showSource(); on.changed(); });
+    this.#showSource();
+  }
+
+  /** The number of rows that would be tried. */
+  get rows() {
+    const count = (/** @type {string} */ name) => this.#chosen(name).length;
+    // An adaptive policy has one row, up to the largest gamma.
+    const adaptive = this.#chosen("policies").filter((policy) => policy !== "fixed").length;
+    const sizes = count("gammas") ? count("gammas") * (count("policies") - adaptive) + adaptive : 0;
+    return count("drafters") * count("temperatures") * sizes;
+  }
+
+  /** The number of prompts. */
+  get prompts() {
+    if (this.#isOwn) return this.#found;
+    return this.#chosen("kinds").reduce((sum, kind) => sum + (this.#config.kinds[kind] ?? 0), 0);
+  }
+
+  /** What is to be swept, without the models. */
+  get wish() {
+    const numbers = (/** @type {string} */ name) => this.#chosen(name).map(Number);
+    return {
+      drafters: this.#chosen("drafters"), gammas: numbers("gammas"), policies: this.#chosen("policies"),
+      temperatures: numbers("temperatures"), kinds: this.#isOwn ? [] : this.#chosen("kinds"),
+      file: this.#isOwn ? this.#file : null, length: this.#amount("length"), seconds: this.#amount("seconds"),
+    };
+  }
+
+  /**
+   * Hold what an earlier sweep was asked for.
+   * @param {SweepWish} wish
+   */
+  set(wish) {
+    for (const [name] of [...LISTS, /** @type {const} */ (["kinds"])]) {
+      const values = /** @type {(string | number)[]} */ (wish[/** @type {"kinds"} */ (name)]).map(String);
+      for (const box of this.#boxes(name)) box.checked = values.includes(box.value) || (name === "kinds" && !values.length);
+    }
+    for (const name of /** @type {const} */ (["length", "seconds"])) {
+      find(this.node, `[name=${name}]`, HTMLSelectElement).value = String(wish[name]);
+    }
+  }
+
+  get #isOwn() {
+    return find(this.node, "[name=source][value=own]", HTMLInputElement).checked;
+  }
+
+  /** @param {string} name */
+  #boxes(name) {
+    return findAll(this.node, `input[name=${name}]`, HTMLInputElement);
+  }
+
+  /** @param {string} name */
+  #chosen(name) {
+    return this.#boxes(name).filter((box) => box.checked).map((box) => box.value);
+  }
+
+  /** @param {"length" | "seconds"} name */
+  #amount(name) {
+    return Number(find(this.node, `[name=${name}]`, HTMLSelectElement).value);
+  }
+
+  /**
+   * @param {keyof ChooseConfig["usual"]} name
+   * @returns {[value: string, label: string][]}
+   */
+  #optionsOf(name) {
+    const options = this.#config[/** @type {"drafters" | "gammas"} */ (name)];
+    if (!Array.isArray(options)) return Object.entries(options);
+    return options.map((value) => [String(value), name === "temperatures" && value === 0 ? "0, greedy" : String(value)]);
+  }
+
+  /**
+   * A list of chips, of which any may be chosen.
+   * @param {string} name
+   * @param {string} legend
+   * @param {string} note
+   * @param {[value: string, label: string][]} options
+   */
+  #chips(name, legend, note, options) {
+    const usual = /** @type {Record<string, unknown>} */ (this.#config.usual)[name];
+    const field = element("fieldset");
+    const chips = element("div", "sc-chips");
+    for (const [value, label] of options) {
+      chips.append(chip("checkbox", name, value, label, !Array.isArray(usual) || usual.map(String).includes(value)));
+    }
+    field.append(element("legend", "", legend), chips);
+    if (note) field.append(element("small", "", note));
+    return field;
+  }
+
+  #prompts() {
+    const field = element("fieldset");
+    const source = element("div", "sc-chips");
+    source.append(chip("radio", "source", "built-in", "Built-in set", true), chip("radio", "source", "own", "My own", false));
+    const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
+    const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
+    builtIn.dataset.source = "built-in";
+    field.append(element("legend", "", "Prompts"), source, builtIn, this.#own());
+    return field;
+  }
+
+  #own() {
+    const own = element("div", "sc-own");
+    own.dataset.source = "own";
+    Object.assign(this.#text, { rows: 5, spellcheck: false, placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”" });
+    this.#text.setAttribute("aria-label", "My own prompts");
+    this.#text.addEventListener("input", () => this.#readSoon());
+    const input = element("input");
+    Object.assign(input, { type: "file", accept: ".txt,.json,.jsonl,text/plain,application/json", hidden: true });
+    input.setAttribute("aria-label", "File of prompts");
+    input.addEventListener("change", () => this.#open(input));
+    const button = element("button", "", "Choose a file…");
+    button.type = "button";
+    button.addEventListener("click", () => input.click());
+    this.#said.setAttribute("role", "status");
+    own.append(this.#text, button, input, this.#said);
+    return own;
+  }
+
+  #amounts() {
+    const field = element("div", "sc-amounts");
+    const { usual } = this.#config;
+    field.append(
+      choice("length", "Tokens per run", this.#config.lengths.map((tokens) => [tokens, String(tokens)]), usual.length),
+      choice("seconds", "Time to spend", this.#config.seconds.map((time) => [time, timeText(time)]), usual.seconds));
+    return field;
+  }
+
+  #showSource() {
+    for (const part of findAll(this.node, "[data-source]", HTMLElement)) {
+      part.hidden = (part.dataset.source === "own") !== this.#isOwn;
+    }
+    if (this.#isOwn && !this.#found && !this.#said.textContent) this.#said.textContent = NO_PROMPTS;
+  }
+
+  #readSoon() {
+    clearTimeout(this.#reading);
+    this.#reading = setTimeout(() => this.#read(new Blob([this.#text.value])), READ_AFTER);
+  }
+
+  /** @param {HTMLInputElement} input */
+  async #open(input) {
+    const file = input.files?.[0];
+    input.value = ""; // so that the same file can be chosen again
+    if (!file) return;
+    this.#text.value = "";
+    await this.#read(file, file.name);
+  }
+
+  /**
+   * Have the server read the prompts: it says what it found, or what is wrong.
+   * @param {Blob} blob
+   * @param {string} [name] of the file
+   */
+  async #read(blob, name = "") {
+    this.#turn += 1;
+    const turn = this.#turn, most = this.#config.mostFile;
+    this.#file = "";
+    this.#found = 0;
+    if (!blob.size) this.#say(NO_PROMPTS);
+    else if (blob.size > most) this.#say(`This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`);
+    else {
+      this.#say("Reading the prompts…");
+      try {
+        const file = await base64(blob);
+        const found = await this.#server.find_prompts?.({ file });
+        if (turn !== this.#turn) return;
+        this.#take(file, found ?? { error: NOT_SENT }, name);
+      } catch {
+        if (turn === this.#turn) this.#say(NOT_SENT);
+      }
+    }
+    this.#changed();
+  }
+
+  /**
+   * @param {string} file
+   * @param {FoundPrompts} found
+   * @param {string} name
+   */
+  #take(file, { error, kinds = {}, left_out: leftOut = 0 }, name) {
+    if (error !== undefined) {
+      this.#say(`${name && `${name}: `}${error}`);
+      return;
+    }
+    this.#file = file;
+    this.#found = Object.values(kinds).reduce((sum, count) => sum + count, 0);
+    const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
+    this.#say(`${name && `${name}: `}${this.#found} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`);
+  }
+
+  /** @param {string} sentence */
+  #say(sentence) {
+    this.#said.textContent = sentence;
+  }
+}
+
+/**
+ * @param {"checkbox" | "radio"} type
+ * @param {string} name
+ * @param {string} value
+ * @param {string} label
+ * @param {boolean} checked
+ */
+function chip(type, name, value, label, checked) {
+  const node = element("label"), input = element("input");
+  Object.assign(input, { type, name, value, checked });
+  node.append(input, element("span", "", label));
+  return node;
+}
+
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {[value: number, label: string][]} options
+ * @param {number} chosen
+ */
+function choice(name, label, options, chosen) {
+  const node = element("label"), select = element("select");
+  select.name = name;
+  for (const [value, text] of options) {
+    const option = element("option", "", text);
+    Object.assign(option, { value: String(value), selected: value === chosen });
+    select.append(option);
+  }
+  node.append(element("span", "", label), select);
+  return node;
+}
+
+/** @param {number} time seconds */
+const timeText = (time) => (time < 60 ? `${time} s` : `${time / 60} min`);
+
+/**
+ * @param {Blob} blob
+ * @returns {Promise<string>}
+ */
+const base64 = (blob) => new Promise((resolve, reject) => {
+  const reader = new FileReader();
+  reader.onload = () => resolve(String(reader.result).replace(/^.*?,/, ""));
+  reader.onerror = () => reject(reader.error);
+  reader.readAsDataURL(blob);
+});

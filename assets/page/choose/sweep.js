@@ -1,0 +1,134 @@
+// A sweep on the server: begins it, asks how far it is, ends it, and keeps what has arrived in this
+// tab, so that a page that is loaded anew goes on with it.
+
+const KEPT = "specviz-sweep";
+const ASK_EVERY = 500; // ms
+const PATIENCE = 20; // questions in a row without an answer after which the server is lost
+const OWN = "This file or text is empty, or too large to be sent.";
+const LOST = "The connection to the server was lost, which ended the sweep. What had arrived stays.";
+const NO_ANSWER = "The server did not answer: try again.";
+
+export class Sweep {
+  /** @type {SweepState | null} */
+  state = null;
+  #server;
+  #changed;
+  #turn = 0; // tells answers to a sweep that was left
+
+  /**
+   * @param {Server} server
+   * @param {() => void} changed  called when the state is another
+   */
+  constructor(server, changed) {
+    this.#server = server;
+    this.#changed = changed;
+    addEventListener("pagehide", () => this.#keep());
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.#keep(); });
+  }
+
+  get isUnderWay() {
+    return this.state !== null && !this.state.over;
+  }
+
+  /** Go on with what this tab has kept. */
+  resume() {
+    const kept = takeKept();
+    if (!kept) return;
+    this.state = kept;
+    this.#changed();
+    if (!kept.over && kept.id) this.#follow(kept.id, 0);
+    else if (!kept.over) this.#finish(LOST);
+  }
+
+  /** @param {SweepWish} wish */
+  async begin(wish) {
+    this.#turn += 1;
+    const turn = this.#turn;
+    this.state = { over: false, rows: [], wish, status: "Asking for the models." };
+    this.#changed();
+    try {
+      const news = await this.#server.begin_sweep?.(wish);
+      if (!news) throw new Error(OWN);
+      if (turn === this.#turn) this.#take(news);
+      if (news.id && turn === this.#turn && !news.over) this.#follow(news.id, news.version ?? 0);
+    } catch (error) {
+      console.info("specviz: a sweep could not begin:", error);
+      if (turn === this.#turn) this.#finish(NO_ANSWER);
+    }
+  }
+
+  /** End it; what there is arrives with the next answer. */
+  stop() {
+    const id = this.state?.id;
+    if (id) this.#server.end_sweep?.({ id }).catch(() => {});
+    else if (this.isUnderWay) { this.#turn += 1; this.#finish(""); }
+  }
+
+  /**
+   * @param {string} id
+   * @param {number} since  the version that is known
+   */
+  async #follow(id, since) {
+    this.#turn += 1;
+    const turn = this.#turn;
+    let failures = 0;
+    while (this.isUnderWay && turn === this.#turn) {
+      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
+      try {
+        const news = await this.#server.ask_sweep?.({ id, since, hidden: document.hidden });
+        if (!news || turn !== this.#turn) return;
+        failures = 0;
+        since = news.version ?? since;
+        this.#take(news);
+      } catch {
+        failures += 1;
+        if (failures > PATIENCE && turn === this.#turn) this.#finish(LOST);
+      }
+    }
+  }
+
+  /** @param {SweepNews} news */
+  #take(news) {
+    if (!this.state) return;
+    const { rows = [], ...rest } = news;
+    const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined && value !== null));
+    const places = new Map(this.state.rows.map((row, i) => [row.key, i]));
+    const merged = [...this.state.rows];
+    for (const row of rows) {
+      const place = places.get(row.key);
+      if (place === undefined) merged.push(row); else merged[place] = row;
+    }
+    this.state = { ...this.state, ...known, rows: merged, over: news.over };
+    // The server knows nothing of a sweep that it has forgotten: then this is all there is.
+    if (news.error && !news.id) this.state.interrupted = true;
+    if (news.over) this.#keep();
+    this.#changed();
+  }
+
+  /** @param {string} error */
+  #finish(error) {
+    if (!this.state) return;
+    this.state = { ...this.state, over: true, interrupted: true, error: error || null };
+    this.#keep();
+    this.#changed();
+  }
+
+  #keep() {
+    if (!this.state) return;
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify({ ...this.state, wish: { ...this.state.wish, file: null } }));
+    } catch (error) {
+      console.info("specviz: the sweep is too large to be kept:", error);
+    }
+  }
+}
+
+/** @returns {SweepState | null} */
+function takeKept() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
+    return kept && Array.isArray(kept.rows) && kept.wish ? kept : null;
+  } catch {
+    return null; // storage may be forbidden
+  }
+}

@@ -1,0 +1,205 @@
+// The table of a sweep: a row for each configuration, predicted at first and then measured.
+
+import { element } from "../dom.js";
+import { nameOf } from "./words.js";
+
+/** @import { Labels } from "./words.js" */
+
+/** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
+
+const LATER = "–";
+/** @type {Record<string, string>} */
+const MARKS = { best: "best", tied: "may be as good" };
+/** @type {Record<string, string>} */
+const STATES = { planned: "not reached yet", predicted: "predicted", eliminated: "clearly slower" };
+
+const fixed = (/** @type {number | null | undefined} */ value, digits = 2) =>
+  (value === null || value === undefined ? LATER : value.toFixed(digits));
+
+/** @param {SweepRow} row */
+const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predicted?.speedup ?? null;
+
+/** @type {Column[]} */
+const COLUMNS = [
+  {
+    name: "speedup", label: "Speed-up", title: "Over the target alone, with a 95% interval; predicted until it is measured",
+    value: speedOf,
+    cell(row) {
+      const speedup = row.measured?.speedup;
+      if (!speedup) return guess(row.predicted?.speedup, "×");
+      const range = speedup.low === null ? "one prompt" : `${fixed(speedup.low)} to ${fixed(speedup.high)}`;
+      return [element("b", "", `${fixed(speedup.value)}×`), element("small", "", range)];
+    },
+  },
+  {
+    name: "rate", label: "Tokens/s", title: "Median over runs, with quartiles", value: ({ measured }) => measured?.rate.median ?? null,
+    cell({ measured }) {
+      if (!measured) return guess(null);
+      const { median, low, high } = measured.rate;
+      return [element("span", "", fixed(median, 0)), element("small", "", `${fixed(low, 0)} to ${fixed(high, 0)}`)];
+    },
+  },
+  {
+    name: "alpha", label: "α", title: "Accepted of judged", value: (row) => (row.measured ?? row.predicted)?.alpha ?? null,
+    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.alpha)) : guess(predicted?.alpha)),
+  },
+  {
+    name: "efficiency", label: "Efficiency", title: "Accepted of drafted", value: (row) => (row.measured ?? row.predicted)?.efficiency ?? null,
+    cell: ({ measured, predicted }) => (measured ? plain(fixed(measured.efficiency)) : guess(predicted?.efficiency)),
+  },
+  {
+    name: "tau", label: "τ", title: "Tokens per pass of the target: measured, and predicted", value: (row) => (row.measured ?? row.predicted)?.tau ?? null,
+    cell({ measured, predicted }) {
+      if (!measured) return guess(predicted?.tau);
+      return [element("span", "", fixed(measured.tau)), element("small", "", `predicted ${fixed(predicted?.tau ?? measured.tau_predicted)}`)];
+    },
+  },
+  {
+    name: "c", label: "c", title: "A draft step, in steps of the target", value: ({ measured }) => measured?.c ?? null,
+    cell: ({ measured }) => plain(fixed(measured?.c, 3)),
+  },
+  {
+    name: "memory", label: "Memory", title: "Weights that this row needs", value: ({ memory }) => memory,
+    cell: ({ memory }) => plain(memory === null ? LATER : bytes(memory)),
+  },
+];
+
+export class Table {
+  node = element("div", "sc-table");
+  #table = element("table");
+  #body = element("tbody");
+  #labels;
+  /** @type {SweepRow[]} */
+  #rows = [];
+  /** @type {string | null} */
+  #sorted = null; // the name of a column; the largest value comes first
+  /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */
+  #drawn = new Map();
+
+  /** @param {Labels} labels */
+  constructor(labels) {
+    this.#labels = labels;
+    Object.assign(this.node, { tabIndex: 0 }); // so that keys can scroll it
+    this.node.setAttribute("role", "region");
+    this.node.setAttribute("aria-label", "Table of configurations");
+    const head = element("thead"), line = element("tr");
+    line.append(this.#header("", "Configuration", "In the order of the plan"), ...COLUMNS.map(({ name, label, title }) => this.#header(name, label, title)));
+    head.append(line);
+    this.#table.append(head, this.#body);
+    this.node.append(this.#table);
+    this.#markOrder();
+  }
+
+  /** @param {SweepRow[]} rows */
+  show(rows) {
+    this.#rows = rows;
+    const keys = new Set(rows.map((row) => row.key));
+    for (const key of this.#drawn.keys()) if (!keys.has(key)) this.#drawn.delete(key);
+    const several = new Set(rows.map((row) => row.configuration.temperature)).size > 1;
+    for (const row of rows) {
+      const drawn = this.#drawn.get(row.key);
+      if (drawn && drawn.row === row) continue;
+      const node = this.#line(row, several);
+      drawn?.node.replaceWith(node);
+      this.#drawn.set(row.key, { row, node });
+    }
+    this.#arrange();
+  }
+
+  /**
+   * @param {string} name of a column; empty for the order of the plan
+   * @param {string} label
+   * @param {string} title
+   */
+  #header(name, label, title) {
+    const cell = element("th"), button = element("button", "", label);
+    cell.scope = "col";
+    cell.dataset.column = name;
+    Object.assign(button, { type: "button", title });
+    button.addEventListener("click", () => {
+      this.#sorted = name && this.#sorted !== name ? name : null;
+      this.#markOrder();
+      this.#arrange();
+    });
+    cell.append(button);
+    return cell;
+  }
+
+  #markOrder() {
+    for (const cell of this.#table.querySelectorAll("th[data-column]")) {
+      const isOurs = cell.getAttribute("data-column") === this.#sorted;
+      if (isOurs) cell.setAttribute("aria-sort", "descending"); else cell.removeAttribute("aria-sort");
+    }
+  }
+
+  #arrange() {
+    const column = COLUMNS.find(({ name }) => name === this.#sorted);
+    const rank = (/** @type {SweepRow} */ row) => column?.value(row) ?? -Infinity;
+    const ordered = column ? [...this.#rows].sort((a, b) => rank(b) - rank(a)) : this.#rows;
+    const nodes = ordered.map((row) => /** @type {{ node: HTMLElement }} */ (this.#drawn.get(row.key)).node);
+    const isSame = nodes.length === this.#body.children.length && nodes.every((node, i) => node === this.#body.children[i]);
+    if (!isSame) this.#body.replaceChildren(...nodes);
+  }
+
+  /**
+   * @param {SweepRow} row
+   * @param {boolean} several  whether there is more than one temperature
+   */
+  #line(row, several) {
+    const node = element("tr"), name = element("th");
+    name.scope = "row";
+    Object.assign(node.dataset, { key: row.key, status: row.status });
+    if (row.mark) node.dataset.mark = row.mark;
+    const { temperature } = row.configuration;
+    const greedy = temperature === 0 ? "greedy" : `T ${temperature}`;
+    name.append(element("span", "", nameOf(row.configuration, this.#labels) + (several ? `, ${greedy}` : "")));
+    const state = row.mark ? MARKS[row.mark] : STATES[row.status];
+    if (row.status !== "left out" && state) name.append(element("small", "sc-state", state));
+    node.append(name);
+    if (row.status === "left out") node.append(this.#leftOut(row));
+    else node.append(...COLUMNS.map((column) => this.#cell(column, row)));
+    if (row.note) node.title = row.note;
+    return node;
+  }
+
+  /** @param {SweepRow} row */
+  #leftOut(row) {
+    const cell = element("td", "sc-left-out", row.note || "Not possible with this pair.");
+    cell.colSpan = COLUMNS.length;
+    return cell;
+  }
+
+  /**
+   * @param {Column} column
+   * @param {SweepRow} row
+   */
+  #cell(column, row) {
+    const cell = element("td");
+    cell.dataset.column = column.name;
+    cell.append(...column.cell(row));
+    return cell;
+  }
+}
+
+/** @param {string} text */
+const plain = (text) => [element("span", "", text)];
+
+/**
+ * A value that was not measured, with room for what else a measured one has.
+ * @param {number | null | undefined} value
+ * @param {string} [unit]
+ */
+function guess(value, unit = "") {
+  const known = value !== null && value !== undefined;
+  const node = element("span", known ? "sc-guess" : "", known ? `${fixed(value)}${unit}` : LATER);
+  if (known) node.title = "Predicted, not measured";
+  return [node, element("small")];
+}
+
+/** @param {number} size */
+function bytes(size) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const place = Math.min(Math.floor(Math.log10(Math.max(size, 1)) / 3), units.length - 1);
+  const value = size / 1000 ** place;
+  return `${value.toFixed(value < 10 && place ? 1 : 0)} ${units[place]}`;
+}

@@ -1,0 +1,170 @@
+// A sweep as it travels from the server: specviz/page/sweeps.py, with specviz/choose/types.py in it.
+
+interface Configuration {
+  drafter: string;
+  gamma: number;
+  policy: string;
+  temperature: number;
+}
+
+interface Estimate {
+  value: number;
+  low: number | null; // where there is only one prompt
+  high: number | null;
+}
+
+interface SweepRow {
+  key: string;
+  configuration: Configuration;
+  status: "planned" | "predicted" | "measured" | "eliminated" | "left out";
+  mark: "best" | "tied" | null;
+  predicted: {
+    exact: boolean;
+    tau: number;
+    alpha: number | null;
+    efficiency: number | null;
+    speedup: number | null;
+  } | null;
+  measured: {
+    runs: number;
+    prompts: number;
+    rate: { median: number; low: number; high: number };
+    alone_rate: { median: number; low: number; high: number };
+    speedup: Estimate | null;
+    alpha: number | null;
+    efficiency: number | null;
+    tau: number | null;
+    tau_predicted: number | null;
+    c: number | null;
+    doubts: number;
+  } | null;
+  memory: number | null; // bytes
+  note: string;
+}
+
+interface EngineSettings {
+  engine: string;
+  version: string;
+  source: string;
+  text: string;
+  note: string;
+}
+
+interface Recommendation {
+  temperature: number;
+  answer: "speculate" | "do not speculate" | "cannot tell";
+  headline: string;
+  reasons: string[];
+  doubt: string;
+  best: Configuration | null;
+  settings: EngineSettings[];
+}
+
+interface SweptMachine {
+  pair: string;
+  target: string;
+  draft: string | null;
+  device: string;
+  processor: string;
+  dtype: string;
+  form: string;
+  threads: number;
+  versions: Record<string, string>;
+  date: string;
+}
+
+interface SweepProgress {
+  done: number;
+  total: number;
+  seconds_left: number;
+  now: string;
+}
+
+interface SweepFigure {
+  title: string;
+  data: ChartTrace[];
+  layout: ChartLayout;
+}
+
+/** What the server says of a sweep: what is new since the version that was asked for. */
+interface SweepNews {
+  id?: string;
+  over: boolean;
+  version?: number;
+  status?: string;
+  error?: string | null;
+  remark?: string | null;
+  kinds?: Record<string, number>;
+  pieces?: number;
+  seconds?: number;
+  progress?: SweepProgress | null;
+  rows?: SweepRow[];
+  recommendations?: Recommendation[];
+  machine?: SweptMachine | null;
+  link?: string;
+  spent?: number;
+  stopped?: boolean;
+  figures?: Record<Theme, Record<string, SweepFigure>>;
+  whole?: { schema: number } & Record<string, unknown>;
+  csv?: string;
+}
+
+/** All of a sweep that has arrived. */
+interface SweepState extends Omit<SweepNews, "rows" | "over"> {
+  over: boolean;
+  rows: SweepRow[];
+  wish: SweepWish;
+  interrupted?: boolean;
+}
+
+/** What to sweep. file: a visitor's own prompts, in base64; null for the built-in set. */
+interface SweepWish {
+  naming: Record<string, Value>;
+  drafters: string[];
+  gammas: number[];
+  policies: string[];
+  temperatures: number[];
+  kinds: string[];
+  file: string | null;
+  length: number;
+  seconds: number;
+}
+
+/** What may be chosen. The lists of numbers begin with what is chosen at first, in `usual`. */
+interface ChooseConfig {
+  kinds: Record<string, number>; // prompts of the built-in set
+  drafters: Record<string, string>; // labels by name
+  policies: Record<string, string>;
+  gammas: number[];
+  temperatures: number[];
+  seconds: number[];
+  lengths: number[];
+  usual: { drafters: string[]; gammas: number[]; policies: string[]; temperatures: number[]; seconds: number; length: number };
+  mostRows: number;
+  mostPrompts: number;
+  mostFile: number; // bytes
+}
+
+interface FoundPrompts {
+  error?: string;
+  kinds?: Record<string, number>;
+  left_out?: number;
+}
+
+interface ReadBatches {
+  error?: string;
+  verdict?: string;
+  figures?: Record<Theme, Record<string, SweepFigure>>;
+}
+
+interface Config {
+  choose?: ChooseConfig | null;
+}
+
+interface Server {
+  begin_sweep?(wish: SweepWish): Promise<SweepNews>;
+  ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
+  end_sweep?(asked: { id: string }): Promise<void>;
+  read_batches?(asked: { text: string }): Promise<ReadBatches>;
+  find_prompts?(asked: { file: string }): Promise<FoundPrompts>;
+}

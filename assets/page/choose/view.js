@@ -1,0 +1,241 @@
+// The view "Choose": which drafter, which gamma, is it worth it. It lies over the whole page.
+
+import { controlsFor, queryOf } from "../address.js";
+import { element, find } from "../dom.js";
+import { saveBlob } from "../recordings.js";
+import { Advice } from "./advice.js";
+import { Batches } from "./batches.js";
+import { Figures } from "./figures.js";
+import { Form } from "./form.js";
+import { Sweep } from "./sweep.js";
+import { Table } from "./table.js";
+import { worded } from "./words.js";
+
+/** @import { Address } from "../address.js" */
+/** @import { Shell } from "../shell.js" */
+
+const FRAME = `
+  <header class="sc-head">
+    <h1 id="sc-title">Choose <small>Which drafter, which γ, and is it worth it: measured with these models, these prompts, on this machine.</small></h1>
+    <button type="button" data-theme>Light or dark</button>
+    <button type="button" class="sv-close" aria-label="Back to the race" title="Back to the race (Esc)">×</button>
+  </header>
+  <div class="sc-body">
+    <div class="sc-what">
+      <p class="sc-pair"><small>Models</small><b></b></p>
+      <div class="sc-start"><button type="submit" form="sc-form" class="sv-button">Start</button><p role="status"></p></div>
+    </div>
+    <div class="sc-main" role="region" tabindex="-1" aria-label="What was found">
+      <div class="sc-progress" hidden>
+        <p><b></b> <span></span></p><progress max="1" value="0" aria-label="Progress of the sweep"></progress>
+        <button type="button" data-stop>Stop</button>
+      </div>
+      <p class="sc-error" role="alert" hidden></p>
+      <div class="sc-intro">
+        <h2>What should you deploy, and what will it give you?</h2>
+        <ol>
+          <li><b>Predict.</b> One run with the largest γ tells what every smaller γ would have accepted: a curve for each drafter within seconds.</li>
+          <li><b>Measure.</b> Rows that are promising race against the target alone, by turns, so that none has a better machine than the others.</li>
+          <li><b>Decide.</b> Time goes to where rows are close. The answer is a row, settings to paste, or “do not speculate here”.</li>
+        </ol>
+      </div>
+      <div class="sc-results" hidden></div>
+    </div>
+  </div>`;
+
+/**
+ * @typedef {object} ViewParts
+ * @property {Server} server
+ * @property {Config} config
+ * @property {Address} address
+ * @property {Shell} shell
+ * @property {(values: Value[]) => void} set  sets the page's controls
+ * @property {() => void} closed
+ * @property {(isBusy: boolean) => void} busy
+ */
+
+export class ChooseView {
+  #parts;
+  #choose;
+  #dialog = element("dialog", "sv sv-choose");
+  #sweep;
+  #form;
+  #table;
+  #advice;
+  #figures;
+  #batches;
+  #machine = element("p", "sc-machine");
+  #exports = element("p", "sc-actions sc-exports");
+
+  /**
+   * @param {HTMLElement} root
+   * @param {ViewParts} parts
+   */
+  constructor(root, parts) {
+    this.#parts = parts;
+    const choose = parts.config.choose;
+    if (!choose) throw new Error("the page offers no sweeps");
+    this.#choose = choose;
+    this.#sweep = new Sweep(parts.server, () => this.#show());
+    this.#form = new Form(choose, parts.server, { changed: () => this.#offer(), begin: () => this.#begin() });
+    this.#table = new Table(choose);
+    this.#figures = new Figures(choose, () => this.#dialog.open);
+    this.#batches = new Batches(parts.server, choose, () => this.#dialog.open);
+    this.#advice = new Advice({ labels: choose, use: (best) => this.#use(best), link: (best) => this.#link(best) });
+    this.#furnish();
+    root.append(this.#dialog);
+    this.#sweep.resume();
+    if (this.#sweep.state) this.#form.set(this.#sweep.state.wish);
+  }
+
+  open() {
+    if (this.#dialog.open) return;
+    const { pair, target, draft, weights } = this.#parts.address.naming;
+    const names = pair === "other" ? [target, draft || "no draft"] : [pair === "builtin" ? "Built-in pair" : pair];
+    find(this.#dialog, ".sc-pair b").textContent = [...names, ...(weights === "usual" ? [] : [weights])].join(", ");
+    this.#dialog.showModal();
+    this.#offer();
+    this.#show();
+    find(this.#dialog, ".sc-main").focus({ preventScroll: true });
+  }
+
+  #furnish() {
+    const dialog = this.#dialog;
+    dialog.innerHTML = FRAME; // a constant
+    dialog.setAttribute("aria-labelledby", "sc-title");
+    this.#form.node.id = "sc-form";
+    find(dialog, ".sc-pair").after(this.#form.node);
+    dialog.addEventListener("close", () => this.#parts.closed());
+    find(dialog, ".sv-close").addEventListener("click", () => dialog.close());
+    find(dialog, "[data-theme]").addEventListener("click", () => this.#parts.shell.toggleTheme());
+    find(dialog, "[data-stop]").addEventListener("click", () => this.#stop());
+    for (const [label, name, take] of /** @type {[string, string, () => [string, string]][]} */ ([
+      ["Table (.csv)", "csv", () => [this.#sweep.state?.csv ?? "", "text/csv"]],
+      ["All of it (.json)", "json", () => [JSON.stringify(this.#sweep.state?.whole, null, 1), "application/json"]],
+    ])) {
+      const button = element("button", "sc-copy", label);
+      button.type = "button";
+      button.dataset.export = name;
+      button.addEventListener("click", () => {
+        const [text, type] = take();
+        saveBlob(new Blob([text], { type: `${type};charset=utf-8` }), `specviz-sweep.${name}`);
+      });
+      this.#exports.append(button);
+    }
+    find(dialog, ".sc-results").append(
+      this.#advice.node, this.#table.node, this.#machine, this.#exports, this.#figures.node);
+    find(dialog, ".sc-main").append(this.#batches.node);
+  }
+
+  #begin() {
+    if (!this.#canBegin) return;
+    this.#sweep.begin({ naming: this.#parts.address.naming, ...this.#form.wish });
+    find(this.#dialog, ".sc-main").scrollTop = 0;
+    find(this.#dialog, ".sc-main").scrollIntoView(); // on a phone it is below the form
+  }
+
+  #stop() {
+    this.#sweep.stop();
+    const button = find(this.#dialog, "[data-stop]", HTMLButtonElement);
+    Object.assign(button, { disabled: true, textContent: "Stopping" });
+  }
+
+  /** What the form asks for, in a sentence beside its button. */
+  #offer() {
+    const { rows, prompts } = this.#form, { mostRows } = this.#choose;
+    const said = find(this.#dialog, ".sc-start p");
+    const count = (/** @type {number} */ number, /** @type {string} */ what) => `${number} ${what}${number === 1 ? "" : "s"}`;
+    if (!rows) said.textContent = "Choose at least one of each.";
+    else if (rows > mostRows) said.textContent = `${rows} rows: choose ${mostRows} or fewer.`;
+    else if (!prompts) said.textContent = "There are no prompts yet.";
+    else said.textContent = `${count(rows, "row")}, ${count(prompts, "prompt")}`;
+    const start = find(this.#dialog, ".sc-start button", HTMLButtonElement);
+    start.disabled = !this.#canBegin;
+    start.textContent = this.#sweep.state ? "Start anew" : "Start";
+  }
+
+  get #canBegin() {
+    const { rows, prompts } = this.#form;
+    return rows > 0 && rows <= this.#choose.mostRows && prompts > 0 && !this.#sweep.isUnderWay;
+  }
+
+  #show() {
+    const { state, isUnderWay } = this.#sweep;
+    this.#parts.busy(isUnderWay);
+    if (!this.#dialog.open || !state) return;
+    this.#dialog.dataset.state = isUnderWay ? "running" : "over";
+    const isEmpty = !state.rows.length;
+    find(this.#dialog, ".sc-intro").hidden = !isEmpty;
+    find(this.#dialog, ".sc-results").hidden = isEmpty;
+    this.#showProgress(state);
+    const error = find(this.#dialog, ".sc-error");
+    error.textContent = state.error || (state.over && isEmpty ? "It was stopped before there was anything to show." : "");
+    error.hidden = !error.textContent;
+    this.#table.show(state.rows);
+    if (state.over) this.#advice.show(state.recommendations ?? [], this.#doubtOf(state));
+    else this.#advice.showSoFar(state.rows);
+    this.#figures.show(state.figures ?? null);
+    this.#machine.textContent = machineText(state.machine);
+    for (const button of this.#exports.querySelectorAll("button")) {
+      button.disabled = !(button.dataset.export === "csv" ? state.csv : state.whole);
+    }
+    this.#offer();
+  }
+
+  /** @param {SweepState} state */
+  #doubtOf({ remark, stopped, error, progress }) {
+    const share = progress ? ` after ${progress.done} of about ${progress.total} runs` : "";
+    if (remark) return remark;
+    return stopped && !error ? `It was stopped${share}: what was not measured is predicted.` : "";
+  }
+
+  /** @param {SweepState} state */
+  #showProgress({ over, progress, status }) {
+    const box = find(this.#dialog, ".sc-progress");
+    const stop = find(box, "[data-stop]", HTMLButtonElement);
+    box.hidden = over;
+    if (over) Object.assign(stop, { disabled: false, textContent: "Stop" });
+    const [title, detail] = [find(box, "b"), find(box, "span")];
+    const bar = find(box, "progress", HTMLProgressElement);
+    title.textContent = progress ? `${progress.done} of about ${progress.total} runs` : "Starting";
+    detail.textContent = progress ? [`about ${Math.ceil(progress.seconds_left)} s left`, worded(progress.now, this.#choose)].filter(Boolean).join(" · ") : status ?? "";
+    if (status && / ahead of yours/.test(status)) detail.textContent = status;
+    bar.max = progress?.total || 1;
+    bar.value = progress?.done ?? 0;
+  }
+
+  /** The page's controls with a row of the sweep. @param {Configuration} best */
+  #valuesFor({ drafter, gamma, policy, temperature }) {
+    const { address, config } = this.#parts;
+    const naming = this.#sweep.state?.wish.naming ?? address.naming;
+    const settings = { ...address.settings, ...naming, drafter, gamma, gamma_policy: policy, temperature };
+    return controlsFor({ preset: null, prompt: String(address.state.values[0]), settings }, config);
+  }
+
+  /** @param {Configuration} best */
+  #use(best) {
+    const values = this.#valuesFor(best);
+    this.#dialog.close();
+    this.#parts.set(values);
+  }
+
+  /** @param {Configuration} best */
+  #link(best) {
+    const { config } = this.#parts;
+    const query = queryOf({ values: this.#valuesFor(best), recording: null, theme: null, stage: false, view: null }, config, "");
+    return `${location.origin}${location.pathname}${query}`;
+  }
+}
+
+/** @param {SweptMachine | null | undefined} machine */
+function machineText(machine) {
+  if (!machine) return "";
+  const { target, draft, processor, device, dtype, form, threads, versions, date } = machine;
+  const models = draft ? `${target} with ${draft}` : target;
+  const where = `${processor || device}, ${threads} thread${threads === 1 ? "" : "s"}`;
+  const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ");
+  return [models, where, `${dtype}, ${form}`, libraries, dayOf(date)].filter(Boolean).join(" · ");
+}
+
+/** @param {string} date  ISO 8601 */
+const dayOf = (date) => new Date(date).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" }).replaceAll(" ", "\u00a0");

@@ -1,0 +1,211 @@
+"""The view "Choose" on the page: what it offers, and the server functions that sweep for it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from ..choose.reading import BATCHES, MOST, PROMPTS
+from ..choose.types import SWEPT_DRAFTERS, SweepRequest
+from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
+from ..errors import PromptError, SettingsError, SpecvizError
+from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts
+from ..settings import Settings
+from .choices import chosen_pair
+from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED
+from .queue import RunQueue
+from .reader import Reader
+from .security.clients import client_here
+from .sweeps import SweepJob
+
+GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
+SECONDS = (15, 30, 60, 180, 600, 1800)
+LENGTHS = (16, 32, 64, 128, 256)
+MOST_AT_A_TIME = 3  # sweeps that have not ended; each lets every run wait for one turn of it
+MOST_OF_CLIENT = 2
+LONGEST_FILE = 4 * (OF_A_SWEEP.bytes // 3 + 2)  # base64 characters
+
+CROWDED = (
+    "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep on "
+    "your own machine with `python -m specviz sweep`."
+)
+OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
+FORGOTTEN = "The server does not know this sweep any more. What had arrived stays."
+NOT_WHOLE = "these prompts did not arrive whole; send them again."
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one sweep of the page may be. rows: configurations. seconds: of decoding."""
+
+    rows: int
+    prompts: int
+    seconds: float
+
+    @classmethod
+    def here(cls) -> Bounds:
+        """Those of this page: smaller where strangers share it. Raises `SettingsError`."""
+        rows, prompts, seconds = (40, 24, 120.0) if os.environ.get("SPACE_ID") else (120, MOST, 600)
+        return cls(rows, prompts, SWEEP_SECONDS.read() or seconds)
+
+
+def sweeps_allowed() -> bool:
+    """Whether the operator lets visitors sweep. Where a GPU is lent for one call, each piece would
+    be charged as a call, and times would be those of different machines."""
+    return SWEEP.read() and not on_zerogpu()
+
+
+def choose_config() -> dict[str, Any] | None:
+    """What the view offers, for the browser; None if there are no sweeps here."""
+    if not sweeps_allowed():
+        return None
+    bounds, usual = Bounds.here(), SweepRequest(())
+    seconds: list[float] = [one for one in SECONDS if one <= bounds.seconds]
+    labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
+    policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
+    return {
+        "kinds": kinds_of(builtin_prompts()),
+        "drafters": {name: labels.get(name, name) for name in SWEPT_DRAFTERS},
+        "policies": policies,
+        "gammas": GAMMAS,
+        "temperatures": TEMPERATURES,
+        "seconds": seconds or [bounds.seconds],
+        "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
+        "usual": {
+            "drafters": usual.drafters,
+            "gammas": usual.gammas,
+            "policies": usual.policies,
+            "temperatures": usual.temperatures,
+            "seconds": max((one for one in seconds if one <= 60), default=bounds.seconds),
+            "length": usual.base.max_new_tokens,
+        },
+        "mostRows": bounds.rows,
+        "mostPrompts": bounds.prompts,
+        "mostFile": OF_A_SWEEP.bytes,
+    }
+
+
+def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
+    """The number of prompts by kind."""
+    return dict(Counter(one.kind for one in questions))
+
+
+def choosing_functions(
+    runs: RunQueue, own: str, reader: Reader
+) -> list[Callable[[dict[str, Any]], Any]]:
+    """The server functions that read visitors' files, begin a sweep, ask for its news, and end it.
+
+    own: the pair that the page was started with.
+    """
+
+    def find_prompts(asked: dict[str, Any]) -> dict[str, Any]:
+        found, left_out = own_prompts(reader, asked.get("file"))
+        return {"kinds": kinds_of(found), "left_out": left_out}
+
+    def read_batches(asked: dict[str, Any]) -> Any:
+        text = str(asked["text"])[: OF_A_SWEEP.bytes + 1]
+        return reader.answer(BATCHES, text.encode("utf-8", "replace"))
+
+    def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
+        naming = dict(asked["naming"])
+        names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
+        pair = chosen_pair(*names, own=own)
+        job = begin(runs, pair, asked_request(asked, reader))
+        return job.state(runs.status_of(job))
+
+    def ask_sweep(asked: dict[str, Any]) -> dict[str, Any]:
+        job = runs.job(str(asked["id"]))
+        if not isinstance(job, SweepJob):
+            raise SpecvizError(FORGOTTEN)
+        return job.state(runs.status_of(job), int(asked["since"]), hidden=bool(asked.get("hidden")))
+
+    def end_sweep(asked: dict[str, Any]) -> None:
+        job = runs.job(str(asked["id"]))
+        if isinstance(job, SweepJob):
+            runs.cancel(job)
+
+    return [find_prompts, read_batches, begin_sweep, ask_sweep, end_sweep]
+
+
+def begin(runs: RunQueue, pair: str, request: SweepRequest) -> SweepJob:
+    """A new sweep at the end of the queue. Raises `SpecvizError` if there are too many."""
+    if not sweeps_allowed():
+        raise SpecvizError(OFF)
+    here = [job for job in runs.jobs() if isinstance(job, SweepJob) and not job.over]
+    client = client_here()
+    of_client = sum(job.client == client for job in here)
+    if len(here) >= MOST_AT_A_TIME or (client and of_client >= MOST_OF_CLIENT):
+        raise SpecvizError(CROWDED)
+    # A visitor's runs have another session: they take their turn and do not end the sweep.
+    job = SweepJob(f"sweep-{uuid4().hex}", pair, request)
+    runs.submit(job)
+    return job
+
+
+def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
+    """The sweep that a visitor asks for, within the bounds of the page. Raises `SpecvizError`."""
+    bounds = Bounds.here()
+    if asked.get("file") is not None:
+        prompts, _ = own_prompts(reader, asked["file"])
+    else:
+        kinds = _texts(asked.get("kinds"))
+        prompts = tuple(one for one in builtin_prompts() if not kinds or one.kind in kinds)
+    length, seconds = int(asked["length"]), float(asked["seconds"])
+    if not 2 <= length <= MAX_LENGTH:
+        raise SettingsError(f"the length is {length}: use 2 to {MAX_LENGTH} tokens.")
+    if not 1 <= seconds <= bounds.seconds:
+        raise SettingsError(f"the time is {seconds:g} s: use 1 to {bounds.seconds:g}.")
+    request = SweepRequest(
+        prompts=prompts[: bounds.prompts],
+        drafters=tuple(_texts(asked["drafters"])),
+        gammas=tuple(int(one) for one in list(asked["gammas"])[:100]),
+        policies=tuple(_texts(asked["policies"])),
+        temperatures=tuple(float(one) for one in list(asked["temperatures"])[:100]),
+        seconds=seconds,
+        base=Settings(max_new_tokens=length, ignore_eos=True),
+    )
+    rows = _rows(request)
+    if rows > bounds.rows:
+        raise SettingsError(f"these are {rows} rows: sweep {bounds.rows} or fewer here.")
+    return request
+
+
+def own_prompts(reader: Reader, file: object) -> tuple[tuple[Question, ...], int]:
+    """The prompts in a visitor's file (base64), of all kinds in turn, and how many are left out.
+    Raises `SpecvizError`."""
+    try:
+        raw = base64.b64decode(str(file)[: LONGEST_FILE + 1], validate=True)
+    except binascii.Error:
+        raise PromptError(NOT_WHOLE) from None
+    answer = orjson.loads(reader.found(PROMPTS, raw))
+    if "error" in answer:
+        raise PromptError(answer["error"])
+    found = tuple(Question(kind[:LONGEST_KIND], text) for kind, text in answer["prompts"])
+    longest = max(len(one.text) for one in found)
+    if longest > MOST_CHARACTERS:
+        raise PromptError(
+            f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
+            "`python -m specviz sweep`."
+        )
+    kept = found[: Bounds.here().prompts]
+    return kept, len(found) - len(kept) + int(answer["left_out"])
+
+
+def _rows(request: SweepRequest) -> int:
+    """How many configurations it has; a policy that adapts gamma has one."""
+    adaptive = sum(policy != "fixed" for policy in request.policies)
+    fixed = (len(request.policies) - adaptive) * len(request.gammas)
+    return len(request.drafters) * len(request.temperatures) * (fixed + adaptive)
+
+
+def _texts(values: Any) -> list[str]:
+    return [str(one) for one in list(values or [])[:100]]

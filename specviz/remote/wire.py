@@ -1,0 +1,246 @@
+"""Requests to one server, and a sentence for everything that can go wrong with them."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import orjson
+
+from ..errors import ServerError
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0
+MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
+MOST_WAIT = 10.0  # seconds that a busy server may ask a client to wait
+RETRIES = 2  # where nothing is timed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer and its cost. seconds: from the request's first byte to the answer's last, as this
+    machine sees it. sent, received: bytes of the bodies."""
+
+    value: Any
+    seconds: float
+    sent: int
+    received: int
+
+
+class Server:
+    """A server that speaks OpenAI's protocol, over connections that are kept.
+
+    url: of the interface, such as http://127.0.0.1:8000/v1. key: sent as a bearer token; it stands
+    in no error and no repr. transport: for tests. Raises `ServerError` for other addresses.
+    """
+
+    def __init__(
+        self, url: str, key: str | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._url = _checked_url(url)
+        self._key = key
+        self._client = httpx.Client(
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            transport=transport,
+        )
+
+    @property
+    def shown(self) -> str:
+        """Host and port, for sentences."""
+        return self._url.netloc.decode()
+
+    def __repr__(self) -> str:
+        return f"Server({str(self._url)!r})"
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path below the interface, or at "/path" of the server. Raises
+        `ServerError`."""
+        return self._patiently("GET", path, None).value
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
+        return self._patiently("POST", path, body).value
+
+    def post(self, path: str, body: dict[str, Any]) -> Answer:
+        """One POST and its cost, never asked again: for what a clock counts. Raises
+        `ServerError`."""
+        return self._once("POST", path, body)
+
+    @contextmanager
+    def stream(self, path: str, body: dict[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+        """The chunks of a streamed answer, as they come. Raises `ServerError`."""
+        with self._faults(), self._client.stream("POST", self._at(path), json=body) as response:
+            if response.status_code != httpx.codes.OK:
+                response.read()
+                raise self._refusal(response)
+            yield self._chunks(response)
+
+    def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+        for attempt in range(RETRIES + 1):
+            try:
+                return self._once(method, path, body)
+            except _BusyError as busy:
+                if attempt == RETRIES or busy.wait > MOST_WAIT:
+                    raise
+                time.sleep(busy.wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+        content = None if body is None else orjson.dumps(body)
+        headers = {"content-type": "application/json"} if content else {}
+        with self._faults():
+            start = time.perf_counter()
+            request = self._client.stream(method, self._at(path), content=content, headers=headers)
+            with request as response:
+                raw = self._read(response)
+            seconds = time.perf_counter() - start
+            if response.status_code != httpx.codes.OK:
+                raise self._refusal(response, raw)
+            return Answer(orjson.loads(raw), seconds, len(content or b""), len(raw))
+
+    def _at(self, path: str) -> httpx.URL:
+        whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
+        return self._url.copy_with(path=whole)
+
+    def _read(self, response: httpx.Response) -> bytes:
+        raw = bytearray()
+        for piece in response.iter_bytes():
+            raw += piece
+            if len(raw) > MOST_BYTES:
+                raise ServerError(
+                    f"{self.shown} sent more than {MOST_BYTES // 2**20} MiB for one answer: use a "
+                    "smaller gamma, or top_k."
+                )
+        return bytes(raw)
+
+    def _chunks(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
+        for line in response.iter_lines():
+            data = line.removeprefix("data:").strip()
+            if line.startswith("data:") and data != "[DONE]":
+                yield json.loads(data)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Turns what httpx and parsers raise into sentences, which hold neither key nor address
+        but host and port."""
+        try:
+            yield
+        except httpx.ConnectTimeout as error:
+            raise ServerError(self._silent(CONNECT_SECONDS)) from error
+        except httpx.TimeoutException as error:
+            raise ServerError(self._silent(ANSWER_SECONDS)) from error
+        except httpx.ProxyError as error:
+            raise ServerError(
+                f"the proxy did not lead to {self.shown}: check HTTPS_PROXY and NO_PROXY."
+            ) from error
+        except httpx.ConnectError as error:
+            raise ServerError(self._unreachable(error)) from error
+        except httpx.TransportError as error:
+            raise ServerError(
+                f"{self.shown} ended the connection in mid-answer: see whether the server still "
+                "runs, and start again."
+            ) from error
+        except ValueError as error:  # not JSON
+            raise ServerError(self.rubbish()) from error
+
+    def _silent(self, seconds: float) -> str:
+        return (
+            f"{self.shown} did not answer within {seconds:g} s: see whether the server is up and "
+            "has loaded its model."
+        )
+
+    def _unreachable(self, error: BaseException) -> str:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ssl.SSLError):
+                return (
+                    f"{self.shown} has a certificate that is not trusted here, or speaks no TLS: "
+                    "use http:// for a server without TLS, or set SSL_CERT_FILE."
+                )
+            cause = cause.__cause__ or cause.__context__
+        return f"no server answers at {self.shown}: start it, or check the address."
+
+    def rubbish(self) -> str:
+        """The sentence for an answer that is not what the protocol promises."""
+        return (
+            f"{self.shown} answered something else than OpenAI's protocol gives: check that the "
+            "address ends in /v1 and leads to vLLM or a server like it."
+        )
+
+    def _refusal(self, response: httpx.Response, raw: bytes | None = None) -> ServerError:
+        status = response.status_code
+        said = _message(response.content if raw is None else raw, self._key)
+        if status in (401, 403):
+            return ServerError(
+                f"{self.shown} refuses the key: set SPECVIZ_REMOTE_KEY to one of its keys."
+            )
+        if status == 429:
+            return _BusyError(self.shown, _wait(response))
+        if status == 404:
+            return ServerError(
+                f"{self.shown} does not know this model or address{said}: name one of its models, "
+                "and let the address end in /v1."
+            )
+        if status in (502, 504) and not said:
+            return ServerError(f"a proxy before {self.shown} cannot reach it: status {status}.")
+        if status >= 500:
+            return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
+        return RefusedError(f"{self.shown} refused a request with status {status}{said}.", said)
+
+
+class RefusedError(ServerError):
+    """The server understood a request and rejects it. said: what it said, as ": ..." or empty."""
+
+    def __init__(self, sentence: str, said: str) -> None:
+        super().__init__(sentence)
+        self.said = said
+
+
+class _BusyError(ServerError):
+    def __init__(self, shown: str, wait: float) -> None:
+        super().__init__(
+            f"{shown} has too many requests and asks to wait {wait:g} s: start again then."
+        )
+        self.wait = wait
+
+
+def _checked_url(url: str) -> httpx.URL:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError) as error:
+        raise ServerError("this is no address: write http://HOST:PORT/v1.") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ServerError("this is no address of a server: write http://HOST:PORT/v1.")
+    if parsed.userinfo:
+        raise ServerError("an address must not hold a password: set SPECVIZ_REMOTE_KEY instead.")
+    return parsed.copy_with(query=None, fragment=None)
+
+
+def _message(raw: bytes, key: str | None) -> str:
+    """What a server says about an error, cut short, as the end of a sentence; without the key."""
+    try:
+        value = orjson.loads(raw)
+        error = value.get("error", value)
+        text = error.get("message") if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        return ""
+    if not isinstance(text, str) or not text.strip():
+        return ""
+    plain = " ".join(text.split())
+    if key:
+        plain = plain.replace(key, "[key]")
+    return f": {plain[:200].rstrip('.')}"
+
+
+def _wait(response: httpx.Response) -> float:
+    try:
+        return min(3600.0, max(0.0, float(response.headers.get("retry-after", "1"))))
+    except ValueError:  # a date
+        return 60.0

@@ -1,0 +1,109 @@
+"""A server on this machine that speaks vLLM's part of OpenAI's completions, over a small model.
+
+Its answers have the shape of vLLM 0.32.0's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import torch
+
+VERSION = "0.32.0"
+
+
+@dataclass
+class FakeServer:
+    """A running server. asked: the bodies of all requests for completions. fault: called with the
+    handler before a completion is answered; what it returns true for is answered by itself.
+    """
+
+    model: Any
+    tokenizer: Any
+    name: str = "target"
+    key: str | None = None
+    most: int | None = None  # log-probabilities that are listed at most
+    url: str = ""
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    fault: Callable[[BaseHTTPRequestHandler], bool] | None = None
+
+    @torch.inference_mode()
+    def completion(self, body: dict[str, Any]) -> tuple[int, Any]:
+        listed = body["logprobs"]
+        if self.most is not None and listed > self.most:
+            said = f"Requested sample logprobs of {listed}, which is greater than max allowed: "
+            return 400, {"error": {"message": said + str(self.most), "code": 400}}
+        choices = []
+        for index, ids in enumerate(body["prompt"]):
+            row = torch.log_softmax(self.model(torch.tensor([ids])).logits[0, -1].float(), -1)
+            best = row.topk(min(listed, len(row)))
+            top = {
+                f"token_id:{i}": value
+                for value, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            }
+            choices.append({"index": index, "logprobs": {"top_logprobs": [top]}})
+        return 200, {"object": "text_completion", "choices": choices[::-1]}
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if path == "/version":
+            return 200, {"version": VERSION}
+        if path == "/v1/models":
+            limit = self.model.config.max_position_embeddings
+            return 200, {"data": [{"id": self.name, "max_model_len": limit}]}
+        if path == "/tokenize":
+            return 200, {"tokens": self.tokenizer(body["prompt"])["input_ids"]}
+        if path == "/detokenize":
+            return 200, {"prompt": self.tokenizer.decode(body["tokens"])}
+        if path == "/v1/completions" and body["model"] == self.name:
+            self.asked.append(body)
+            return self.completion(body)
+        return 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}}
+
+
+@contextmanager
+def fake_server(model: Any, tokenizer: Any, **options: Any) -> Iterator[FakeServer]:
+    """A running `FakeServer`."""
+    fake = FakeServer(model, tokenizer, **options)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.respond({})
+
+        def do_POST(self) -> None:
+            length = int(self.headers["content-length"])
+            self.respond(json.loads(self.rfile.read(length)))
+
+        def respond(self, body: dict[str, Any]) -> None:
+            if fake.key and self.headers.get("authorization") != f"Bearer {fake.key}":
+                self.send(401, {"error": "Unauthorized"})
+            elif not (self.path.endswith("completions") and fake.fault and fake.fault(self)):
+                self.send(*fake.answer(self.path, body))
+
+        def send(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+            raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.send_response(status)
+            for name, text in {"content-length": str(len(raw)), **(headers or {})}.items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    fake.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()

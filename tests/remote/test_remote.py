@@ -1,0 +1,237 @@
+"""A target on a server: the same tokens as of the same target here, and a sentence for each fault.
+
+The server of these tests speaks the protocol as vLLM 0.32.0 does.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_completions import FakeServer, fake_server
+from model_families import saved
+from reference_distribution import chain_p_value
+from toy_models import byte_level, emitted_ids, llama, mini, pair_of, relative, words
+
+from specviz import (
+    Pair,
+    Settings,
+    SpecvizError,
+    Trace,
+    baseline,
+    compute_metrics,
+    load_pair,
+    race,
+    speculate,
+)
+from specviz.environment import SERVED
+from specviz.errors import PairError, ServerError
+from specviz.models.doctor import examine_served
+from specviz.page.choices import chosen_pair, pair_choices
+from specviz.remote.completions import Abilities, Completions
+from specviz.remote.target import RemoteTarget
+from specviz.remote.wire import Server
+from specviz.trace.rules import check_trace
+
+VOCAB = 300
+KEY = "sk-a-secret-of-somebody"
+SAMPLED = Settings(max_new_tokens=24, temperature=0.9, top_p=0.95, seed=5)
+GREEDY = Settings(max_new_tokens=24, gamma=4)
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return llama(VOCAB, hidden_size=32, num_hidden_layers=2, max_position_embeddings=128)
+
+
+@pytest.fixture(scope="module")
+def draft(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("remote") / "draft"
+    return saved(folder, relative(target, noise=0.05), byte_level(VOCAB))
+
+
+@pytest.fixture
+def server(target: Any) -> Iterator[FakeServer]:
+    with fake_server(target, byte_level(VOCAB)) as running:
+        yield running
+
+
+def remote_pair(server: FakeServer, draft: Path) -> Pair:
+    return load_pair(f"{server.url}#target+{draft}")
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED, replace(SAMPLED, top_k=4, top_p=1.0)])
+def test_it_writes_what_the_same_target_writes_here(
+    server: FakeServer, target: Any, draft: Path, settings: Settings
+) -> None:
+    remote = remote_pair(server, draft)
+    local = Pair(target=target, draft=remote.draft, tokenizer=remote.tokenizer)
+    for lane in (speculate, baseline):
+        ours, theirs = ([*lane(one, "hello", settings)] for one in (remote, local))
+        assert emitted_ids(ours) == emitted_ids(theirs)
+        assert [len(r.emitted) for r in ours] == [len(r.emitted) for r in theirs]
+    least = server.asked[-1]["logprobs"]
+    assert least == (VOCAB if settings.top_p < 1 else 5)  # no more than is needed
+    widths = {len(asked["prompt"]) for asked in server.asked}
+    assert widths <= set(range(1, settings.gamma + 2)) and settings.gamma + 1 in widths
+
+
+def test_a_race_is_a_trace_that_says_what_it_is(
+    server: FakeServer, draft: Path, tmp_path: Path
+) -> None:
+    trace = Trace.from_events(race(remote_pair(server, draft), "hello", GREEDY))
+    check_trace(trace)
+    trace.save(tmp_path / "run.json")
+    again = Trace.load(tmp_path / "run.json")
+    assert again == trace and again.header.on_server
+    assert trace.header.device == "vLLM 0.32.0" and trace.header.target["parameters"] == 0
+    assert all(r.exchanged and r.exchanged > 100 for r in trace.rounds)
+    assert trace.end is not None and trace.end.identical
+    assert compute_metrics(trace).alpha is not None
+    # A card shows what the server listed, and nothing that was made up.
+    for r in trace.rounds:
+        for token in r.drafted:
+            listed = {choice.id: choice.probability for choice in token.top_p}
+            known = token.soft_p is not None
+            assert known == (token.id in listed) or token.outcome == "ignored"
+
+
+def test_the_law_is_kept_whatever_the_draft() -> None:
+    chains = [mini(4, seed=seed, spread=2.0, decay=0.0, max_position_embeddings=4000)
+              for seed in (2, 3)]  # fmt: skip
+    local = pair_of(*chains)
+    with fake_server(chains[0], words(4)) as server:
+        target = RemoteTarget(
+            Completions(Server(server.url), "target"), Abilities("vLLM", 4000, 4), 4
+        )
+        remote = replace(local, target=target)
+        settings = Settings(temperature=0.8, gamma=3, max_new_tokens=500, seed=1)
+        ids = [2, *emitted_ids(speculate(remote, [2], settings))]
+        assert chain_p_value(chains[0], ids, settings) > 1e-4
+        assert chain_p_value(chains[0], ids, replace(settings, temperature=4.0)) < 1e-4
+
+
+def test_a_short_list_is_refused_where_it_would_not_be_exact(target: Any, draft: Path) -> None:
+    with fake_server(target, byte_level(VOCAB), most=20) as server:
+        pair = remote_pair(server, draft)
+        assert pair.target.abilities.listed == 20
+        assert [*speculate(pair, "hello", GREEDY)]
+        assert [*speculate(pair, "hello", replace(SAMPLED, top_k=20))]
+        for settings in (SAMPLED, replace(SAMPLED, top_k=21)):
+            with pytest.raises(PairError, match=r"top_k from 1 to 20.*--max-logprobs -1"):
+                [*speculate(pair, "hello", settings)]
+
+
+@pytest.mark.parametrize("change", [{"drafter": "early-exit"}, {"gamma_policy": "optimal"}])
+def test_what_needs_the_targets_weights_says_so(
+    server: FakeServer, draft: Path, change: dict[str, Any]
+) -> None:
+    with pytest.raises(PairError, match=r"choose the drafter|use the policy"):
+        [*speculate(remote_pair(server, draft), "hello", replace(GREEDY, **change))]
+
+
+def test_another_tokenizer_is_refused_before_the_first_round(target: Any, draft: Path) -> None:
+    shifted = byte_level(VOCAB, special=["<new>"])
+    with fake_server(target, shifted) as server, pytest.raises(PairError, match="another token"):
+        remote_pair(server, draft)
+    assert not server.asked[2:]  # only what it can do was asked
+
+
+def answered(status: int, body: Any, **headers: str) -> Callable[[Any], bool]:
+    def fault(handler: Any) -> bool:
+        handler.send(status, body, headers)
+        return True
+
+    return fault
+
+
+def cut(handler: Any) -> bool:
+    handler.send_response(200)
+    handler.send_header("content-length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"{")
+    handler.close_connection = True
+    return True
+
+
+FAULTS = {
+    "mid-answer": cut,
+    "status 500: it broke": answered(500, {"error": {"message": "it broke"}}),
+    "has too many requests and asks to wait 7 s": answered(429, {}, **{"retry-after": "7"}),
+    "refuses the key: set SPECVIZ_REMOTE_KEY": answered(401, {}),
+    "does not know this model": answered(404, {}),
+    "a proxy before": answered(502, b"<html>bad gateway"),
+    "OpenAI's protocol": answered(200, b"<html>hello"),
+    "no log-probabilities": answered(200, {"choices": [{"index": 0, "text": "x"}]}),
+    f"said [key] {'x' * 10}": answered(400, {"error": f"said {KEY} {'x' * 10}"}),
+}
+
+
+@pytest.mark.parametrize("sentence", FAULTS)
+def test_a_fault_in_mid_run_is_a_sentence_and_keeps_the_rounds(
+    target: Any, draft: Path, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECVIZ_REMOTE_KEY", KEY)
+    with fake_server(target, byte_level(VOCAB), key=KEY) as server:
+        pair, kept = remote_pair(server, draft), []
+        with pytest.raises(SpecvizError) as caught:
+            for r in speculate(pair, "hello", GREEDY):
+                kept.append(r)
+                server.fault = FAULTS[sentence]
+        said = str(caught.value)
+        assert sentence in said and KEY not in said and said.endswith(".")
+        assert len(kept) == 1
+        server.fault = None
+        assert emitted_ids(speculate(pair, "hello", GREEDY))[:1] == emitted_ids(kept)[:1]
+        assert KEY not in repr(pair.target.completions.server)
+
+
+def test_nobody_there_and_addresses_that_are_none(draft: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ServerError, match=r"no server answers at 127\.0\.0\.1"):
+        load_pair(f"http://127.0.0.1:{port}/v1#target+{draft}")
+    with pytest.raises(ServerError, match="SPECVIZ_REMOTE_KEY instead"):
+        load_pair(f"http://me:{KEY}@127.0.0.1:{port}/v1#target+{draft}")
+    with pytest.raises(PairError, match=r"http://HOST:PORT/v1#MODEL\+DRAFT"):
+        load_pair(f"http://127.0.0.1:{port}/v1")
+
+
+def test_a_wrong_key_and_a_wrong_name(target: Any, draft: Path) -> None:
+    refused = pytest.raises(ServerError, match="SPECVIZ_REMOTE_KEY")
+    with fake_server(target, byte_level(VOCAB), key=KEY) as server, refused:
+        remote_pair(server, draft)
+    named = pytest.raises(PairError, match=r"no model 'other'.* target\.")
+    with fake_server(target, byte_level(VOCAB)) as server, named:
+        load_pair(f"{server.url}#other+{draft}")
+
+
+def test_the_doctor_says_what_a_server_can_do(target: Any, draft: Path) -> None:
+    with fake_server(target, byte_level(VOCAB), most=20) as server:
+        report = examine_served(f"{server.url}#target+{draft}")
+        assert report.verdict == "warning"
+        said = {finding.topic: finding.sentence for finding in report.findings}
+        assert "vLLM 0.32.0 answers, with a context of 128 tokens" in said["server"]
+        assert "top_k from 1 to 20" in said["distributions"]
+        report = examine_served(f"{server.url}#other+{draft}")
+        assert report.verdict == "stop" and "no model 'other'" in report.findings[0].sentence
+
+
+def test_only_the_operator_names_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
+    for target, draft in (("http://10.0.0.1/v1#m", "d"), ("m", "https://10.0.0.1/v1#m+d")):
+        with pytest.raises(PairError, match="Only the operator names servers"):
+            chosen_pair("other", target, draft, own="builtin")
+    with pytest.raises(PairError, match="not offered here"):
+        chosen_pair("http://10.0.0.1/v1#m+d", "", "", own="builtin")
+    with pytest.raises(PairError, match="not offered here"):
+        chosen_pair(SERVED, "", "", own="builtin")
+    monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1/v1#big+small")
+    assert chosen_pair(SERVED, "", "", own="builtin") == SERVED
+    listed = dict(pair_choices("builtin", None)[::-1])
+    assert listed["big+small · target on a server"] == SERVED and "10.0.0.1" not in str(listed)
