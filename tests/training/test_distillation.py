@@ -166,6 +166,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--draft", "{}/other"], "use different tokenizers", None),
         (["--draft", "{}/t5"], "not a causal language model", None),
         (["--distill", "{}/none"], "cannot be loaded", None),
+        (["--distill", "http://host/v1#model"], "gives no logits to learn from", None),
         (["--prompts", "{}/none.txt"], "cannot be read", None),
         (["--prompts", "{}/empty.txt"], "is empty", None),
         (["--prompts", "{}/long.txt"], "only 0 prompts are left", None),
