@@ -3,7 +3,7 @@
 // A trace, as specviz/trace/trace.py writes it (schema 1). Fields that are None or empty in Python's
 // tokens are left out of the JSON.
 
-type LaneName = "speculative" | "baseline";
+type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
 type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus";
 type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
 
@@ -85,13 +85,19 @@ interface Header {
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
+  lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
+  drafts?: Record<LaneName, Model | null> | null;
 }
 
-interface End {
-  reasons: Partial<Record<LaneName, EndReason>>;
+interface Agreement {
   identical: boolean | null;
   compared: number; // tokens
   divergence: { index: number; margin: number | null } | null;
+}
+
+interface End extends Agreement {
+  reasons: Partial<Record<LaneName, EndReason>>;
+  lanes?: Record<LaneName, Agreement> | null;
 }
 
 interface Trace {
@@ -210,6 +216,7 @@ type TakenAway = { error: string } | { error?: undefined; text: string; suffix: 
 
 interface SamplingWish {
   run: string | null;
+  lane?: LaneName;
   prompt: string;
   settings: Settings;
   again: number;
@@ -235,6 +242,7 @@ interface Config {
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name
+  several: Record<string, string>; // other titles, where there are several lanes with drafts
   presets: Preset[];
   recordings: Record<string, string>; // addresses by name
   defaults: Record<string, Value>; // settings in the order of their controls
@@ -286,6 +294,7 @@ interface ChartTrace extends Partial<Points> {
   showlegend?: boolean;
   orientation?: string;
   line?: { color: string; width: number; dash?: string };
+  hovertemplate?: string;
   marker?: { color: string };
 }
 
@@ -316,6 +325,7 @@ interface ChartLayout {
 
 interface ChartSpec {
   traces: ChartTrace[];
+  lanes: ChartTrace[]; // of as many lanes as a race may have
   layout: ChartLayout;
 }
 

@@ -69,7 +69,7 @@ def choose_config() -> dict[str, Any] | None:
     if not sweeps_allowed():
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
-    seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds) or 1]
+    seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
     labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {

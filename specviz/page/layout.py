@@ -22,8 +22,10 @@ from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
     Controls,
+    checked_others,
     checked_prompt,
     checked_settings,
+    compared_with,
     make_controls,
     summary_of,
     values_of,
@@ -169,9 +171,10 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         draft: str,
         weights: str,
         remember: bool,
+        lanes: str,
         *values: Any,
     ) -> Iterator[str]:
-        """Race both lanes on a prompt; yields deltas for the player."""
+        """Race all lanes on a prompt; yields deltas for the player."""
         session = str(request.session_hash)
         asked = dict(zip(DEFAULTS, values, strict=True))
         naming = (pair, target, draft, weights)
@@ -179,7 +182,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         if kept is None:
             memories.forget(session)
         name = partial(chosen_pair, *naming, own=own)
-        yield from _started(runs, session, name, prompt, asked, kept)
+        yield from _started(runs, session, name, prompt, asked, lanes, kept)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -188,7 +191,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, controls.remember, *controls.tunable],
+        [bar.prompt, *controls.naming, controls.remember, controls.lanes, *controls.tunable],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -205,10 +208,12 @@ def _started(
     pair: Callable[[], str],
     prompt: str,
     values: dict[str, Any],
+    compare: str,
     memories: Memories | None,
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
+        lanes = checked_others(settings, compared_with(settings, compare, name))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
@@ -216,7 +221,7 @@ def _started(
         return
     reads = memories is not None and settings.drafter == "suffix"
     memory = memories.of(session, name) if memories is not None and reads else ()
-    run = Run(session, name, prompt, settings, memory=memory)
+    run = Run(session, name, prompt, settings, lanes, memory=memory)
     try:
         yield from deltas(runs, run)
     finally:
@@ -276,7 +281,7 @@ def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) ->
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     """Fill the page from its address or from the run that is shown, and the address from what is
     then chosen."""
-    chosen = [bar.prompt, *controls.tunable, *controls.naming]
+    chosen = [bar.prompt, *controls.tunable, *controls.naming, controls.lanes]
     # The page may be ready before its player: the values wait for it.
     filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
     filled.then(None, None, None, js="() => window.specviz.examineLink()", **IN_BROWSER)
