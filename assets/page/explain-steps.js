@@ -9,7 +9,7 @@ import { overlay, verdict } from "./explain-verdict.js";
 import { element } from "./dom.js";
 import { tokensOf } from "./lane.js";
 import { chance, oddsAndDraw, reason } from "./reasons.js";
-import { LEFT, reasonBy, ruleOf } from "./rules.js";
+import { LEFT, NOTES, reasonBy, ruleOf } from "./rules.js";
 import { plural, visible } from "./words.js";
 
 /** @import { Marked } from "./explain-pictures.js" */
@@ -44,15 +44,6 @@ const NOT_GOOD_ENOUGH = "Kept does not mean “good enough”. A guess that the 
   + "as often as needed: so the text follows p, as if the target had written it alone.";
 const SAME_LAW = "Blue was kept, pink is made up for here. Together they are exactly p: that is why the text keeps "
   + "the target’s distribution. The letters may still differ from another run’s.";
-/** What is said of the other rules. @type {Record<string, string>} */
-const NOTES = {
-  block: "The guesses are judged together, but shown one after the other: kept are all up to the last one whose draw "
-    + "is below its threshold. So the text follows p, and never fewer are kept on average than one by one.",
-  "exact-match": "The target’s own draws are what is written, so the text follows p. Fewer guesses hold than with the "
-    + "ratio p / q, which may keep a guess that the target would not have drawn this time.",
-  typical: "Kept means “likely enough” here: nothing makes up for guesses that the draft makes too often. The text does "
-    + "not follow the target’s distribution.",
-};
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
