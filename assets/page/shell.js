@@ -1,5 +1,7 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
+import { plural } from "./words.js";
+
 const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
 
 /**
@@ -75,7 +77,7 @@ export class Shell {
   summarise({ gamma, gamma_policy: policy, temperature, max_new_tokens: length }) {
     const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
     if (this.#panelButton) {
-      this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${length} tokens`;
+      this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${plural(Number(length), "token")}`;
     }
     document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
   }

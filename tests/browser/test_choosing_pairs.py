@@ -137,6 +137,12 @@ def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visit: Visit, ur
     expect(options.filter(has_text="Another pair")).to_have_count(0)
 
 
+def test_a_pair_that_a_link_names_is_examined_like_one_that_is_chosen(visit: Visit) -> None:
+    visitor = visit(query="?pair=smollm2-1.7b-135m")
+    expect(report(visitor)).not_to_have_text("", timeout=PATIENCE)
+    expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
+
+
 def test_a_pair_without_network_is_a_sentence(visit: Visit) -> None:
     visitor = visit()
     choose(visitor, "SmolLM2")

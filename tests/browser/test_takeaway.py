@@ -18,6 +18,21 @@ from specviz.report.tables import rounds_csv, tokens_csv
 # A film takes its twelve seconds on a clock that runs ahead.
 HURRY = """() => { const now = performance.now.bind(performance);
   performance.now = () => 20 * now(); }"""
+# Counts frames from before the first script of the page, which may keep the function.
+NOTED_FRAMES = """(() => {
+  const next = window.requestAnimationFrame.bind(window);
+  window.framesAsked = 0;
+  window.requestAnimationFrame = (then) => { window.framesAsked += 1; return next(then); };
+})()"""
+FRAMES_UNTIL_REST = """async () => {
+  const counts = [];
+  while (counts.length < 30 && counts.at(-1) !== 0) {
+    window.framesAsked = 0;
+    await new Promise((resume) => setTimeout(resume, 400));
+    counts.push(window.framesAsked);
+  }
+  return counts;
+}"""
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 
 
@@ -142,6 +157,16 @@ def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> N
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
     drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")
     assert drawing.startswith("<svg") and "Where a round" in drawing
+
+
+def test_an_idle_page_asks_for_no_frames_after_a_run(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.add_init_script(NOTED_FRAMES)
+    visitor.page.reload()
+    visitor.ready()
+    visitor.set("number input for Length", 8)
+    visitor.run()
+    assert visitor.page.evaluate(FRAMES_UNTIL_REST)[-1] == 0
 
 
 def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visit: Visit) -> None:
