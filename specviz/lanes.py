@@ -43,6 +43,7 @@ DRAFTER_NAMES = {
     "model": "draft model",
     "ngram": "n-gram",
     "early-exit": "early exit",
+    "head": "head",
     "none": "no drafts",
 }
 """What a lane is called that differs from the others by its drafter, if not by the drafter's own

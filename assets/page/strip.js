@@ -11,7 +11,10 @@ import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
  */
 
 /** @type {Record<string, string>} */
-const DRAFTERS = { model: "draft model", ngram: "n-grams", suffix: "counts", "early-exit": "early exit", none: "no drafts" };
+const DRAFTERS = {
+  model: "draft model", ngram: "n-grams", suffix: "counts", "early-exit": "early exit", head: "head on the target",
+  none: "no drafts",
+};
 /** @type {Record<string, string>} */
 const LANES = {
   one: "one lane with drafts", drafters: "drafters side by side", gammas: "several γ side by side",

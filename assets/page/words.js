@@ -151,6 +151,7 @@ const GUESSERS = {
   ngram: "guesses are copied from the text so far",
   suffix: "guesses are what followed such text before",
   "early-exit": "the target’s own first layers guess ahead",
+  head: "a layer that reads the target’s hidden states guesses ahead",
 };
 
 /**

@@ -37,12 +37,13 @@ class Setting:
 OFFERED = {
     "drafter": Setting(
         "Drafter",
-        "Where guesses come from; only the first needs a draft.",
+        "Where guesses come from: the first needs a draft, a head a pair with one.",
         choices={
             "Draft model": "model",
             "n-grams": "ngram",
             "Counts": "suffix",
             "Early exit": "early-exit",
+            "Head on the target": "head",
             "None": "none",
         },
     ),
