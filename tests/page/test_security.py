@@ -567,7 +567,8 @@ def broken(*_):
     raise RuntimeError("no access with " + os.environ["HF_TOKEN"] + os.environ["SPECVIZ_AUTH"])
 
 with served(load=broken, race=broken, auth=None) as site:
-    values = ["the cat", "builtin", 5, 0.7, 0, 1.0, 8, 1, "model", "fixed", "auto", None, None, "token"]
+    drafting = ["model", "fixed", "auto", None, None, "token"]
+    values = ["the cat", "builtin", 5, 0.7, 0, 1.0, 8, 1, *drafting]
     print(site.events("generate", {"data": values})[-1])
     site.question("opened", {"packed": 7})
     site.question("missed", {"run": 1, "seq": "x"})
