@@ -152,8 +152,8 @@ def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
 
     real = module.decode
 
-    def failing(*arguments: Any) -> Iterator[Any]:
-        events = real(*arguments)
+    def failing(*arguments: Any, **options: Any) -> Iterator[Any]:
+        events = real(*arguments, **options)
         if arguments[3] != "n-gram":
             return (yield from events)
         for number, event in enumerate(events):
@@ -162,7 +162,7 @@ def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
             yield event
         return "length"
 
-    monkeypatch.setattr(module, "_warm_up", lambda *_: None)
+    monkeypatch.setattr(module, "_warm_up", lambda *_, **__: None)
     monkeypatch.setattr(module, "decode", failing)
     seen: list[Any] = []
     with pytest.raises(ModelError, match="it broke"):
