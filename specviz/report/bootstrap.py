@@ -7,6 +7,7 @@ for few values (Hesterberg 2015, "What teachers should know about the bootstrap"
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,8 +17,11 @@ LEVEL = (2.5, 97.5)  # percentiles of a 95% interval
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """The 95% interval of the mean of some values; None for fewer than two."""
-    if len(values) < 2:
-        return None
+    return _interval(tuple(values)) if len(values) > 1 else None
+
+
+@lru_cache(maxsize=4096)  # a sweep asks after every piece, and most of its rows are as before
+def _interval(values: tuple[float, ...]) -> tuple[float, float]:
     draws = np.random.default_rng(0)
     picked = draws.integers(0, len(values), (SAMPLES, len(values) - 1))
     low, high = np.percentile(np.asarray(values)[picked].mean(1), LEVEL)
