@@ -19,7 +19,7 @@ import torch
 from accelerate import Accelerator
 
 from ..environment import BUILTIN
-from ..errors import SpecvizError
+from ..errors import PairError, SpecvizError
 from ..models.load import load_pair, meta_pair, model_names
 from ..models.memory import device_memory, loading_precision
 from ..models.metadata import ModelMetadata, read_metadata
@@ -51,6 +51,11 @@ def distill(args: argparse.Namespace) -> None:
     _check(args)
     models = _models(args)
     meta = meta_pair(models)  # raises if the two do not match
+    if meta.shared is not None:
+        raise PairError(
+            "target and draft have different tokenizers, so their distributions cannot be compared "
+            "token by token: choose a draft with the target's tokenizer."
+        )
     place = max(device_memory(_device(args)), key=lambda memory: memory.free)
     precision = loading_precision(models[0].config, place.device)
     prompts = read_prompt_ids(

@@ -163,7 +163,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("extra", "says", "prepare"),
     [
-        (["--draft", "{}/other"], "use different tokenizers", None),
+        (["--draft", "{}/other"], "have different tokenizers", None),
         (["--draft", "{}/t5"], "not a causal language model", None),
         (["--distill", "{}/none"], "cannot be loaded", None),
         (["--distill", "http://host/v1#model"], "gives no logits to learn from", None),
