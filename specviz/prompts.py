@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,20 @@ OF_A_TRAINING = Limits(256_000_000, 1_000_000)
 def builtin_prompts() -> tuple[Question, ...]:
     """The prompts that come with the program: three of each kind."""
     return prompts_from(BUILTIN_SET.read_bytes(), BUILTIN_SET.name)
+
+
+def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """The prompts with their kinds in turn, so that an early end has seen every kind."""
+    by_kind: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        by_kind[question.kind].append(question)
+    rounds = zip_longest(*by_kind.values())
+    return tuple(one for some in rounds for one in some if one is not None)
+
+
+def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
+    """The number of prompts by kind."""
+    return dict(Counter(question.kind for question in questions))
 
 
 def prompts_file(path: str | Path, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:

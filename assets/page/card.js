@@ -77,8 +77,8 @@ export class Card {
     this.close();
     const trace = this.#trace();
     const index = Number(node.dataset.round);
-    const round = trace?.rounds.find((one) =>
-      one.index === index && node.closest(`[data-lane=${one.lane}]`));
+    const lane = node.closest("[data-lane]")?.getAttribute("data-lane");
+    const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
     if (!round) return;
     const siblings = [...node.parentElement?.children ?? []];
     const place = siblings.filter((one) => one.matches("[data-index]")).indexOf(node);

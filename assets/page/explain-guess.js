@@ -1,5 +1,11 @@
 // How a round's guesses came about, in a sentence: by where they come from.
 
+/** @type {Record<string, string>} */
+const GUESSERS = {
+  "early-exit": "The target’s own first layers guess",
+  head: "The head, a layer that begins at the target’s hidden states, guesses",
+};
+
 /**
  * @param {Header} header
  * @param {string} count how many guesses, in words
@@ -19,7 +25,7 @@ export function guessed({ settings, draft }, count, isGreedy) {
     return "The draft has other tokens than the target. It writes its likeliest text, which is cut into the target’s "
       + `tokens: ${count}.`;
   }
-  const who = settings.drafter === "early-exit" ? "The target’s own first layers guess" : "The draft guesses";
+  const who = GUESSERS[settings.drafter] ?? "The draft guesses";
   const among = draft?.shared ? "the tokens that the target has too" : "all tokens";
   const how = isGreedy ? "takes its first choice" : `has chances q for ${among}, draws one`;
   return `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;

@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,8 +40,11 @@ def values_by_row(runs: Iterable[Run]) -> dict[str, dict[int, float]]:
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
     """The 95% interval of the mean of some values; None for fewer than two."""
-    if len(values) < 2:
-        return None
+    return _interval(tuple(values)) if len(values) > 1 else None
+
+
+@lru_cache(maxsize=4096)  # a table is made after every piece, and most of its rows are as before
+def _interval(values: tuple[float, ...]) -> tuple[float, float]:
     draws = np.random.default_rng(0)
     picked = draws.integers(0, len(values), (SAMPLES, len(values) - 1))
     low, high = np.percentile(np.asarray(values)[picked].mean(1), LEVEL)

@@ -24,7 +24,7 @@ class Pair:
         only the other drafters can be used. tokenizer: the target's.
     draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
         drafts are translated (see `shared`).
-    name: shown to the user.
+    name: shown to the user. head: a `Head` on the target, for the drafter "head", or None.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -36,9 +36,12 @@ class Pair:
     tokenizer: Any
     draft_tokenizer: Any = None
     name: str = "custom"
+    head: Any = None
 
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
+        if self.head is not None:
+            check_head(self.head.config, self.target)
         if self.draft is None:
             return
         _check_causal(self.draft, "draft")
@@ -244,6 +247,30 @@ def _check_causal(model: Any, role: str) -> None:
         )
     if getattr(model, "training", False):
         model.eval()
+
+
+def check_head(config: Any, target: Any) -> None:
+    """Raise `PairError` unless a head of this `HeadConfig` fits the target."""
+    own = text_config(target)
+    if config.target_width != own.hidden_size:
+        raise PairError(
+            f"the head reads hidden states of width {config.target_width} and the target's have "
+            f"width {own.hidden_size}: choose a head made for this target."
+        )
+    if not all(1 <= n <= own.num_hidden_layers for n in config.states):
+        raise PairError(
+            f"the head reads states after {_listed(config.states)} layers and the target has "
+            f"{own.num_hidden_layers}: choose a head made for this target."
+        )
+    if config.layer.vocab_size != logit_width(target):
+        raise PairError(
+            f"the head was made for a vocabulary of {config.layer.vocab_size:,} tokens and the "
+            f"target's has {logit_width(target):,}: choose a head made for this target."
+        )
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])][len(numbers) < 2 :])
 
 
 def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:

@@ -30,10 +30,10 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
     """Check that no round of a lane drafted more than it had room for, or fewer than were due.
 
     Fewer may be drafted by the optimal policy and by the drafter "suffix", which stops where it is
-    not confident, and none by the n-gram drafter, if it finds no match. The room ends with the
-    length, or with a context, which old recordings do not tell: all rounds must then agree on
-    where it may be. Of a translated draft not even the room is known: its context counts tokens of
-    its own. Raises `Invalid`.
+    not confident, and none by the n-gram drafter, if it finds no match, or by a head, as long as
+    the target has read no token. The room ends with the length, or with a context, which old
+    recordings do not tell: all rounds must then agree on where it may be. Of a translated draft
+    not even the room is known: its context counts tokens of its own. Raises `Invalid`.
     """
     settings = trace.header.settings_of(lane)
     rounds = trace.lane(lane)
@@ -48,8 +48,9 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
         if count > due:
             more = f"it has {count} drafted tokens where {due} have room"
             raise Invalid(more, round_name(r.lane, r.index))
+        finds_none = settings.drafter == "ngram" or (settings.drafter == "head" and start == 1)
         may_be_fewer = (
-            (settings.drafter == "ngram" and not count)
+            (finds_none and not count)
             or settings.drafter == "suffix"
             or settings.gamma_policy == "optimal"
             or is_translated(trace.header, lane)
@@ -95,8 +96,8 @@ def is_translated(header: Header, lane: Lane) -> bool:
 
 
 def has_draft_model(settings: Settings) -> bool:
-    """Whether the settings make a model draft, or some of the target's layers."""
-    return settings.gamma > 0 and settings.drafter in ("model", "early-exit")
+    """Whether the settings make a model draft, some of the target's layers, or a head."""
+    return settings.gamma > 0 and settings.drafter in ("model", "early-exit", "head")
 
 
 def _starts(trace: Trace, rounds: list[Round]) -> list[int]:

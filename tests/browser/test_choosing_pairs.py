@@ -13,8 +13,11 @@ from model_families import saved_family
 from playwright.sync_api import Locator, expect
 from visitor import PATIENCE, Visit, Visitor
 
+from specviz import Token, Trace, compute_metrics
 from specviz.bench.browser import served_page
 from specviz.environment import ASSETS
+from specviz.report.series import series
+from specviz.trace.recording import read_file
 
 pytestmark = [
     pytest.mark.browser,
@@ -139,3 +142,56 @@ def test_a_pair_without_network_is_a_sentence(visit: Visit) -> None:
     choose(visitor, "SmolLM2")
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
+
+
+def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
+    visit: Visit, open_page: str, tmp_path: Path
+) -> None:
+    """The draft model, n-grams, early exit and the target alone, on one prompt."""
+    visitor = visit(address=open_page, query="?lanes=drafters&length=32&temperature=0")
+    trace = Trace.from_dict(visitor.run())
+    page, names = visitor.page, ("draft model", "n-gram", "early exit")
+    assert trace.lanes == (*names, "baseline") and trace.end is not None
+    assert all(len(lane_tokens(trace, lane)) == 32 for lane in trace.lanes)
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+    ratios = {lane: compute_metrics(trace, lane).speedup or 0.0 for lane in names}
+    best = max(names, key=ratios.__getitem__)
+    expect(page.locator("[data-verdict]")).to_contain_text(f"{best}, γ 5: {ratios[best]:.2f} times")
+    expect(page.locator("[data-identical]")).to_contain_text("Every lane: 32/32 tokens identical")
+    for lane in names:
+        page.get_by_role("button", name=lane, exact=True).click()
+        m = compute_metrics(trace, lane)
+        for outcome, count in m.counts.items():
+            expect(page.locator(f"[data-count={outcome}]")).to_have_text(str(count))
+        article = page.locator(f"[data-lane='{lane}']")
+        expect(article.locator("[data-sums]")).to_have_text(f"{m.drafted} drafted, 32 written")
+        drawn = article.locator("[data-outcome]").evaluate_all("all => all.map(t => t.dataset)")
+        assert len(drawn) == sum(m.counts.values())
+        expect(page.locator(f"[data-ratio='{lane}']")).to_have_text(f"{ratios[lane]:.2f}×")
+        shown = page.evaluate("lane => specviz.metricsOf(lane)", lane)
+        assert shown["counts"] == m.counts and shown["speedup"] == pytest.approx(m.speedup)
+    points = series(trace.rounds, trace.lanes)
+    assert page.evaluate("specviz.series.tau.length") == len(points["tau"]) == 3
+    assert page.evaluate("specviz.series.parts") == [
+        {"x": pytest.approx(one["x"]), "y": one["y"]} for one in points["parts"]
+    ]
+    assert "lanes=drafters" in page.url
+
+    page.locator("[data-file-menu] summary").click()
+    with page.expect_download(timeout=PATIENCE) as download:
+        page.locator("[data-save=packed]").click()
+    file = tmp_path / "four.json.gz"
+    download.value.save_as(file)
+    assert read_file(file)[0] == trace
+    page.locator("#presets .preset").first.click()
+    expect(page.locator("[data-lane=speculative]")).to_be_visible()
+    expect(page.locator("[data-lane]")).to_have_count(2)
+    page.locator("[data-open]").set_input_files(file)
+    expect(page.locator("[data-badge]")).to_contain_text("opened from a file")
+    assert Trace.from_dict(visitor.trace()) == trace
+    expect(page.locator("[data-lane]")).to_have_count(4)
+
+
+def lane_tokens(trace: Trace, lane: str) -> list[Token]:
+    return [token for r in trace.lane(lane) for token in r.emitted]
