@@ -11,12 +11,15 @@ from pathlib import Path
 from ..decoding.sampling import Decide
 from ..environment import ASSETS, has_numba
 from ..errors import SpecvizError
-from ..models.load import load_pair
-from ..models.pair import Pair
+from ..models.hub import find_source
+from ..models.load import load_pair, model_names
+from ..models.metadata import read_tokenizer
+from ..models.pair import Pair, tokenizer_size
 from ..settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
 from .drafters import drafters_report
 from .lanes_table import lanes_report
+from .lookup import lookup_report
 from .page import page_cost, page_lines
 from .random_models import SHAPES, scripted, shaped_pair
 from .rival_table import rival_report
@@ -47,6 +50,12 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     add = group.add_argument
     add("--page", action="store_true", help="only the page's cost: runs with and without a browser")
     add("--drafters", action="store_true", help="only all drafters and gamma policies, 4 prompts")
+    add(
+        "--lookup",
+        nargs=2,
+        metavar=("READ", "WRITTEN"),
+        help="only what looking up brings where a target writes one file after another; no model",
+    )
     add("--context", action="store_true", help="only the time of a round by length of context")
     add("--kernels", action="store_true", help="only the models' matrix products, by kernel")
     add("--rival", type=Path, help="only against llama.cpp, whose programs are in this folder")
@@ -106,6 +115,12 @@ def _drafters(options: argparse.Namespace) -> None:
     drafters_report(its.pair, its.settings, options.temperatures, options.repeats)
 
 
+def _lookup(options: argparse.Namespace) -> None:
+    target = model_names(options.pair)[0]
+    tokenizer = read_tokenizer(find_source(target))
+    lookup_report(tokenizer, tokenizer_size(tokenizer), options.lookup, options.gamma)
+
+
 def _context(options: argparse.Namespace) -> None:
     its = _subject(options)
     print(*context_lines(its.pair, its.settings, options.repeats), sep="\n")
@@ -134,6 +149,7 @@ def _batch(options: argparse.Namespace) -> None:
 MODES: dict[str, Callable[[argparse.Namespace], None]] = {
     "page": _page,
     "drafters": _drafters,
+    "lookup": _lookup,
     "context": _context,
     "kernels": _kernels,
     "rival": _rival,

@@ -208,7 +208,7 @@ def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Ra
         pair_choices(pair, None),
         value=pair,
         label="Pair",
-        info="A target and a draft with one tokenizer. Run loads it.",
+        info="A target and a draft. Run loads them.",
     )
     with gr.Column(visible=False, elem_id="other-pair") as other:
         target = _model("Target", "owner/model, or a folder")

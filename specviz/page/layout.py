@@ -219,7 +219,7 @@ def _started(
         refused.error = str(error)
         yield refused.delta(refused.update(over=True))
         return
-    reads = memories is not None and settings.drafter == "suffix"
+    reads = "suffix" in {one.drafter for one in (settings, *(lanes or {}).values())}
     memory = memories.of(session, name) if memories is not None and reads else ()
     run = Run(session, name, prompt, settings, lanes, memory=memory)
     try:

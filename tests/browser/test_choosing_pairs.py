@@ -98,6 +98,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert header["draft"]["name"] == folders["draft"].name
 
     # Counts, with the runs of this visitor alone, and only once these are to be remembered.
+    visitor.set("number input for Temperature", 0)
     visitor.page.get_by_role("radio", name="Counts").click()
     assert visitor.run()["header"]["memory"] is None
     visitor.page.get_by_label("Remember my runs").check()
