@@ -8,9 +8,10 @@ from typing import Any
 
 from .errors import SettingsError
 
-DRAFTERS = ("model", "ngram", "suffix", "early-exit", "none")
+DRAFTERS = ("model", "ngram", "suffix", "early-exit", "head", "none")
 """Where drafts may come from: the draft model, the last match in the text so far, counts over the
-text so far and earlier texts, the target's own first layers, or nowhere (no speculation)."""
+text so far and earlier texts, the target's own first layers, a head on the target's hidden states,
+or nowhere (no speculation)."""
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as

@@ -2,6 +2,7 @@
 
 import { balance } from "./explain-balance.js";
 import { sharesOf, singlePass } from "./explain-numbers.js";
+import { guessed, unguessed } from "./explain-guess.js";
 import { bars, columns, marked, twoTexts } from "./explain-pictures.js";
 import { milliseconds } from "./explain-times.js";
 import { overlay, verdict } from "./explain-verdict.js";
@@ -86,15 +87,9 @@ const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : 
  * @param {Told} told
  * @returns {Step}
  */
-function guess({ round, trace, isCopied, isGreedy }) {
+function guess({ round, trace, isGreedy }) {
   const { drafted } = round, count = plural(drafted.length, "token");
-  const early = trace.header.settings.drafter === "early-exit";
-  const who = early ? "The target’s own first layers guess" : "The draft guesses";
-  const how = isGreedy ? "takes its first choice" : "has chances q for all tokens, draws one";
-  const sentence = isCopied
-    ? `The end of the text stood in it before: the ${count} that followed there are copied as guesses. No model is `
-      + "asked, so q is 1 for each."
-    : `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
+  const sentence = guessed(trace.header, count, isGreedy);
   return {
     chapter: "Guess", sentence, note: isGreedy ? GREEDY : AS_USED,
     tokens: upTo(drafted, 0), until: "draft", picture: () => [columns(round, false)],
@@ -278,10 +273,8 @@ function bonus({ round, tokens, own }) {
  * @param {Told} told
  * @returns {Step}
  */
-function pass({ round, own, isGreedy, isCopied }) {
-  const why = round.lane === "baseline" ? "" : isCopied
-    ? "The end of the text has not stood in it before, so there was nothing to copy. "
-    : "Nothing was drafted in this round. ";
+function pass({ round, trace, own, isGreedy }) {
+  const why = round.lane === "baseline" ? "" : unguessed(trace.header);
   return {
     chapter: "Pass",
     sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${

@@ -1,5 +1,7 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
+const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
+
 /**
  * Press a button of the page, if it is there: a run that was taken away has few of them.
  * @param {string} selector
@@ -53,6 +55,12 @@ export class Shell {
   /** Set the controls to those of the shown run. */
   adopt() {
     press("#adopt");
+  }
+
+  /** Examine the pair that the controls name, in their panel, where its report can be read. */
+  examine() {
+    if (!document.body.classList.contains("sv-panel-open") && matchMedia(WIDE).matches) this.#togglePanel();
+    press("#examine");
   }
 
   /** @param {number} number from 1 */

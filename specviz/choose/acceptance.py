@@ -66,7 +66,7 @@ def acceptance_along(
     pair: Pair, ids: Sequence[int], begin: int, settings: Settings
 ) -> Sequence[float] | None:
     """The probabilities that the tokens of a text, from place `begin` on, are drafted and accepted
-    where they are judged, by the drafter of `settings`; None for drafters that copy.
+    where they are judged, by the drafter of `settings`; None for drafters that copy or translate.
 
     ids: the whole text, of which the first `begin` tokens were the prompt. A token y that the
     target draws with probability p(y) is an accepted draft with probability min(1, q(y) / p(y)),
@@ -74,7 +74,7 @@ def acceptance_along(
     (Leviathan et al. 2022, arXiv 2211.17192, appendix A.1). Raises `PairError` if this pair cannot
     draft so.
     """
-    if settings.drafter not in MODELS:
+    if settings.drafter not in MODELS or (settings.drafter == "model" and pair.shared is not None):
         return None
     with torch.inference_mode():
         layers = _layers(pair, settings)

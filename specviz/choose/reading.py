@@ -1,4 +1,4 @@
-"""Files of strangers for a sweep, beside those of `report.reading`, in the same bounded process."""
+"""Further files of strangers, beside those of `report.reading`, in the same bounded process."""
 
 from __future__ import annotations
 

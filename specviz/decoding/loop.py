@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 
 from ..engines.base import Engine, now, prefill
-from ..engines.choose import make_engine
+from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
@@ -72,7 +72,8 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
     """
     if lane == BASELINE:
         return fastest_threads(pair.target, None, pair.vocab, 1)
-    return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
+    draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
+    return fastest_threads(pair.target, draft, pair.vocab, Settings().gamma + 1)
 
 
 def decode(
@@ -82,16 +83,19 @@ def decode(
     lane: Lane,
     decider: Decide | None = None,
     memory: EarlierTexts = (),
+    *,
+    states: bool = False,
 ) -> LaneEvents:
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
     `decider` replaces the verdict of the settings in benchmarks of speed, where the text does not
-    matter. memory: earlier texts as `memory_ids` gives them.
+    matter. memory: earlier texts as `memory_ids` gives them. states: run the target in a form that
+    can hand out its hidden states, as a lane beside this one must.
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = _Run(pair, prompt_ids, settings, lane, decider, memory)
+    run = _Run(pair, prompt_ids, settings, lane, decider, memory, states)
     yield run.prefill()
     while (reason := run.end_reason()) is None:
         if (yield run.round()):
@@ -110,6 +114,7 @@ class _Run:
         lane: Lane,
         decider: Decide | None = None,
         memory: EarlierTexts = (),
+        states: bool = False,
     ) -> None:
         self.pair, self.settings, self.lane = pair, settings, lane
         self.device = pair.device
@@ -118,7 +123,8 @@ class _Run:
         context = make_context(settings, pair.vocab, self.device, judge, lane, memory)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
-            self.target: Engine = make_engine(pair.target, pair.vocab)
+            make = make_state_engine if states or settings.drafter == "head" else make_engine
+            self.target: Engine = make(pair.target, pair.vocab)
             self.path = make_path(self.target, context)
             self.drafter: Drafter = make_drafter(pair, context, self.path)
         # Around compiled passes torch has only rows to work on, and its other threads would go on

@@ -17,6 +17,7 @@ import transformers
 from .._version import __version__
 from ..errors import SettingsError
 from ..lanes import SPECULATIVE, Several, checked_lanes
+from ..models.head import Head
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..remote.target import RemoteTarget
@@ -86,10 +87,13 @@ def _race(
     memory: EarlierTexts,
 ) -> Generator[Event, bool | None, None]:
     """settings: of all lanes, the baseline last."""
+    # All lanes run the target in one form, or their clocks could not be compared.
+    states = any(own.drafter == "head" for own in settings.values())
     for lane, own in settings.items():
-        _warm_up(pair, prompt_ids, own, lane)
+        _warm_up(pair, prompt_ids, own, lane, states)
     lanes = {
-        lane: decode(pair, prompt_ids, own, lane, decider, memory) for lane, own in settings.items()
+        lane: decode(pair, prompt_ids, own, lane, decider, memory, states=states)
+        for lane, own in settings.items()
     }
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
@@ -111,12 +115,14 @@ def _race(
             events.close()
 
 
-def _warm_up(pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane) -> None:
+def _warm_up(
+    pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
+) -> None:
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
     # are found and passes of several tokens are warmed up too.
     few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
     short = (2 * prompt_ids[:8])[: context_length(pair.target)]
-    events = decode(pair, short, few, lane)
+    events = decode(pair, short, few, lane, states=states)
     for _ in islice(events, 1 + WARM_ROUNDS):
         pass
     events.close()
@@ -188,7 +194,9 @@ def _header(
     prefilled: dict[Lane, Prefilled],
 ) -> Header:
     lanes = {lane: own for lane, own in settings.items() if lane != BASELINE}
-    drafts = {lane: _draft_described(pair, prefilled[lane]) for lane in lanes}
+    drafts = {
+        lane: _draft_described(pair, prefilled[lane], own.drafter) for lane, own in lanes.items()
+    }
     first, named = next(iter(lanes)), set(lanes) != {SPECULATIVE}
     return Header(
         prompt=pair.tokenizer.decode(prompt_ids),
@@ -210,12 +218,15 @@ def _header(
     )
 
 
-def _draft_described(pair: Pair, prefilled: Prefilled) -> dict[str, Any] | None:
+def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
     form, layers = prefilled.forms.get("draft"), prefilled.layers
     if form is None:
         return None
+    if drafter == "head":
+        return _described(pair.head, form)
     if layers is None:
-        return _described(pair.draft, form)
+        described = _described(pair.draft, form)
+        return described | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
     whole = _described(pair.target, form)
     name = f"{whole['name']}, layers 1 to {layers}"
     shallow = truncated_model(pair.target, layers)
@@ -232,16 +243,21 @@ def _versions(device: torch.device) -> dict[str, str]:
     return versions | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
 
 
-def _described(model: Any, form: str) -> dict[str, Any]:
+def model_name(model: Any) -> str:
+    """The name of a model in a header."""
     # A model loaded from a folder is named by the folder: whole paths are private.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    shown = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+
+
+def _described(model: Any, form: str) -> dict[str, Any]:
     return {
-        "name": shown,
+        "name": model_name(model),
         "parameters": parameter_count(model),
         "form": form,
         "revision": getattr(model.config, "_commit_hash", None),
-        "context": context_length(model),
+        # A head's layer may have been trained on shorter texts, but it reads any length.
+        "context": None if isinstance(model, Head) else context_length(model),
     }
 
 

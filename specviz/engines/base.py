@@ -58,6 +58,23 @@ class Engine(Protocol):
         ...
 
 
+class StateEngine(Engine, Protocol):
+    """An engine that can hand out hidden states, for a head that drafts from them."""
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        """From now on, keep in each pass what the first n layers give, for each n of `layers`.
+
+        Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
+        """
+        ...
+
+    @property
+    def states(self) -> Tensor:
+        """Of every token of the last pass, the kept states side by side: [n, len(layers) * width].
+        Valid until the next pass."""
+        ...
+
+
 @contextmanager
 def memory_limited() -> Iterator[None]:
     """Within it, an error that means that memory ran out, on any device, becomes a `ModelError`."""

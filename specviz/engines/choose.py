@@ -8,10 +8,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..environment import on_zerogpu
+from ..errors import PairError
+from ..models.head import Head
 from ..remote.target import RemoteTarget
-from .base import Engine
-from .compiled.support import compiled_engine
+from .base import Engine, StateEngine
+from .compiled.support import compiled_engine, compiled_head
 from .eager import EagerEngine
+from .head import HeadEngine
 from .remote import RemoteEngine
 from .static.engine import static_engine
 from .static.support import static_wanted
@@ -42,3 +45,25 @@ def make_engine(model: Any, vocab: int) -> Engine:
     if static_wanted() and (static := static_engine(model, vocab)) is not None:
         return static
     return compiled_engine(model, vocab) or EagerEngine(model, vocab)
+
+
+def make_state_engine(model: Any, vocab: int) -> StateEngine:
+    """The fastest engine that can hand out hidden states: not the static one.
+
+    Raises `PairError` for a target on a server.
+    """
+    if isinstance(model, RemoteTarget):
+        raise PairError(
+            "a target on a server hands out no hidden states, which a head reads: choose another "
+            "drafter."
+        )
+    if on_zerogpu() or _eager_only.get():
+        return EagerEngine(model, vocab)
+    return compiled_engine(model, vocab) or EagerEngine(model, vocab)
+
+
+def make_head_engine(head: Head, vocab: int) -> HeadEngine:
+    """The fastest engine that can run this head exactly, with an empty cache."""
+    if on_zerogpu() or _eager_only.get():
+        return HeadEngine(head, vocab)
+    return compiled_head(head, vocab) or HeadEngine(head, vocab)

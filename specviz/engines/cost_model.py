@@ -8,12 +8,14 @@ counted as the bytes that could be read in the same time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import PairError
-from ..models.sizes import pass_bytes
+from ..models.head import Head
+from ..models.sizes import parameter_bytes, pass_bytes
 from ..models.truncated import truncated_model
 from ..remote.target import RemoteTarget
 
@@ -44,11 +46,21 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
             "use the policy 'fixed' or 'heuristic'."
         )
     model = model if layers is None else truncated_model(model, layers)
-    device = torch.device(model.device).type
-    calls = sum(1 for module in model.modules() if next(module.children(), None) is None)
-    costs = CALL_ON_CPU if device == "cpu" else CALL_ELSEWHERE
-    per_call = costs.get(form, costs["static"])
-    return pass_bytes(model) + calls * per_call
+    return pass_bytes(model) + _call_cost([model], torch.device(model.device), form)
+
+
+def head_step_cost(head: Head, form: str) -> float:
+    """The same for a step of a head along its chain: its layer, its final norm and its logits."""
+    parts = (head.midlayer, head.norm, head.lm_head)
+    read = sum(parameter_bytes(part) for part in parts)
+    return read + _call_cost(parts, head.device, form)
+
+
+def _call_cost(modules: Sequence[Any], device: torch.device, form: str) -> float:
+    every = (one for module in modules for one in module.modules())
+    calls = sum(1 for one in every if next(one.children(), None) is None)
+    costs = CALL_ON_CPU if device.type == "cpu" else CALL_ELSEWHERE
+    return calls * costs.get(form, costs["static"])
 
 
 def extra_token_cost(device: torch.device, form: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from transformers import DynamicCache
 
 from ..errors import ModelError
 from ..models.pair import text_config
-from ..models.truncated import truncated_model
+from ..models.truncated import truncated_model, watched_model
 from .base import memory_limited
 
 
@@ -35,6 +36,15 @@ class EagerEngine:
         self._tentative = (0, 0)  # layers, and tokens that only their caches hold
         parameters = inspect.signature(model.forward).parameters
         self._trims_logits = "logits_to_keep" in parameters
+        self._kept: dict[int, Tensor] = {}  # by number of layers: their states in the last pass
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        self._kept = dict.fromkeys(layers, torch.empty(0))
+        self._model = watched_model(self._model, layers, self._kept.__setitem__)
+
+    @property
+    def states(self) -> Tensor:
+        return torch.cat([kept[0].to(self.device) for kept in self._kept.values()], -1)
 
     @torch.inference_mode()
     def forward(

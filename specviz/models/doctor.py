@@ -26,6 +26,8 @@ from .findings import (
     table_findings,
     vocabulary_findings,
 )
+from .head_files import head_values
+from .head_findings import examined_head, head_findings
 from .hub import find_source, gated_sentence, hub_listing
 from .load import NO_DRAFT, meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory
@@ -98,7 +100,7 @@ def examine(
     free: int | None = None,
     tokens: int = TYPICAL_CONTEXT,
 ) -> Report:
-    """Findings about a target and a draft, each a hub id or a local folder.
+    """Findings about a target and a draft or head, each a hub id or a local folder.
 
     Without `draft`, `target` is the name of a pair, as for `load_pair`, or a target alone. Reads
     configs, tokenizers and headers of weights, and runs no code of a repository. dtype, quantize,
@@ -112,16 +114,18 @@ def examine(
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    models = [metadata for name in names if (metadata := _read(name, found))]
+    is_head = len(names) == 2 and head_values(names[1]) is not None
+    models = [m for name in names[: 1 if is_head else 2] if (m := _read(name, found))]
+    head = examined_head(names[1], models[0], found) if is_head and models else None
     options = _options(dtype, (quantize, draft_quantize), found)
     loads: list[PlannedLoad] = []
-    if len(models) == len(names):
-        loads = planned_loads(models, options, devices[0].device) if options else []
-        found += _fit(models, suggested)
+    if len(models) + (head is not None) == len(names):
+        loads = planned_loads(models, head, options, devices[0].device) if options else []
+        found += _fit(models, suggested) + head_findings(head, models[0])
     found += memory_findings(loads, devices, tokens) if loads else []
     if len(names) == 1:
         found.append(_suggestion(suggested))
-    if len(models) < len(names):
+    if len(models) < len(names) and not is_head:
         facts = [known for name in names if (known := known_model(name))]
         if len(facts) == len(names):
             default = [LoadOptions(), LoadOptions()]
@@ -218,7 +222,7 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> list[Finding]:
         draft = Pair(models[1].model, None, models[1].tokenizer)
         hint = suggested if suggested != models[1].source.name else None
         try:
-            found += vocabulary_findings(meta_pair(models))
+            found += vocabulary_findings(meta_pair(models), hint or "")
         except PairError as error:
             better = f" {hint} is a known draft for this target." if hint else ""
             found.append(Finding("stop", "tokenizer", str(error) + better))

@@ -12,6 +12,7 @@ from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
+from .head_files import HeadMetadata, load_head, read_head
 from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
@@ -44,7 +45,8 @@ def load_pair(
 ) -> Pair:
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
-    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. Only
+    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model, and in the
+    place of a draft there may be an EAGLE-3 head, which becomes the pair's `head`. Only
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY.
@@ -63,21 +65,25 @@ def load_pair(
     place = torch.device(device) if device is not None else None
     if name == BUILTIN:
         target, draft = model_names(name)
-        for folder in (target, draft):
+        head_folder = str(ASSETS / "pair" / "head")
+        for folder in (target, draft, head_folder):
             check_files(Path(folder or ""))
         place = place or best_device()
         if dtype is None and place.type == "cpu" and has_numba():
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
             options = [replace(one, dtype=torch.bfloat16) for one in options]
-        return _loaded(name, [target, draft or ""], options, place, on_progress)
+        return _loaded(name, [target, draft or ""], head_folder, options, place, on_progress)
     address = served_address(name)
     if address is not None:
         return served_pair(address, options[1], place or best_device(), on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
-    models = [read_metadata(model) for model in model_names(name) if model]
+    target, draft = model_names(name)
+    metadata = read_metadata(target)
+    head = read_head(draft, metadata.model) if draft else None
+    models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
     meta_pair(models)  # raises if the two do not match
-    return _placed_pair(name, models, options, device_memory(place), on_progress)
+    return _placed_pair(name, models, head, options, device_memory(place), on_progress)
 
 
 def model_names(name: str) -> tuple[str, str | None]:
@@ -124,10 +130,14 @@ def best_device() -> torch.device:
 
 
 def planned_loads(
-    models: list[ModelMetadata], options: list[LoadOptions], device: torch.device
+    models: list[ModelMetadata],
+    head: HeadMetadata | None,
+    options: list[LoadOptions],
+    device: torch.device,
 ) -> list[PlannedLoad]:
-    """The memory and precision of each model with these options; the target has two caches."""
-    return [
+    """The memory and precision of each model with these options; the target has two caches. A head
+    comes last, in the precision that the target's states have."""
+    loads = [
         PlannedLoad(
             one.source.shown,
             memory_need(one.model, one.caches, copies=1 + (one is models[0])),
@@ -135,6 +145,10 @@ def planned_loads(
         )
         for one, chosen in zip(models, options, strict=False)
     ]
+    if head is not None:
+        precision = loading_precision(models[0].config, device, options[0].dtype)
+        loads.append(PlannedLoad(head.source.shown, head.need, precision))
+    return loads
 
 
 def _splits(name: str) -> list[tuple[str, str]]:
@@ -147,17 +161,19 @@ def _splits(name: str) -> list[tuple[str, str]]:
 def _placed_pair(
     name: str,
     models: list[ModelMetadata],
+    head: HeadMetadata | None,
     options: list[LoadOptions],
     devices: list[DeviceMemory],
     on_progress: Watcher | None,
 ) -> Pair:
-    loads = planned_loads(models, options, devices[0].device)
+    loads = planned_loads(models, head, options, devices[0].device)
     draft = loads[1] if len(loads) > 1 else None
     device, most = place_target(loads[0], draft, devices)
     options = [replace(options[0], most=most), options[1]]
     names = [one.source.name for one in models]
     try:
-        return _loaded(name, names, options, device, on_progress)
+        head_name = head.source.name if head else None
+        return _loaded(name, names, head_name, options, device, on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
             raise
@@ -170,6 +186,7 @@ def _placed_pair(
 def _loaded(
     name: str,
     names: list[str],
+    head: str | None,
     options: list[LoadOptions],
     device: torch.device | None,
     on_progress: Watcher | None,
@@ -178,6 +195,8 @@ def _loaded(
     tokenizers: list[Any] = [read_tokenizer(source) for source in sources]
     target = load_model(sources[0], replace(options[0], device=device), on_progress)
     alone = Pair(target=target, draft=None, tokenizer=tokenizers[0], name=name)
+    if head is not None:
+        alone = replace(alone, head=load_head(head, target, alone.device, on_progress))
     if len(sources) == 1:
         return alone
     draft = load_model(sources[1], replace(options[1], device=alone.device), on_progress)

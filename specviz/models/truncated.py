@@ -1,11 +1,13 @@
-"""A model that consists of another model's first layers and shares its weights."""
+"""Models that share another model's weights: its first layers alone, or all of them, watched."""
 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import PairError
 from .pair import text_config
@@ -23,13 +25,45 @@ def truncated_model(model: Any, layers: int) -> Any:
     The weights are shared. `model` itself does not change, so other threads may run it meanwhile.
     Raises `PairError` if the blocks cannot be found.
     """
+    return _with_blocks(model, lambda blocks: blocks[:layers])
+
+
+def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor], None]) -> Any:
+    """`model` that calls `see(n, states)` in every pass after its first n layers have run, for each
+    n of `layers`, with their output [batch, tokens, width].
+
+    The weights are shared. `model` itself does not change, so that nothing is added to its passes.
+    Raises `PairError` if the blocks cannot be found.
+    """
+
+    def watched(blocks: list[Any]) -> list[Any]:
+        for n in layers:
+            twin = copy.copy(blocks[n - 1])
+            # The hooks of the original are kept, and it gets no new ones.
+            twin._forward_hooks = OrderedDict(twin._forward_hooks)
+            twin.register_forward_hook(_seen_by(see, n))
+            blocks[n - 1] = twin
+        return blocks
+
+    return _with_blocks(model, watched)
+
+
+def _seen_by(see: Callable[[int, Tensor], None], n: int) -> Callable[[Any, Any, Any], None]:
+    def hook(module: Any, inputs: Any, output: Any) -> None:
+        see(n, output[0] if isinstance(output, tuple) else output)
+
+    return hook
+
+
+def _with_blocks(model: Any, changed: Callable[[list[Any]], list[Any]]) -> Any:
+    """A copy of `model` whose list of blocks is what `changed` makes of them."""
     *parents, last = _path(model).split(".")
     root = inner = _shallow_copy(model)
     for name in parents:
         child = _shallow_copy(inner._modules[name])
         inner._modules[name] = child
         inner = child
-    inner._modules[last] = nn.ModuleList(list(inner._modules[last])[:layers])
+    inner._modules[last] = nn.ModuleList(changed(list(inner._modules[last])))
     return root
 
 
@@ -54,7 +88,7 @@ def _path(model: Any) -> str:
             found.append(name)
     if len(found) != 1:
         raise PairError(
-            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so it "
-            "cannot draft for itself: choose the drafter 'model' or 'ngram'."
+            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
+            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
         )
     return found[0]

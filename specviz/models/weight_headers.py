@@ -41,7 +41,7 @@ def folder_weights(source: ModelSource) -> WeightHeaders:
     assert source.folder is not None
     shapes: dict[str, tuple[int, ...]] = {}
     size = 0
-    for path in _weight_files(source):
+    for path in weight_files(source):
         try:
             shapes.update(_header_shapes(path))
             size += path.stat().st_size
@@ -52,7 +52,7 @@ def folder_weights(source: ModelSource) -> WeightHeaders:
     return WeightHeaders(shapes, size)
 
 
-def _weight_files(source: ModelSource) -> list[Path]:
+def weight_files(source: ModelSource) -> list[Path]:
     folder = source.folder
     assert folder is not None
     if (folder / WEIGHTS).is_file():

@@ -7,7 +7,7 @@ from itertools import accumulate
 from ..lanes import BASELINE, Lane
 from ..policy import FixedGamma, HeuristicGamma, Policy
 from ..settings import Settings
-from .events import Round
+from .events import Header, Round
 from .schema import round_name
 from .trace import Trace
 from .validators import Invalid
@@ -30,9 +30,10 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
     """Check that no round of a lane drafted more than it had room for, or fewer than were due.
 
     Fewer may be drafted by the optimal policy and by the drafter "suffix", which stops where it is
-    not confident, and none by the n-gram drafter, if it finds no match. The room ends with the
-    length, or with a context, which old recordings do not tell: all rounds must then agree on
-    where it may be. Raises `Invalid`.
+    not confident, and none by the n-gram drafter, if it finds no match, or by a head, as long as
+    the target has read no token. The room ends with the length, or with a context, which old
+    recordings do not tell: all rounds must then agree on where it may be. Of a translated draft
+    not even the room is known: its context counts tokens of its own. Raises `Invalid`.
     """
     settings = trace.header.settings_of(lane)
     rounds = trace.lane(lane)
@@ -47,10 +48,12 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
         if count > due:
             more = f"it has {count} drafted tokens where {due} have room"
             raise Invalid(more, round_name(r.lane, r.index))
+        finds_none = settings.drafter == "ngram" or (settings.drafter == "head" and start == 1)
         may_be_fewer = (
-            (settings.drafter == "ngram" and not count)
+            (finds_none and not count)
             or settings.drafter == "suffix"
             or settings.gamma_policy == "optimal"
+            or is_translated(trace.header, lane)
         )
         is_cut_off = not certain and start + count >= seen
         if count < due and not may_be_fewer and not is_cut_off:
@@ -64,7 +67,8 @@ def _last_place(trace: Trace, lane: Lane) -> tuple[int, bool]:
     recording tells all that it depends on."""
     target, draft = target_context(trace), trace.header.draft_of(lane)
     limit, certain = target or UNLIMITED, target is not None
-    if trace.header.settings_of(lane).drafter == "model" and draft is not None:
+    own_context = trace.header.settings_of(lane).drafter == "model"
+    if own_context and draft is not None and not is_translated(trace.header, lane):
         # The last drafted token is never fed, so it may lie one past the draft's context.
         limit = min(limit, (draft.get("context") or UNLIMITED) + 1)
         certain = certain and "context" in draft
@@ -86,9 +90,14 @@ def length_of(trace: Trace, lane: Lane) -> int:
     return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane(lane))
 
 
+def is_translated(header: Header, lane: Lane) -> bool:
+    """Whether the draft model of a lane has another tokenizer than the target."""
+    return "shared" in (header.draft_of(lane) or {})
+
+
 def has_draft_model(settings: Settings) -> bool:
-    """Whether the settings make a model draft, or some of the target's layers."""
-    return settings.gamma > 0 and settings.drafter in ("model", "early-exit")
+    """Whether the settings make a model draft, some of the target's layers, or a head."""
+    return settings.gamma > 0 and settings.drafter in ("model", "early-exit", "head")
 
 
 def _starts(trace: Trace, rounds: list[Round]) -> list[int]:

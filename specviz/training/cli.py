@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 
 from ..errors import SpecvizError
-from .from_books import STAGES, train_on_books
+from .from_books import STAGES, TrainingJob, train_on_books
 from .from_prompts import distill
+from .head_stage import add_head_arguments, make_head
 from .shapes import PRESETS
 
 
@@ -38,13 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
     add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
     _add_books(parser.add_argument_group("a pair from books"))
+    add_head_arguments(parser.add_argument_group("a head on a target, --stage head"))
     _add_distillation(parser.add_argument_group("a better draft for a target"))
 
 
 def _add_books(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--corpus", type=Path, help="folder of .txt books, one file per book")
-    add("--stage", choices=(*STAGES, "all"), default="all", help="what to train")
+    add("--stage", choices=(*STAGES, "all", "head"), default="all", help="what to train")
     add("--evaluate", action="store_true", help="do not train, evaluate the saved pair")
     add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
     add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
@@ -84,7 +86,10 @@ def main(args: argparse.Namespace) -> None:
         distill(args)
     elif args.corpus:
         args.output = args.output or Path("assets/pair")
-        train_on_books(args)
+        if args.stage == "head":
+            make_head(TrainingJob(args))
+        else:
+            train_on_books(args)
     else:
         raise SpecvizError(
             "nothing says what to train: pass --corpus BOOKS for a pair from scratch, or --distill "

@@ -183,7 +183,7 @@ def make_draft(job: TrainingJob) -> None:
     if len(job.tokenizer) != target.config.vocab_size:
         raise SpecvizError("The target and the tokenizer have different vocabularies: train again.")
     made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
-    rows = _written(job, target, args.work / f"written-{made_by}")
+    rows = written(job, target, args.work / f"written-{made_by}")
     if args.compile:
         target.model.compile(dynamic=False)
     source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
@@ -205,19 +205,19 @@ def make_draft(job: TrainingJob) -> None:
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
 
 
-def _written(job: TrainingJob, target: LlamaForCausalLM, folder: Path) -> np.ndarray:
+def written(job: TrainingJob, target: LlamaForCausalLM, folder: Path) -> np.ndarray:
     """Marked rows that the target writes after short passages of the books."""
     args = job.args
     rows = min(128, max(1, args.written_tokens // WRITTEN_LENGTH))
     windows = books.Windows(job.train_tokens, args.seed + 1)
 
     def openings(chunk: int) -> list[list[int]]:
-        return _openings(windows, chunk * rows * PROMPT_TOKENS, rows)
+        return openings_at(windows, chunk * rows * PROMPT_TOKENS, rows)
 
     return write_rows(
         torch.nn.Module.to(copy.deepcopy(target), torch.bfloat16),
         openings,
-        _writing(job, WRITTEN_LENGTH + 1 - PROMPT_TOKENS),
+        writing_for(job, WRITTEN_LENGTH + 1 - PROMPT_TOKENS),
         folder=folder,
         chunks=max(1, -(-args.written_tokens // (rows * WRITTEN_LENGTH))),
         width=WRITTEN_LENGTH + 1,
@@ -226,12 +226,12 @@ def _written(job: TrainingJob, target: LlamaForCausalLM, folder: Path) -> np.nda
     )
 
 
-def _openings(windows: books.Windows, seen: int, rows: int) -> list[list[int]]:
+def openings_at(windows: books.Windows, seen: int, rows: int) -> list[list[int]]:
     opening: list[list[int]] = windows.batch(PROMPT_TOKENS, seen, rows)[:, :-1].tolist()
     return opening
 
 
-def _writing(job: TrainingJob, new_tokens: int) -> Writing:
+def writing_for(job: TrainingJob, new_tokens: int) -> Writing:
     # After the end of a book, text would no longer depend on the prompt.
     return Writing(new_tokens, never=(job.end_id,), pad=job.end_id)
 
@@ -246,9 +246,9 @@ def evaluate(job: TrainingJob) -> None:
             f"{nats:.3f} nats per token, perplexity {np.exp(nats):.1f}"
         )
     target, draft, seed = models["target"], models["draft"], job.args.seed
-    prompts = _openings(books.Windows(job.held_out_tokens, seed), 0, 64)
+    prompts = openings_at(books.Windows(job.held_out_tokens, seed), 0, 64)
     for temperature in (0.0, 0.7, 1.0):
-        texts = write(target, prompts, _writing(job, 128), temperature=temperature, seed=seed)
+        texts = write(target, prompts, writing_for(job, 128), temperature=temperature, seed=seed)
         alpha = statistics.fmean(
             text_alphas(target, draft, prompts, texts, temperature=temperature)
         )

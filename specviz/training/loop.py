@@ -70,14 +70,16 @@ def train(
     loss: Loss,
     options: LoopOptions,
     report: Callable[[Any], str] | None = None,
+    layers: torch.nn.Module | None = None,
 ) -> TrainingProgress:
     """Train `model` in place until the budget is spent; returns what was spent.
 
     Continues from `options.checkpoint` if that file exists. report: called at each checkpoint, for
-    a line to print. Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a
-    model with another shape.
+    a line to print. layers: the part whose matrices Muon trains, if not `model.model.layers`.
+    Raises `SpecvizError` if the loss is not finite, or if the checkpoint is of a model with another
+    shape.
     """
-    optimizers = _optimizers(model, options)
+    optimizers = _optimizers(model, options, layers)
     spent = _restore(model, optimizers, options.checkpoint)
     schedule, started_at = options.schedule, spent.step
     saved = time.monotonic()
@@ -101,7 +103,9 @@ def train(
     return spent
 
 
-def _optimizers(model: Any, options: LoopOptions) -> list[torch.optim.Optimizer]:
+def _optimizers(
+    model: Any, options: LoopOptions, layers: torch.nn.Module | None
+) -> list[torch.optim.Optimizer]:
     """AdamW for all weights if `options.rate` is set; else Muon for the matrices of the layers, and
     AdamW for the embeddings and the norms."""
     if options.rate > 0:
@@ -112,7 +116,8 @@ def _optimizers(model: Any, options: LoopOptions) -> list[torch.optim.Optimizer]
         return [adam]
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
-    inner = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    layers = model.model.layers if layers is None else layers
+    inner = [p for p in layers.parameters() if p.ndim == 2]
     known = {id(p) for p in inner}
     others = [p for p in model.parameters() if id(p) not in known]
     muon = torch.optim.Muon(

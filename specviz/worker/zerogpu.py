@@ -110,7 +110,7 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
 def _guess_seconds(settings: Settings, cost: CostEstimate) -> float:
     if settings.drafter == "model":
         return cost.draft
-    return cost.target if settings.drafter == "early-exit" else 0.0
+    return cost.target if settings.drafter in ("early-exit", "head") else 0.0
 
 
 def _pass_seconds(model: Any) -> float:

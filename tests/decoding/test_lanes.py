@@ -141,7 +141,7 @@ def test_lanes_that_cannot_race_get_a_sentence(pair: Pair, lanes: Any, says: str
 def test_a_change_that_cannot_be_gets_a_sentence(change: dict[str, Any], says: str):
     with pytest.raises(SettingsError, match=says):
         beside(GREEDY, [change])
-    with pytest.raises(SettingsError, match="'ngram' is not read: write drafter=ngram,gamma=3"):
+    with pytest.raises(SettingsError, match="'ngram' is not read: write it as drafter=ngram"):
         parsed_lane("ngram")
 
 

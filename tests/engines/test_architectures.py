@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from model_families import VARIANTS, build
+from toy_heads import random_head
 from toy_models import emitted_ids, generated, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
@@ -34,7 +35,7 @@ def test_both_lanes_write_what_generate_writes(kind: str, gamma: int):
 def test_a_target_alone_writes_what_generate_writes(kind: str, drafter: str):
     target = build(kind)
     settings = Settings(gamma=3, drafter=drafter, max_new_tokens=40)
-    rounds = list(speculate(pair_of(target), PROMPT, settings))
+    rounds = list(speculate(pair_of(target, head=random_head(target)), PROMPT, settings))
     assert emitted_ids(rounds) == generated(target, PROMPT, 40)
     assert any(r.drafted for r in rounds)
 

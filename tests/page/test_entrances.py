@@ -105,6 +105,7 @@ FUNCTIONS = {
     "opened": ("packed",),
     "take_away": ("form", "trace"),
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
+    "begin_difference": ("run", "parting"),
     "ask_sampling": ("id",),
     "end_sampling": ("id",),
 }

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_heads import random_head
 from toy_models import byte_level, examples, llama, mini, pair_of, relative, scripted, words
 
 from specviz import Pair, Settings, Trace, race
@@ -52,7 +53,7 @@ def pair_for(end: str, seed: int) -> Pair:
         draft.config.max_position_embeddings = 14
     tokenizer = words(9)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}w1"
-    return pair_of(target, draft, tokenizer=tokenizer)
+    return pair_of(target, draft, tokenizer=tokenizer, head=random_head(target))
 
 
 def run_of(pair: Pair, settings: Settings, end: str, prompt: Any = (1, 3, 1, 3)) -> Trace:

@@ -21,9 +21,10 @@ class ModelDrafter:
 
     def __init__(self, pair: Pair, run: RunContext) -> None:
         if pair.draft is None:
+            own = "'head', " if pair.head is not None else ""
             raise PairError(
-                "this pair has no draft model: choose one, or the drafter 'ngram', 'early-exit' "
-                "or 'none'."
+                f"this pair has no draft model: choose one, or the drafter {own}'ngram', "
+                "'early-exit' or 'none'."
             )
         self.engine: Engine = make_engine(pair.draft, run.vocab)
         self.form: str | None = self.engine.form

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class WeightTable:
         self.plan[f.LAYERS] = self._layers.ctypes.data
         self.plan[f.FREQUENCIES] = rotary.inv_freq.data_ptr()
         rest = (model.model.embed_tokens, model.model.norm, model.get_output_embeddings())
-        self.plan[f.EMBEDDING : f.HEAD + 1] = [_address(module, "weight") for module in rest]
+        self.plan[f.EMBEDDING : f.HEAD + 1] = addresses_of(rest)
         eps = model.model.norm.variance_epsilon
         self.numbers = np.array([eps, rotary.attention_scaling, first.scaling, 1.0], np.float32)
         self.limit = context_length(model) or 0
@@ -76,13 +77,13 @@ def _addresses(layer: Any) -> list[int]:
     linears += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
     norms = [layer.input_layernorm, layer.post_attention_layernorm]
     norms += [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-    weights = [_address(module, "weight") for module in linears + norms]
-    return weights + [_address(module, "bias") for module in linears]
+    return addresses_of(linears + norms) + addresses_of(linears, "bias")
 
 
-def _address(module: Any, name: str) -> int:
-    tensor = getattr(module, name, None)
-    return 0 if tensor is None else int(tensor.data_ptr())
+def addresses_of(modules: Sequence[Any], name: str = "weight") -> list[int]:
+    """Where the tensors of this name of the modules lie; 0 for a module that has none."""
+    tensors = [getattr(module, name, None) for module in modules]
+    return [0 if tensor is None else int(tensor.data_ptr()) for tensor in tensors]
 
 
 def threads_for(model: Any) -> int:
@@ -109,6 +110,20 @@ class CompiledEngine:
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
         self._plans: dict[int, _Plan] = {}  # by tokens of a pass
+        self._slots = np.full(self._table.sizes.depth, -1, np.int64)  # of the kept states
+        self._states = np.empty((0, 0), np.float32)
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        self._slots[np.array(layers) - 1] = np.arange(len(layers))
+
+    @property
+    def states(self) -> Tensor:
+        return torch.from_numpy(self._states)
+
+    @property
+    def _kept(self) -> int:
+        """How many states of a token are kept."""
+        return int(self._slots.max()) + 1
 
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
@@ -117,11 +132,12 @@ class CompiledEngine:
         self._reserve(self.length + len(places))
         logits = np.empty((keep, self.vocab), np.float32)
         kept = len(places) - keep  # tokens before the first whose logits are asked for
+        self._states = np.empty((len(places), self._kept * self._table.sizes.width), np.float32)
         for begin in range(0, len(places), FED):
             block = places[begin : begin + FED]
             first = max(0, begin - kept)
             wanted = logits[first : max(first, begin + len(block) - kept)]
-            self._pass(block, layers, temperature, wanted)
+            self._pass(block, layers, temperature, wanted, self._states[begin:])
         return torch.from_numpy(logits)
 
     def rollback(self, length: int) -> None:
@@ -165,10 +181,18 @@ class CompiledEngine:
         return drafted, logits
 
     def _pass(
-        self, ids: NDArray[np.int64], layers: int | None, temperature: float, logits: Floats
+        self,
+        ids: NDArray[np.int64],
+        layers: int | None,
+        temperature: float,
+        logits: Floats,
+        states: Floats,
     ) -> None:
         plan = self._planned(len(ids), layers, temperature, len(logits))
         plan.entries[f.IDS], plan.entries[f.LOGITS] = ids.ctypes.data, logits.ctypes.data
+        if states.shape[1]:
+            plan.entries[f.STATES], plan.entries[f.KEPT_STATES] = states.ctypes.data, self._kept
+            plan.entries[f.SLOTS] = self._slots.ctypes.data
         with self._crew.gathered(self.threads, plan.entries) as boxes:
             lead(boxes, plan.entries, plan.numbers)
         self.length += len(ids)
@@ -183,6 +207,7 @@ class CompiledEngine:
         entries[CAPACITY] = self._capacity
         entries[f.START], entries[f.KEEP] = self.length, keep
         entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
+        entries[f.STATES] = 0
         plan.numbers[f.LOGIT_FACTOR] = 1 / temperature
         return plan
 

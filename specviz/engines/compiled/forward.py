@@ -33,7 +33,8 @@ from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
 START, TOKENS, KEEP, IDS, LOGITS, MEETING, ARRIVALS = range(11, 18)
 LAYERS, FREQUENCIES, KEYS, VALUES, EMBEDDING, FINAL_NORM, HEAD = range(18, 25)
 SHARED = 25  # x, q, k, v, seen, added, gate, up
-PLAN = 33
+STATES, SLOTS, KEPT_STATES = range(33, 36)
+PLAN = 36
 """Entries of a plan."""
 
 # The numbers of a pass, fp32.
@@ -48,7 +49,7 @@ COLUMNS = 18
 
 
 @njit(nogil=True, cache=True)
-def _attend(sizes, q, keys, values, start, thread, seen):
+def attend(sizes, q, keys, values, start, thread, seen):
     """The thread's share of softmax(q k) v over all places up to each token's own.
 
     q, seen: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
@@ -122,7 +123,7 @@ def _attention_block(
     rotate(k, first, last, head_dim, angles, one)
     remember(k, v, first, last, start, keys, values)
     arrivals = meet(meeting, arrivals, threads)
-    _attend(sizes, q, keys, values, start, thread, seen)
+    attend(sizes, q, keys, values, start, thread, seen)
     arrivals = meet(meeting, arrivals, threads)
     _add_product(sizes, seen, layer[OUT], layer[OUT_BIAS], thread, plan, x)
     return meet(meeting, arrivals, threads)
@@ -156,6 +157,18 @@ def _mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
     arrivals = meet(plan[MEETING], arrivals, threads)
     _add_product(sizes, gate, layer[DOWN], layer[DOWN_BIAS], thread, plan, x)
     return meet(plan[MEETING], arrivals, threads)
+
+
+@njit(nogil=True, cache=True)
+def _keep_states(sizes, layer, plan, x):
+    """Copy x to its place among the kept states, if those of this layer are kept."""
+    slot = carray(int_pointer(plan[SLOTS]), sizes.depth)[layer]
+    if slot < 0:
+        return
+    kept = matrix(plan[STATES], x.shape[0], plan[KEPT_STATES] * sizes.width)
+    for r in range(x.shape[0]):
+        for i in range(sizes.width):
+            kept[r, slot * sizes.width + i] = x[r, i]
 
 
 @njit(nogil=True, cache=True)
@@ -203,6 +216,9 @@ def run_pass(thread, plan, numbers):
             sizes, layers[i], thread, arrivals, plan, numbers, angles, x, normed, keys, values
         )
         arrivals = _mlp_block(sizes, layers[i], thread, arrivals, plan, numbers, x, normed)
+        # No thread writes to x before all have met twice in the next layer.
+        if thread == 0 and plan[STATES] != 0:
+            _keep_states(sizes, i, plan, x)
     last = normed[n - keep :]
     norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
     logits = matrix(plan[LOGITS], keep, sizes.vocab)

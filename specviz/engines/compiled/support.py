@@ -10,8 +10,10 @@ from weakref import WeakKeyDictionary
 import torch
 
 from ...environment import has_numba
+from ...models.head import Head
 from ...models.pair import context_length, parameter_count
-from ..base import Engine
+from ..base import StateEngine
+from ..head import HeadEngine
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
-def compiled_engine(model: Any, vocab: int) -> Engine | None:
+def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
 
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
@@ -113,3 +115,57 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
         return True
     warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
     return False
+
+
+def compiled_head(head: Head, vocab: int) -> HeadEngine | None:
+    """An engine of compiled passes for a head, with an empty cache, or None if it cannot have one.
+
+    The first for a head tries it against torch's own outputs; a warning says if they differ.
+    """
+    if not has_numba() or not _head_suits(head):
+        return None
+    try:
+        from .head import CompiledHeadEngine
+    except (ImportError, RuntimeError) as error:  # numba is broken, or has nowhere to keep code
+        log.warning("heads run without compiled passes: %s", error)
+        return None
+    if head not in _checked:
+        engines = HeadEngine(head, vocab), CompiledHeadEngine(head, vocab)
+        _checked[head] = _same_logits(*engines, head)
+    return CompiledHeadEngine(head, vocab) if _checked[head] else None
+
+
+def _head_suits(head: Head) -> bool:
+    layer, embedding = head.config.layer, head.embedding
+    tensors = [*head.parameters(), *([] if embedding is None else [embedding])]
+    widths = (layer.hidden_size, layer.intermediate_size, layer.head_dim, head.fc.in_features)
+    return (
+        embedding is not None
+        and {t.dtype for t in tensors} in ({torch.float32}, {torch.bfloat16}, {torch.float16})
+        and all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
+        and all(width % UNIT == 0 for width in widths)
+        and sum(t.numel() for t in tensors) <= MOST_PARAMETERS
+        and layer.hidden_act == "silu"
+        and not layer.mlp_bias
+        and head.rotary.rope_type in STATIC_ROPE
+    )
+
+
+@torch.inference_mode()
+def _same_logits(plain: HeadEngine, compiled: HeadEngine, head: Head) -> bool:
+    """Whether both give the same logits for several tokens, and for one more after them."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(TRIED, head.fc.in_features, generator=generator)
+    ids = torch.arange(TRIED + 1) % head.config.layer.vocab_size
+    rows = []
+    for engine in (plain, compiled):
+        engine.receive(states)
+        many = engine.forward(ids[:-1], keep=TRIED)
+        rows.append(torch.cat([many, engine.forward(ids[-1:], keep=1)]))
+    wanted, found = (each[torch.isfinite(rows[0])] for each in rows)
+    scale = wanted.abs().max().clamp(min=1.0)
+    allowed = TOLERANCE if head.dtype == torch.float32 else HALF_TOLERANCE
+    same = bool((found - wanted).abs().max() <= allowed * scale)
+    if not same:
+        warnings.warn("the compiled head gave other logits; using torch's modules", stacklevel=4)
+    return same

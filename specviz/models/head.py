@@ -1,0 +1,208 @@
+"""A head on the target: one decoder layer that drafts from the target's hidden states (EAGLE-3).
+
+Li et al. 2025, arXiv 2503.01840. At place i the head reads the embedding of token i + 1 and a
+hidden state of width `width`, and predicts token i + 2. Where the target has read token i, that
+state is made from three of the target's own (`fuse`); further along a chain of drafts it is the
+head's own output of the place before. The module names are those of the published checkpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as nnf
+from transformers.models.llama.modeling_llama import (
+    LlamaMLP,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """The shape of a head.
+
+    layer: the `LlamaConfig` of its decoder layer, whose hidden_size is the head's width, and whose
+    vocab_size is the target's. target_width: of the target's states. states: which of them are
+    read, each as the number of the target's layers that have run. draft_vocab: how many tokens it
+    can draft.
+    norm_before_residual: whether the layer's residual is the normed state. norm_before_fc: whether
+    the target's states are normed before `fc`. head_norms: whether q and k are normed by head.
+    """
+
+    layer: Any
+    target_width: int
+    states: tuple[int, ...]
+    draft_vocab: int
+    norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    head_norms: bool = False
+
+
+class HeadCache:
+    """Keys and values of the places that a head has read.
+
+    keys, values: [kv_heads, capacity, head_dim]. length: places that are in use; lower it to forget
+    the last ones.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, config: Any) -> None:
+        shape = (config.num_key_value_heads, 0, config.head_dim)
+        self.keys = torch.empty(shape, device=device, dtype=dtype)
+        self.values = self.keys.clone()
+        self.length = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add [kv_heads, n, head_dim] each; returns all in use, [kv_heads, length, head_dim]."""
+        end = self.length + keys.shape[1]
+        if end > self.keys.shape[1]:
+            self.keys, self.values = self._grown(self.keys, end), self._grown(self.values, end)
+        self.keys[:, self.length : end], self.values[:, self.length : end] = keys, values
+        self.length = end
+        return self.keys[:, :end], self.values[:, :end]
+
+    def _grown(self, held: Tensor, least: int) -> Tensor:
+        heads, _, width = held.shape
+        grown = held.new_empty((heads, max(128, 2 * least), width))
+        grown[:, : self.length] = held[:, : self.length]
+        return grown
+
+
+class HeadAttention(nn.Module):
+    """Attention whose inputs are an embedding and a state side by side, [.., 2 * width]."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        layer = config.layer
+        self.head_dim = layer.head_dim
+        bias = bool(layer.attention_bias)
+        q, kv = (n * layer.head_dim for n in (layer.num_attention_heads, layer.num_key_value_heads))
+        self.q_proj = nn.Linear(2 * layer.hidden_size, q, bias=bias)
+        self.k_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
+        self.v_proj = nn.Linear(2 * layer.hidden_size, kv, bias=bias)
+        self.o_proj = nn.Linear(q, layer.hidden_size, bias=bias)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if config.head_norms:
+            self.q_norm = LlamaRMSNorm(layer.head_dim, eps=layer.rms_norm_eps)
+            self.k_norm = LlamaRMSNorm(layer.head_dim, eps=layer.rms_norm_eps)
+
+    def projected(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""
+        shape = (*x.shape[:-1], -1, self.head_dim)
+        q = self.q_norm(self.q_proj(x).view(shape)).transpose(1, 2)
+        k = self.k_norm(self.k_proj(x).view(shape)).transpose(1, 2)
+        q, k = apply_rotary_pos_emb(q, k, *angles)
+        return q, k, self.v_proj(x).view(shape).transpose(1, 2)
+
+
+class HeadLayer(nn.Module):
+    """The decoder layer of a head, in two halves: before and after attention has looked back."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        width, eps = config.layer.hidden_size, config.layer.rms_norm_eps
+        self.self_attn = HeadAttention(config)
+        self.mlp = LlamaMLP(config.layer)
+        self.hidden_norm = LlamaRMSNorm(width, eps=eps)
+        self.input_layernorm = LlamaRMSNorm(width, eps=eps)
+        self.post_attention_layernorm = LlamaRMSNorm(width, eps=eps)
+        self._norm_before_residual = config.norm_before_residual
+
+    def begin(
+        self, embeddings: Tensor, hidden: Tensor, angles: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        """The residual [rows, n, width], and q, k and v."""
+        normed = self.hidden_norm(hidden)
+        x = torch.cat([self.input_layernorm(embeddings), normed], -1)
+        residual = normed if self._norm_before_residual else hidden
+        return residual, self.self_attn.projected(x, angles)
+
+    def finish(self, residual: Tensor, seen: Tensor) -> Tensor:
+        """The layer's output [rows, n, width]. seen: what attention gave, [rows, heads, n, dim]."""
+        x = residual + self.self_attn.o_proj(seen.transpose(1, 2).flatten(-2))
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class Head(nn.Module):
+    """A head with its weights.
+
+    embedding: the table of token embeddings, [vocab, width]; the target's own if the checkpoint has
+    none. targets: int64 [draft_vocab], the target's id of each token that the head can draft.
+    name_or_path: its hub id or folder.
+    """
+
+    d2t: Tensor
+    name_or_path = ""
+
+    def __init__(self, config: HeadConfig, embedding: Tensor | None = None) -> None:
+        super().__init__()
+        layer = config.layer
+        self.config = config
+        self.midlayer = HeadLayer(config)
+        inputs = len(config.states) * config.target_width
+        self.input_norm: nn.Module = nn.Identity()
+        if config.norm_before_fc:
+            self.input_norm = LlamaRMSNorm(inputs, eps=layer.rms_norm_eps)
+        self.fc = nn.Linear(inputs, layer.hidden_size, bias=False)
+        self.norm = LlamaRMSNorm(layer.hidden_size, eps=layer.rms_norm_eps)
+        self.lm_head = nn.Linear(layer.hidden_size, config.draft_vocab, bias=False)
+        self.register_buffer("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
+        self.rotary = LlamaRotaryEmbedding(layer)
+        # Not a parameter: it may be the target's, of another dtype, and is neither trained nor
+        # saved.
+        self.embedding = embedding
+
+    @property
+    def device(self) -> torch.device:
+        return self.fc.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.fc.weight.dtype
+
+    @property
+    def targets(self) -> Tensor:
+        return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
+
+    def fuse(self, states: Tensor) -> Tensor:
+        """One state [.., width] from the target's [.., len(states) * target_width]."""
+        fused: Tensor = self.fc(self.input_norm(states.to(self.dtype)))
+        return fused
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """The embeddings of int64 `ids` [..]: [.., width]."""
+        assert self.embedding is not None
+        return nnf.embedding(ids, self.embedding).to(self.dtype)
+
+    def angles(self, begin: int, count: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of `count` places from `begin` on, [1, count, head_dim] each."""
+        places = torch.arange(begin, begin + count, device=self.device)
+        found: tuple[Tensor, Tensor] = self.rotary(self.fc.weight, places.unsqueeze(0))
+        return found
+
+    def step(self, ids: Tensor, hidden: Tensor, cache: HeadCache) -> Tensor:
+        """Read n more places: ids int64 [n], hidden [n, width]. Returns the outputs [n, width],
+        before the final norm: `logits` makes predictions of them, a next step reads them."""
+        begin, n = cache.length, len(ids)
+        residual, (q, k, v) = self.midlayer.begin(
+            self.embed(ids).unsqueeze(0), hidden.unsqueeze(0), self.angles(begin, n)
+        )
+        keys, values = cache.append(k[0], v[0])
+        mask = None
+        if n > 1:
+            mask = torch.ones(n, begin + n, dtype=torch.bool, device=q.device).tril(begin)
+        seen = nnf.scaled_dot_product_attention(
+            q, keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask, enable_gqa=True
+        )
+        return self.midlayer.finish(residual, seen)[0]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """fp32 [n, draft_vocab] of outputs [n, width]."""
+        found: Tensor = self.lm_head(self.norm(hidden))
+        return found.float()

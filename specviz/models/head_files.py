@@ -1,0 +1,283 @@
+"""Reading of heads as they are published: EAGLE-3 checkpoints, and the format of `speculators`.
+
+Both hold a config and safetensors with nearly the same names, which are read here; no code of a
+repository runs, and pickles are never read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import hf_hub_download, snapshot_download
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from ..errors import PairError
+from .head import Head, HeadConfig
+from .hub import (
+    ModelSource,
+    failure_sentence,
+    find_source,
+    general_sentence,
+    hub_listing,
+    hub_options,
+)
+from .memory import MemoryNeed
+from .metadata import Caches, LayerCache
+from .pair import check_head, text_config
+from .progress import Watcher, watched
+from .weight_headers import no_safetensors, weight_files
+
+FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
+IGNORED = ("t2d", "verifier_norm.weight", "verifier_lm_head.weight", "rotary_emb.inv_freq")
+EMBEDDING = "embed_tokens.weight"
+UNKNOWN_PARTS = ("fc_norm", "norm_output")
+"""Options of the format of `speculators` that change the computation and are not known here."""
+
+
+@dataclass(frozen=True)
+class HeadMetadata:
+    """What is known of a head before its weights are read. values: its config."""
+
+    source: ModelSource
+    config: HeadConfig
+    values: dict[str, Any]
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that it needs: weights, and a cache of one layer."""
+        with torch.device("meta"):
+            parameters = sum(p.numel() for p in Head(self.config).parameters())
+        layer = self.config.layer
+        cache = LayerCache(2 * layer.num_key_value_heads * layer.head_dim, None)
+        return MemoryNeed(parameters, 0, Caches((cache,), True))
+
+
+def read_head(name: str, target: Any) -> HeadMetadata | None:
+    """The metadata of the head with this hub id or folder, or None if it is another kind of model.
+
+    target: the model that it is for, perhaps on the `meta` device. Raises `PairError` if the config
+    is damaged, of a kind that is not known, or made for another target.
+    """
+    values = head_values(name)
+    if values is None:
+        return None
+    source = find_source(name)
+    return HeadMetadata(source, read_head_config(values, target, source.shown), values)
+
+
+def head_values(name: str) -> dict[str, Any] | None:
+    """The config of the head with this hub id or folder; None if it is another kind of model, or
+    if its config cannot be read: whoever reads it as a model then says why."""
+    try:
+        values = json.loads(_config_path(find_source(name)).read_text("utf-8"))
+    except Exception:  # the hub's client raises errors of many kinds
+        return None
+    return values if isinstance(values, dict) and _is_head(values) else None
+
+
+def _config_path(source: ModelSource) -> Path:
+    if source.folder is not None:
+        return source.folder / "config.json"
+    offline = bool(hub_options(source)["local_files_only"])
+    return Path(hf_hub_download(source.name, "config.json", local_files_only=offline))
+
+
+def _is_head(values: dict[str, Any]) -> bool:
+    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
+    return any("eagle3" in str(name).lower() for name in names) or (
+        "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
+    )
+
+
+def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadConfig:
+    """The shape of the head with this config. target: the model that it is for, perhaps on the
+    `meta` device.
+
+    Raises `PairError` if the config is damaged, of another kind, or made for another target.
+    """
+    layer = values.get("transformer_layer_config") or values
+    unknown = [name for name in UNKNOWN_PARTS if values.get(name)]
+    if layer.get("num_hidden_layers", 1) != 1:
+        unknown.append(f"{layer['num_hidden_layers']} layers")
+    if unknown:
+        raise PairError(
+            f"{shown} is a head with {' and '.join(unknown)}, which is not known here: choose an "
+            "EAGLE-3 head of one layer."
+        )
+    try:
+        config = HeadConfig(
+            layer=_layer_config(layer),
+            target_width=values.get("target_hidden_size") or int(layer["hidden_size"]),
+            states=_states(values, text_config(target).num_hidden_layers),
+            draft_vocab=int(values.get("draft_vocab_size") or layer["vocab_size"]),
+            norm_before_residual=bool(values.get("norm_before_residual", False)),
+            norm_before_fc=bool(values.get("norm_before_fc", False)),
+            head_norms=layer.get("model_type") == "qwen3",
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PairError(
+            f"{shown} has a damaged or incomplete config.json: download it again."
+        ) from error
+    check_head(config, target)
+    return config
+
+
+_LAYER_FIELDS = (
+    "attention_bias",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "mlp_bias",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "vocab_size",
+)
+
+
+def _layer_config(layer: dict[str, Any]) -> LlamaConfig:
+    # What else a config holds, such as a dtype or flags of trainers, is no matter of the layer.
+    known = {name: layer[name] for name in _LAYER_FIELDS if layer.get(name) is not None}
+    known.setdefault("num_key_value_heads", known["num_attention_heads"])
+    return LlamaConfig(**known, num_hidden_layers=1)
+
+
+def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
+    """After how many of the target's layers the states are read.
+
+    By default those that reach the layers 2, n / 2 and n - 3, counted from 0 (EAGLE-3's code).
+    `speculators` counts layers that have run; in `eagle_config` the layers themselves are named,
+    counted from 0, whose outputs are read.
+    """
+    counted = values.get("eagle_aux_hidden_state_layer_ids")
+    named = (values.get("eagle_config") or {}).get("eagle_aux_hidden_state_layer_ids")
+    if counted:
+        return tuple(int(n) for n in counted)
+    if named:
+        return tuple(int(n) + 1 for n in named)
+    return 2, layers // 2, layers - 3
+
+
+def load_head(
+    name: str,
+    target: Any,
+    device: torch.device,
+    on_progress: Watcher | None = None,
+) -> Head:
+    """The head with this hub id or folder, for a loaded target, in the target's dtype.
+
+    Raises `PairError` if it is damaged, made for another target, or has no safetensors.
+    """
+    found = read_head(name, target)
+    if found is None:
+        raise PairError(general_sentence(find_source(name).shown))
+    source, config = found.source, found.config
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    weights = _weights(_downloaded(source, on_progress))
+    embedding = weights.pop(EMBEDDING, None)
+    if embedding is None:
+        embedding = target.get_input_embeddings().weight.detach().to(device)
+    else:
+        embedding = embedding.to(device, dtype)
+    if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
+        raise PairError(
+            f"{source.shown} needs an embedding of shape {list(rows)} and finds one of "
+            f"{list(embedding.shape)}: choose a head made for this target."
+        )
+    head = _filled(config, weights, device, dtype, source.shown)
+    head.embedding, head.name_or_path = embedding, source.name
+    return head.eval()
+
+
+def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:
+    """The source with a local folder that has its files."""
+    if source.folder is not None:
+        return source
+    listing = hub_listing(source)
+    if listing is not None and not any(name.endswith(".safetensors") for name in listing.files):
+        raise PairError(no_safetensors(source.shown, set(listing.files)))
+    offline = bool(hub_options(source)["local_files_only"])
+    try:
+        with watched(on_progress, source.shown) as options:
+            folder = snapshot_download(
+                source.name, allow_patterns=list(FILES), local_files_only=offline, **options
+            )
+    except Exception as error:  # the hub's client raises errors of many kinds
+        raise PairError(failure_sentence(source, error)) from error
+    return ModelSource(source.name, Path(folder))
+
+
+def _weights(source: ModelSource) -> dict[str, Tensor]:
+    """The tensors of a folder, by the names that `Head` has for them."""
+    found: dict[str, Tensor] = {}
+    for path in weight_files(source):
+        try:
+            tensors = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise PairError(
+                f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
+            ) from error
+        found |= {_own_name(name): tensor for name, tensor in tensors.items()}
+    return {name: tensor for name, tensor in found.items() if name not in IGNORED}
+
+
+def _own_name(name: str) -> str:
+    name = name.removeprefix("model.")
+    return "midlayer." + name.removeprefix("layers.0.") if name.startswith("layers.0.") else name
+
+
+def _filled(
+    config: HeadConfig,
+    weights: dict[str, Tensor],
+    device: torch.device,
+    dtype: torch.dtype,
+    shown: str,
+) -> Head:
+    """A head with these weights."""
+    with torch.device("meta"):
+        head = Head(config)
+    wanted = {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
+    if config.draft_vocab == config.layer.vocab_size:
+        weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
+    for name in sorted(wanted.keys() | weights.keys()):
+        if name not in weights:
+            raise PairError(f"{shown} lacks weights, {name} among them: download it again.")
+        if name not in wanted:
+            raise PairError(
+                f"{shown} has a weight {name}, which an EAGLE-3 head of one layer does not have: "
+                "choose another head."
+            )
+        if tuple(weights[name].shape) != wanted[name]:
+            raise PairError(
+                f"{shown} does not fit its own config.json: {name} is "
+                f"{list(weights[name].shape)} instead of {list(wanted[name])}; download it again."
+            )
+    offsets = weights.pop("d2t").long()
+    placed = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
+    head.load_state_dict({**placed, "d2t": offsets.to(device)}, assign=True)
+    head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
+    targets = head.targets
+    if len(targets.unique()) < len(targets) or not in_range(targets, config.layer.vocab_size):
+        raise PairError(
+            f"{shown} maps its tokens to ids outside of the target's vocabulary, or several to "
+            "one: download it again."
+        )
+    return head
+
+
+def in_range(ids: Tensor, count: int) -> bool:
+    """Whether all ids are from 0 to count - 1."""
+    return bool(((ids >= 0) & (ids < count)).all())

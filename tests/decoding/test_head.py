@@ -1,0 +1,127 @@
+"""A head on the target: what it drafts, in both published formats, and that texts stay exact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from reference_distribution import continuation_distribution, p_value
+from toy_heads import ToyHead
+from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pair_of
+
+import specviz.decoding.loop
+from specviz import Pair, Settings, Trace, race, speculate
+from specviz.decoding.drafters import head as drafting
+from specviz.engines.eager import EagerEngine
+from specviz.engines.head import HeadEngine
+from specviz.errors import PairError
+from specviz.models.head_files import load_head
+from specviz.trace.rules import check_trace
+
+VOCAB, LAYERS = 40, 7
+PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]
+SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="head")
+LUCK = 1e-4
+
+
+@pytest.fixture(params=["fastest", "eager"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both the compiled passes of target and head, and the modules of transformers and torch."""
+    if request.param == "eager":
+        monkeypatch.setattr(specviz.decoding.loop, "make_state_engine", EagerEngine)
+        monkeypatch.setattr(drafting, "make_head_engine", HeadEngine)
+    return str(request.param)
+
+
+def deep(vocab: int = VOCAB, layers: int = LAYERS, **config: Any) -> Any:
+    return llama(vocab, num_hidden_layers=layers, initializer_range=0.2, **config)
+
+
+def with_head(head: ToyHead, folder: Path) -> Pair:
+    loaded = load_head(str(folder), head.target, torch.device("cpu"))
+    return pair_of(head.target, head=loaded)
+
+
+def eagle(folder: Path) -> tuple[ToyHead, Pair]:
+    """As published by EAGLE-3's authors: the states are the default ones, 2, n / 2 and n - 3."""
+    target = deep()
+    head = ToyHead(target, (2, LAYERS // 2, LAYERS - 3), range(1, VOCAB, 2))
+    return head, with_head(head, head.save_eagle(folder))
+
+
+def speculators(folder: Path) -> tuple[ToyHead, Pair]:
+    head = ToyHead(deep(), (1, 4, 6), range(VOCAB), norm_first=True, own=True, seed=1)
+    return head, with_head(head, head.save_speculators(folder))
+
+
+@pytest.mark.parametrize("publish", [eagle, speculators])
+def test_the_chains_of_published_heads_are_what_their_description_says(
+    publish: Any, form: str, tmp_path: Path
+):
+    """Over whole runs, so that chains begin at true states again after every kind of verdict."""
+    head, pair = publish(tmp_path / "head")
+    text, seen = list(PROMPT), 0
+    for r in speculate(pair, PROMPT, SAMPLED):
+        for place, token in enumerate(r.drafted):
+            ids = [*text, *(t.id for t in r.drafted[:place])]
+            q = head.logits(ids, place).softmax(-1)
+            assert token.q == pytest.approx(q[token.id].item(), abs=2e-4)
+            assert [one.id for one in token.top_q[:1]] == [int(q.argmax())]
+            seen += 1
+        text += [t.id for t in r.emitted]
+    assert seen > 60
+    counts = outcome_counts(speculate(pair, PROMPT, SAMPLED))
+    assert counts["accepted"] > 3 and counts["rejected"] > 3
+
+
+def test_layers_that_a_checkpoint_names_are_counted_as_in_their_format(tmp_path: Path):
+    """In `eagle_config` a layer means its output; `speculators` counts layers that have run."""
+    head = ToyHead(deep(), (1, 2, 5), range(VOCAB))
+    named = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 4]}}
+    one = with_head(head, head.save_eagle(tmp_path / "one", **named)).head.config
+    other = with_head(head, head.save_speculators(tmp_path / "other")).head.config
+    assert one.states == other.states == (1, 2, 5)
+
+
+def test_greedy_text_is_the_targets_own_from_any_prompt(form: str, tmp_path: Path):
+    _, pair = eagle(tmp_path / "head")
+    for prompt in (PROMPT, [7], [7, 8]):
+        events = list(race(pair, prompt, replace(SAMPLED, temperature=0.0)))
+        trace = Trace.from_events(events)
+        check_trace(trace)
+        assert trace.end is not None and trace.end.identical
+        text = [t.id for r in trace.lane("speculative") for t in r.emitted]
+        assert text == generated(pair.target, prompt, 40)
+    header = events[0]
+    assert header.draft["name"] == "head" and header.draft["parameters"] > 1000
+    assert header.prefill_seconds["speculative"]["draft"] >= 0
+
+
+@pytest.mark.parametrize("settings", [SAMPLED, replace(SAMPLED, gamma=2, temperature=1.5, top_k=3)])
+def test_whole_sequences_follow_the_target(settings: Settings, tmp_path: Path):
+    """Its head cannot draft every token, so some are only ever drawn from the residual."""
+    target = deep(4, 3)
+    head = ToyHead(target, (1, 2, 3), (0, 2, 3))
+    pair = with_head(head, head.save_speculators(tmp_path / "head"))
+    short = replace(settings, max_new_tokens=3 + settings.gamma)
+    law = continuation_distribution(target, [2, 0], 3, short, pair.eos_ids)
+    drawn, drafted = [], 0
+    for seed in range(400):
+        rounds, _ = finish(pair, [2, 0], replace(short, seed=seed))
+        drawn.append(tuple(emitted_ids(rounds)[:3]))
+        drafted += outcome_counts(rounds)["accepted"]
+    assert drafted > 150
+    assert p_value(drawn, law) > LUCK
+
+
+def test_lanes_without_a_head_run_the_same_modules_as_before(tmp_path: Path):
+    _, pair = eagle(tmp_path / "head")
+    before = list(pair.target.named_modules())
+    finish(pair, PROMPT, SAMPLED)
+    assert list(pair.target.named_modules()) == before
+    assert not any(m._forward_hooks for m in pair.target.modules())
+    with pytest.raises(PairError, match="TARGET\\+HEAD"):
+        finish(pair_of(pair.target), PROMPT, SAMPLED)

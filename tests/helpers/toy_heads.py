@@ -1,0 +1,184 @@
+"""Tiny heads on a target, as folders in both published formats, and what they should compute.
+
+The reference, `ToyHead`, follows the description of EAGLE-3 (arXiv 2503.01840) and knows nothing
+of the package: it keeps no cache, and reads every place of a chain again at each step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import LlamaConfig
+
+from specviz.models.head import Head, HeadConfig
+from specviz.models.pair import logit_width, text_config
+
+
+def random_head(target: Any) -> Head:
+    """A head that fits any target whose layers can be found, and guesses at random."""
+    own, vocab = text_config(target), logit_width(target)
+    layer = LlamaConfig(
+        vocab_size=vocab,
+        hidden_size=own.hidden_size,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+    )
+    torch.manual_seed(0)
+    config = HeadConfig(layer, own.hidden_size, (1, own.num_hidden_layers), vocab)
+    return Head(config, torch.randn(vocab, own.hidden_size)).to(target.dtype).eval()
+
+
+HEADS, KV_HEADS, DIM, INNER = 2, 1, 32, 64
+THETA, EPS = 500.0, 1e-5
+
+
+@dataclass
+class ToyHead:
+    """A random head for `target`.
+
+    states: which of transformers' `hidden_states` it reads. drafted: the target's ids of its
+    tokens. norm_first: whether its residual is the normed state. own: whether it has an embedding
+    of its own.
+    """
+
+    target: Any
+    states: Sequence[int]
+    drafted: Sequence[int]
+    norm_first: bool = False
+    own: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        generator = torch.Generator().manual_seed(self.seed)
+        config = self.target.config
+        width, vocab = config.hidden_size, config.vocab_size
+        shapes = {
+            "fc": (width, len(self.states) * width),
+            "q": (HEADS * DIM, 2 * width),
+            "k": (KV_HEADS * DIM, 2 * width),
+            "v": (KV_HEADS * DIM, 2 * width),
+            "o": (width, HEADS * DIM),
+            "gate": (INNER, width),
+            "up": (INNER, width),
+            "down": (width, INNER),
+            "lm_head": (len(self.drafted), width),
+            "embed": (vocab, width),
+        }
+        self.w = {
+            name: torch.randn(shape, generator=generator) * (1.0 if name == "embed" else 0.3)
+            for name, shape in shapes.items()
+        }
+        for name in ("hidden_norm", "input_norm", "post_norm", "norm"):
+            self.w[name] = 0.5 + torch.rand(width, generator=generator)
+        if not self.own:
+            self.w["embed"] = self.target.get_input_embeddings().weight.detach()
+
+    def logits(self, ids: Sequence[int], chain: int) -> Tensor:
+        """The last logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
+        w, text = self.w, torch.tensor([list(ids)])
+        known = len(ids) - chain  # tokens of the text; the target has read all but the last
+        with torch.no_grad():
+            seen = self.target(input_ids=text[:, : known - 1], output_hidden_states=True)
+            states = torch.cat([seen.hidden_states[n][0] for n in self.states], -1)
+            hidden = states @ w["fc"].T
+            for step in range(chain + 1):
+                out = self._layer(text[0, 1 : known + step], hidden)
+                hidden = torch.cat([hidden, out[-1:]])
+            own = self._normed(out[-1], "norm") @ w["lm_head"].T
+        whole = torch.full((self.target.config.vocab_size,), -torch.inf)
+        whole[list(self.drafted)] = own
+        return whole
+
+    def _layer(self, ids: Tensor, hidden: Tensor) -> Tensor:
+        w, n = self.w, len(ids)
+        state = self._normed(hidden, "hidden_norm")
+        x = torch.cat([self._normed(w["embed"][ids], "input_norm"), state], -1)
+        q, k, v = ((x @ w[name].T).view(n, -1, DIM) for name in "qkv")
+        q, k = self._rotated(q), self._rotated(k)
+        seen = []
+        for place in range(n):
+            scores = torch.einsum("hd,tgd->ht", q[place], k[: place + 1]) / DIM**0.5
+            seen.append((scores.softmax(-1) @ v[: place + 1, 0]).flatten())
+        after = (state if self.norm_first else hidden) + torch.stack(seen) @ w["o"].T
+        y = self._normed(after, "post_norm")
+        gate = y @ w["gate"].T
+        return after + (gate * gate.sigmoid() * (y @ w["up"].T)) @ w["down"].T
+
+    def _rotated(self, x: Tensor) -> Tensor:
+        half = DIM // 2
+        angles = torch.arange(len(x))[:, None] / THETA ** (torch.arange(half) / half)
+        cosine, sine = angles.cos()[:, None], angles.sin()[:, None]
+        low, high = x[..., :half], x[..., half:]
+        return torch.cat([low * cosine - high * sine, high * cosine + low * sine], -1)
+
+    def _normed(self, x: Tensor, name: str) -> Tensor:
+        return x / (x.pow(2).mean(-1, keepdim=True) + EPS).sqrt() * self.w[name]
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "hidden_size": self.target.config.hidden_size,
+            "intermediate_size": INNER,
+            "num_hidden_layers": 1,
+            "num_attention_heads": HEADS,
+            "num_key_value_heads": KV_HEADS,
+            "head_dim": DIM,
+            "hidden_act": "silu",
+            "max_position_embeddings": 512,
+            "model_type": "llama",
+            "rms_norm_eps": EPS,
+            "rope_theta": THETA,
+            "vocab_size": self.target.config.vocab_size,
+        }
+
+    def save_eagle(self, folder: Path, **changes: Any) -> Path:
+        """A checkpoint as EAGLE-3's authors publish them; `changes` are made to its config."""
+        config = {
+            "architectures": ["LlamaForCausalLMEagle3"],
+            "draft_vocab_size": len(self.drafted),
+            **self._config(),
+        }
+        return self._save(folder, "midlayer.", config | changes)
+
+    def save_speculators(self, folder: Path, **changes: Any) -> Path:
+        """The same in the format of `speculators`."""
+        config = {
+            "architectures": ["Eagle3Speculator"],
+            "speculators_model_type": "eagle3",
+            "draft_vocab_size": len(self.drafted),
+            "norm_before_residual": self.norm_first,
+            "eagle_aux_hidden_state_layer_ids": list(self.states),
+            "transformer_layer_config": self._config(),
+            "speculators_config": {"verifier": {"name_or_path": "someone/another"}},
+        }
+        return self._save(folder, "layers.0.", config | changes)
+
+    def _save(self, folder: Path, layer: str, config: dict[str, Any]) -> Path:
+        w, drafted = self.w, torch.tensor(list(self.drafted))
+        tensors = {
+            **{f"{layer}self_attn.{name}_proj.weight": w[name] for name in "qkvo"},
+            **{f"{layer}mlp.{name}_proj.weight": w[name] for name in ("gate", "up", "down")},
+            f"{layer}hidden_norm.weight": w["hidden_norm"],
+            f"{layer}input_layernorm.weight": w["input_norm"],
+            f"{layer}post_attention_layernorm.weight": w["post_norm"],
+            "norm.weight": w["norm"],
+            "fc.weight": w["fc"],
+            "lm_head.weight": w["lm_head"],
+            "d2t": drafted - torch.arange(len(drafted)),
+            "t2d": torch.isin(torch.arange(self.target.config.vocab_size), drafted),
+        }
+        if self.own:
+            tensors["embed_tokens.weight"] = w["embed"]
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
