@@ -50,7 +50,7 @@ def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSetting
     for source, write in writers:
         text, note = write(row, machine)
         if row.drafter == "head":
-            note = f"The head has a form of its own, which {source.engine} does not read."
+            note = "Settings for a head are not written here."
         elif not text and not note:
             note = NOT_THERE.format(engine=source.engine)
         elif text and row.policy != "fixed" and source is not TRANSFORMERS:
