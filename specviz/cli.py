@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
 
-    make = verbs.add_parser("train", help="train a pair on a folder of books")
+    make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
     train.add_arguments(make)
     make.set_defaults(verb=train.main)
 

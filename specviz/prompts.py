@@ -95,7 +95,7 @@ def prompts_from(raw: bytes, name: str, limits: Limits = OF_A_SWEEP) -> tuple[Qu
         raise PromptError(f"{name} is empty: {FORMS}.")
     entries = _entries(text, name)
     if len(entries) > limits.prompts:
-        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
+        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts} or fewer.")
     return tuple(_question(entry, kind, place, name) for place, kind, entry in entries)
 
 
