@@ -28,16 +28,21 @@ CHUNK = 64  # tokens whose logits are held at once
 MODELS = ("model", "early-exit")
 """Drafters that draft with a model: their view of a place depends on the text before it alone."""
 
+COPYING = ("ngram", "suffix")
+"""Drafters that read nothing but the text, so that they can draft again along one that is known."""
+
 CERTAIN = ("ngram",)
-"""Drafters whose drafts are certain where the target samples: what they draft is not drawn."""
+"""Drafters whose drafts are certain also where the target samples."""
 
 
 def is_predictable(settings: Settings) -> bool:
-    """Whether the rounds of these settings follow from a text: always if it is greedy. A sampled
-    one needs the token rule, whose verdicts at different places are independent given the text,
-    and a drafter whose q along the text is known."""
+    """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
+    whose verdicts at different places are independent given the text, and a drafter whose q along
+    the text is known. A head reads the target's hidden states, which are not kept."""
+    if settings.greedy:
+        return settings.drafter in MODELS or settings.drafter in COPYING
     known = settings.drafter in MODELS or settings.drafter in CERTAIN
-    return settings.greedy or (settings.rule == "token" and known)
+    return settings.rule == "token" and known
 
 
 class Acceptance(Protocol):

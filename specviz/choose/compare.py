@@ -16,6 +16,7 @@ from ..report.bootstrap import mean_interval
 from .measure import Run
 from .types import Estimate
 
+FITS = 30  # turns of a fit, which has long settled by then
 FEWEST = 4  # prompts that two rows share before one of them is given up
 
 Values = Mapping[int, float]
@@ -55,10 +56,23 @@ def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, floa
 def best_row(rows: Mapping[str, Values]) -> str | None:
     """The key of the fastest row among those measured on at least half as many prompts as any."""
     most = max(map(len, rows.values()), default=0)
-    known = {key: values for key, values in rows.items() if values and 2 * len(values) >= most}
-    if not known:
-        return None
-    return max(known, key=lambda key: statistics.fmean(known[key].values()))
+    effects = _effects({key: values for key, values in rows.items() if values})
+    known = [key for key in effects if 2 * len(rows[key]) >= most]
+    return max(known, key=effects.__getitem__, default=None)
+
+
+def _effects(rows: Mapping[str, Values]) -> dict[str, float]:
+    """How fast each row is when the prompts on which it happened to run are allowed for: the row's
+    part in value = row + prompt, fitted by turns (least squares for an unbalanced table)."""
+    prompts = dict.fromkeys((question for values in rows.values() for question in values), 0.0)
+    effects = dict.fromkeys(rows, 0.0)
+    for _ in range(FITS):
+        for key, values in rows.items():
+            effects[key] = statistics.fmean(v - prompts[question] for question, v in values.items())
+        for question in prompts:
+            left = [v[question] - effects[key] for key, v in rows.items() if question in v]
+            prompts[question] = statistics.fmean(left)
+    return effects
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:

@@ -49,7 +49,9 @@ def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSetting
     result = []
     for source, write in writers:
         text, note = write(row, machine)
-        if not text and not note:
+        if row.drafter == "head":
+            note = "Settings for a head are not written here."
+        elif not text and not note:
             note = NOT_THERE.format(engine=source.engine)
         elif text and row.policy != "fixed" and source is not TRANSFORMERS:
             note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"

@@ -146,7 +146,10 @@ def _html_row(row: Row) -> str:
 
 def _figure(spec: dict[str, object], name: str) -> str:
     text: str = go.Figure(spec).to_html(
-        full_html=False, include_plotlyjs=False, div_id=f"sweep-{name}"
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=f"sweep-{name}",
+        config={"displayModeBar": False},
     )
     return text
 
@@ -160,8 +163,8 @@ def lines_of(result: SweepResult) -> Iterator[str]:
 
 
 STYLE = (
-    "body{font:16px system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}"
-    "pre{white-space:pre-wrap;background:#f8f9fa;padding:1rem}table{border-collapse:collapse}"
-    "td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #e3e6ea}"
+    "body{font:16px system-ui,sans-serif;max-width:90rem;margin:2rem auto;padding:0 1rem}"
+    "pre{white-space:pre-wrap;background:#f8f9fa;padding:1rem}table{border-collapse:collapse;font-size:.85rem;display:block;overflow-x:auto}"
+    "td,th{padding:.2rem .5rem;text-align:right;white-space:nowrap;border-bottom:1px solid #e3e6ea}"
     "td:first-child,th:first-child{text-align:left}.best{font-weight:700}"
 )

@@ -102,7 +102,7 @@ class Sweep:
         self.eliminated: set[str] = set()
         self.order: list[str] = []  # the rows of the pieces so far, for whoever checks fairness
         self._queue: list[Piece] = []
-        self._promising: dict[float, list[str]] = {}
+        self._alive: dict[float, list[str]] = {}  # rows that may be the best, by temperature
         self._turn = 0  # prompts confirmed so far, counted over repeats
         self._length = self.request.base.max_new_tokens
         self._shortened = False
@@ -276,18 +276,15 @@ class Sweep:
 
     def _refill(self) -> None:
         """Plan the pieces on the next prompt, or end."""
-        if self.stage == "scout":
-            self.stage = "confirm"
-            speeds = {row.configuration.key: _speed(row) for row in self.table()}
-            possible = [row for row in self.rows if row.drafter not in self.missing]
-            self._promising = promising(possible, speeds)
-            self._eliminate()
+        self.stage = "confirm"
+        self._eliminate()
+        self._choose()
         while not self._queue and not self.is_done:
             repeat, question = divmod(self._turn, len(self.questions))
             if repeat >= MOST_REPEATS or (repeat >= SETTLED_REPEATS and self._settled()):
                 self.stage = "done"
                 return
-            keys = [key for some in self._alive().values() for key in some]
+            keys = [key for some in self._alive.values() for key in some]
             seen = {(run.key, run.question) for run in self.runs} if repeat == 0 else set()
             self._queue = [
                 Piece(key, question, repeat)
@@ -297,20 +294,30 @@ class Sweep:
             self._turn += 1
 
     def _settled(self) -> bool:
-        return all(len(keys) <= 1 for keys in self._alive().values())
+        return all(len(keys) <= 1 for keys in self._alive.values())
 
-    def _alive(self) -> dict[float, list[str]]:
-        """The rows that may still be the best, by temperature."""
-        return {
-            temperature: [key for key in keys if key not in self.eliminated]
-            for temperature, keys in self._promising.items()
+    def _choose(self) -> None:
+        """Find the rows to go on with: those that promise much, by what is known of costs now, and
+        those that were measured and are not slower beyond noise."""
+        speeds = {row.configuration.key: _speed(row) for row in self.table()}
+        possible = [row for row in self.rows if row.drafter not in self.missing]
+        measured = {run.key for run in self.runs}
+        self._alive = {
+            temperature: [
+                row.key
+                for row in possible
+                if row.temperature == temperature
+                and (row.key in keys or row.key in measured)
+                and row.key not in self.eliminated
+            ]
+            for temperature, keys in promising(possible, speeds).items()
         }
 
     def _pieces_left(self) -> int:
         """About how many pieces are left: as many as are due, or as the time is enough for."""
         if self.is_done:
             return 0
-        alive = sum(map(len, self._alive().values())) or len(self.rows) // 2
+        alive = sum(map(len, self._alive.values())) or len(self.rows) // 2
         prompts = SETTLED_REPEATS * len(self.questions) - self._turn
         due = len(self._queue) + alive * max(0, prompts)
         if not self._done:

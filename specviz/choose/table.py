@@ -88,7 +88,7 @@ def _row(
 
 
 def _memory(one: Configuration, weights: tuple[int, int | None] | None) -> int | None:
-    if weights is None:
+    if weights is None or one.drafter == "head":  # a head's weights belong to neither model
         return None
     target, draft = weights
     return target + (draft or 0 if one.drafter == "model" else 0)

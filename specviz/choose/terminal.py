@@ -34,7 +34,7 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
 def cells(row: Row) -> tuple[str, ...]:
     """The cells of a row, in the order of `HEADS`; a dash where nothing is known."""
     m, p = row.measured, row.predicted
-    state = MARKS[row.mark] or ("slower" if row.status == "eliminated" else "")
+    state = MARKS[row.mark] or ("slower" if row.status == "eliminated" else "behind")
     memory = shown_bytes(row.memory) if row.memory is not None else "–"
     predicted = shown_number(p.speedup if p else None, 2)
     if m is None:

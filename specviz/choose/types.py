@@ -24,9 +24,8 @@ slower than the best; not possible with this pair (its `note` says why)."""
 
 Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
 
-SWEPT_DRAFTERS: tuple[str, ...] = tuple(name for name in DRAFTERS if name not in ("none", "head"))
-"""Every drafter that a sweep may compare. What a head drafts at a place depends on where its round
-begins, so that its rounds cannot be predicted from one known text."""
+SWEPT_DRAFTERS: tuple[str, ...] = tuple(name for name in DRAFTERS if name != "none")
+"""Every drafter that a sweep may compare."""
 
 
 class Jsonable:

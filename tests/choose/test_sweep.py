@@ -201,7 +201,7 @@ def test_drafters_that_the_pair_lacks_are_left_out_with_the_reason(timed: Virtua
     request = replace(REQUEST, drafters=("model", "ngram", "early-exit"))
     result = result_of(list(sweep(alone, request)))
     notes = {one.configuration.drafter: one.note for one in result.rows}
-    assert "no draft model" in notes["model"] and "draft for itself" in notes["early-exit"]
+    assert "no draft model" in notes["model"] and "cannot be told apart" in notes["early-exit"]
     assert notes["ngram"] == ""
     none = result_of(list(sweep(alone, replace(REQUEST, drafters=("model",)))))
     assert none.recommendations[0].answer == "do not speculate"
