@@ -1,4 +1,4 @@
-"""Take the README's pictures: a finished run in light and dark, a round, and the run in motion.
+"""Take the README's pictures: a finished run in light and dark, a round, a run in motion, a sweep.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """
@@ -62,6 +62,20 @@ def take_round(page: Any, out: Path) -> None:
     page.keyboard.press("Escape")
 
 
+def take_choose(page: Any, out: Path) -> None:
+    """Take a picture of the view Choose after a sweep of a minute."""
+    page.keyboard.press("d")
+    page.wait_for_selector("dialog.sv-choose[open]")
+    page.get_by_label("Time to spend").select_option("60")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_selector("dialog.sv-choose[data-state=over]", timeout=300_000)  # milliseconds
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
+    page.screenshot(path=out / "choose.png")
+    print(out / "choose.png")
+    page.keyboard.press("Escape")
+
+
 def take_motion(page: Any, out: Path) -> None:
     """Take an animated picture of the same run, from its first event to its last."""
     frames = []
@@ -95,6 +109,7 @@ def main() -> None:
         take_stills(page, options.out)
         take_round(page, options.out)
         take_motion(page, options.out)
+        take_choose(page, options.out)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 from .bench import cli as bench
 from .choose import cli as choose
+from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
@@ -28,8 +29,9 @@ from .models.served import served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .report.html import standalone_html
+from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
-from .report.terminal import event_line, legend, metric_lines
+from .report.terminal import difference_lines, event_line, legend, metric_lines
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
 from .trace import Event, Trace
@@ -77,6 +79,14 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
 
+    difference = verbs.add_parser(
+        "explain-difference", help="say if greedy lanes part by a tie within rounding or by a bug"
+    )
+    difference.add_argument("file", metavar="FILE", help="a recording")
+    difference.add_argument("--of", metavar="LANE", help="which lane with drafts; else the first")
+    _add_pair(difference)
+    difference.set_defaults(verb=_explain_difference)
+
     compare = verbs.add_parser("sweep", help="find the drafter and gamma to deploy, if any")
     _add_pair(compare)
     choose.add_arguments(compare)
@@ -98,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
 
-    make = verbs.add_parser("train", help="train a pair on a folder of books")
+    make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
     train.add_arguments(make)
     make.set_defaults(verb=train.main)
 
@@ -232,6 +242,17 @@ def _doctor(options: argparse.Namespace) -> int:
             print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
         print(report.summary)
     return 1 if report.verdict == "stop" else 0
+
+
+def _explain_difference(options: argparse.Namespace) -> int:
+    trace, _ = read_file(options.file)
+    if parting_of(trace, options.of) is None:
+        print("Both lanes wrote the same text: there is no difference to explain.")
+        return 0
+    found = explain_difference(_named_pair(options), trace, options.of)
+    assert found is not None
+    print(*difference_lines(found), sep="\n")
+    return 1 if found.verdict == "bug" else 0
 
 
 def _export(options: argparse.Namespace) -> None:

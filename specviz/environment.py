@@ -218,12 +218,12 @@ SWEEP: Variable[bool] = Variable(
     "1 or 0",
     "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
 )
-SWEEP_SECONDS: Variable[float | None] = Variable(
+SWEEP_SECONDS: Variable[int | None] = Variable(
     "SPECVIZ_SWEEP_SECONDS",
-    _seconds,
+    _from_one,
     None,
     "600; on a Space 120",
-    "a number from 0.1 on",
+    "a whole number from 1 on",
     "The maximum decoding time of one sweep, in seconds.",
 )
 STOP_SECONDS = _limit(

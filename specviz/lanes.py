@@ -149,7 +149,9 @@ def parsed_lane(text: str) -> dict[str, Any]:
     for part in text.split(","):
         field, sign, value = (one.strip() for one in part.partition("="))
         if not (field and sign and value):
-            raise SettingsError(f"--lane {text!r} is not read: write drafter=ngram,gamma=3.")
+            raise SettingsError(
+                f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
+            )
         found[field] = int(value) if value.isdecimal() else value
     return found
 

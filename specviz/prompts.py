@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,20 @@ def builtin_prompts() -> tuple[Question, ...]:
     return prompts_from(BUILTIN_SET.read_bytes(), BUILTIN_SET.name)
 
 
+def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """The prompts with their kinds in turn, so that an early end has seen every kind."""
+    by_kind: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        by_kind[question.kind].append(question)
+    rounds = zip_longest(*by_kind.values())
+    return tuple(one for some in rounds for one in some if one is not None)
+
+
+def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
+    """The number of prompts by kind."""
+    return dict(Counter(question.kind for question in questions))
+
+
 def prompts_file(path: str | Path, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:
     """The prompts of a file. Raises `PromptError` with one sentence that says what to do; no more
     of the file is read than the limits allow."""
@@ -78,7 +95,7 @@ def prompts_from(raw: bytes, name: str, limits: Limits = OF_A_SWEEP) -> tuple[Qu
         raise PromptError(f"{name} is empty: {FORMS}.")
     entries = _entries(text, name)
     if len(entries) > limits.prompts:
-        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
+        raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts} or fewer.")
     return tuple(_question(entry, kind, place, name) for place, kind, entry in entries)
 
 

@@ -44,6 +44,9 @@ def test_run_prints_the_rounds_and_figures_that_add_up(
     assert "20/20 tokens identical to the baseline" in printed
     assert "  ".join(f"{name} {count}" for name, count in figures.counts.items()) in printed
     assert "\x1b" not in printed
+    assert main([*arguments, "--color", "never", "--lane", "drafter=ngram,gamma=2"]) == 0
+    printed = capsys.readouterr().out
+    assert "best: " in printed and "n-gram, gamma 2: 20/20 tokens identical" in printed
 
 
 def test_run_in_colour_marks_every_outcome(

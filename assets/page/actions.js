@@ -59,7 +59,7 @@ export function wireActions(root, parts) {
     },
   });
   const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
-  const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline });
+  const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline, chosen: () => view.chosen });
   const about = dialogOf(root, "[data-about]");
   const terms = findAll(root, "[data-term]", HTMLDetailsElement).map(closable);
   // One at a time: what lies over the others comes first.

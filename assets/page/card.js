@@ -77,8 +77,8 @@ export class Card {
     this.close();
     const trace = this.#trace();
     const index = Number(node.dataset.round);
-    const round = trace?.rounds.find((one) =>
-      one.index === index && node.closest(`[data-lane=${one.lane}]`));
+    const lane = node.closest("[data-lane]")?.getAttribute("data-lane");
+    const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
     if (!round) return;
     const siblings = [...node.parentElement?.children ?? []];
     const place = siblings.filter((one) => one.matches("[data-index]")).indexOf(node);
@@ -161,8 +161,8 @@ const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undef
  * @param {Token} token
  * @returns {ShownToken}
  */
-function asGuess({ id, text, q, soft_q, top_q }) {
-  return { id, text, q, soft_q, top_q, outcome: "pending" };
+function asGuess({ id, text, q, soft_q, top_q, seen }) {
+  return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
 }
 
 /**

@@ -1,6 +1,8 @@
 // Plotly charts: layouts and colours come from Python, points from the shown rounds.
 
 import { element, find, findAll } from "./dom.js";
+import { shortened, titleOf, tracesOf } from "./lane-charts.js";
+import { ALONE, OURS } from "./lanes.js";
 import { series } from "./metrics.js";
 
 const INTERVAL = 500; // ms between redraws, at least
@@ -23,12 +25,13 @@ const nextFrame = () => new Promise((resume) => {
  * A chart of these rounds to be taken away, as figures() of specviz/report/charts.py draws it.
  * @param {Config} config
  * @param {string} name
- * @param {string} title
  * @param {Round[]} rounds
+ * @param {LaneName[]} names of the lanes
  */
-export function chartFigure(config, name, title, rounds) {
-  const { traces, layout } = config.charts[theme()][name];
-  const points = series(rounds)[name];
+export function chartFigure(config, name, rounds, names) {
+  const spec = config.charts[theme()][name], traces = tracesOf(spec, name, names);
+  const { layout } = spec;
+  const points = series(rounds, names)[name];
   const style = getComputedStyle(document.body);
   const [page, ink] = ["page", "ink"].map((part) => style.getPropertyValue(`--sv-${part}`).trim());
   const axis = (/** @type {ChartAxis} */ one) =>
@@ -39,7 +42,7 @@ export function chartFigure(config, name, title, rounds) {
       ...layout,
       xaxis: axis(layout.xaxis),
       yaxis: axis(layout.yaxis),
-      title: { text: title, x: 0.02, font: { size: 16, color: ink } },
+      title: { text: titleOf(config, name, names), x: 0.02, font: { size: 16, color: ink } },
       margin: { l: name === "parts" ? 120 : 60, r: 24, t: 78, b: 52 },
       showlegend: traces.length > 1,
       legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
@@ -60,6 +63,8 @@ export class Charts {
   #drawing = false;
   /** @type {Round[]} */
   #shown = [];
+  /** @type {LaneName[]} */
+  #names = [OURS, ALONE];
   /** @type {Round[] | null} */
   #requested = null; // rounds that are still to be drawn
   #hurried = false; // what was asked for while drawing must not wait either
@@ -80,7 +85,7 @@ export class Charts {
       plot.setAttribute("role", "img");
       plot.setAttribute("aria-label", "Nothing is shown yet.");
       figure.setAttribute("aria-label", title);
-      figure.append(this.#caption(name, title), plot);
+      figure.append(this.#caption(name), plot);
       this.#box.append(figure);
       this.#plots.set(name, plot);
     }
@@ -91,6 +96,20 @@ export class Charts {
     new ResizeObserver(redraw).observe(this.#box);
   }
 
+  /**
+   * The lanes of the run that is shown from now on.
+   * @param {LaneName[]} names
+   */
+  begin(names) {
+    if (names.join("\n") === this.#names.join("\n")) return;
+    this.#names = names;
+    for (const [name, plot] of this.#plots) {
+      plot.parentElement?.querySelector("figcaption")?.replaceWith(this.#caption(name));
+      plot.parentElement?.setAttribute("aria-label", titleOf(this.#config, name, names));
+    }
+    this.#colour();
+  }
+
   /** @param {Round[]} rounds */
   show(rounds) {
     this.#shown = rounds;
@@ -99,14 +118,12 @@ export class Charts {
     this.#draw();
   }
 
-  /**
-   * @param {string} name
-   * @param {string} title
-   */
-  #caption(name, title) {
-    const node = element("figcaption", "", title);
-    const { traces } = this.#config.charts.light[name];
-    if (traces.length === 1) return node;
+  /** @param {string} name */
+  #caption(name) {
+    const node = element("figcaption", "", titleOf(this.#config, name, this.#names));
+    const spec = this.#config.charts.light[name], traces = tracesOf(spec, name, this.#names);
+    // Lines of several lanes have their keys beside the names of the lanes.
+    if (traces.length === 1 || (traces !== spec.traces && name !== "tokens")) return node;
     traces.forEach((trace, i) => {
       const key = element("span", "sv-chart-key", trace.name);
       key.dataset.key = `${name}-${i}`;
@@ -135,7 +152,8 @@ export class Charts {
   #colour() {
     for (const key of findAll(this.#box, "[data-key]", HTMLElement)) {
       const [name, i] = (key.dataset.key ?? "").split("-");
-      const { line, marker } = this.#config.charts[theme()][name].traces[Number(i)];
+      const spec = this.#config.charts[theme()][name];
+      const { line, marker } = tracesOf(spec, name, this.#names)[Number(i)];
       key.style.setProperty("--key", line?.color ?? marker?.color ?? "");
       key.dataset.dash = line?.dash ?? "bar";
     }
@@ -162,11 +180,13 @@ export class Charts {
    * @param {Round[]} rounds
    */
   async #drawAll(rounds) {
-    const points = series(rounds), specs = this.#config.charts[theme()];
+    const names = this.#names; // a run with other lanes may be shown meanwhile
+    const points = series(rounds, names), specs = this.#config.charts[theme()];
     let spent = 0;
     for (const [name, plot] of this.#plots) {
       const begun = performance.now();
-      this.#drawOne(plot, specs[name], points[name], rounds.length === 0);
+      this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, names) }, points[name],
+        rounds.length === 0);
       spent += performance.now() - begun;
       await nextFrame(); // one chart a frame, so that none is long
     }
@@ -180,7 +200,7 @@ export class Charts {
    * @param {boolean} isEmpty
    */
   #drawOne(plot, spec, points, isEmpty) {
-    const traces = spec.traces.map((trace, i) => ({ ...trace, ...points[i] }));
+    const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i]) }));
     const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
     enlarge(traces, layout, this.#scale());
     if (isEmpty) {

@@ -1,7 +1,8 @@
 // What two runs have side by side: settings, figures, times and texts.
 
 import { element } from "./dom.js";
-import { measure } from "./metrics.js";
+import { draftedLanes } from "./lanes.js";
+import { fastestLane, measure } from "./metrics.js";
 import { raceOfTwo } from "./plot.js";
 import { describe, settingText } from "./strip.js";
 import { uncertainty } from "./uncertainty.js";
@@ -18,6 +19,7 @@ import { fixed, provenance } from "./words.js";
  * @property {string} name
  * @property {string} origin what its badge says of it
  * @property {Trace} trace with two lanes
+ * @property {string} lanes which lane that is, if others with drafts raced; else empty
  * @property {Metrics} m
  * @property {Uncertainty | null} found
  */
@@ -36,9 +38,11 @@ const FAR = 60; // px above the first difference
  * @returns {Side}
  */
 export function sideOf(name, run) {
-  const trace = raceOfTwo(run.trace);
+  const trace = raceOfTwo(run.trace), { rounds, header } = run.trace, drafted = draftedLanes(header);
   return {
-    name, origin: run.origin, trace, m: measure(trace.rounds, trace.header), found: uncertainty(trace.rounds),
+    name, origin: run.origin, trace,
+    lanes: drafted.length > 1 ? `${fastestLane(rounds, header)}, the fastest of ${drafted.length} that draft` : "",
+    m: measure(trace.rounds, trace.header), found: uncertainty(trace.rounds),
   };
 }
 
@@ -46,11 +50,10 @@ export function sideOf(name, run) {
  * What a run is, by the name of each thing.
  * @param {Side} side
  */
-function factsOf({ trace: { header } }) {
+function factsOf({ trace: { header }, lanes }) {
   const facts = new Map(describe(header).map(({ name, text }) => [name, text.replace(/^\+ /, "")]));
   if (!facts.has("drafter")) facts.set("drafter", settingText("drafter", header.settings.drafter));
-  const lanes = Object.keys("lanes" in header && header.lanes ? header.lanes : {});
-  if (lanes.length > 1) facts.set("lanes", `${lanes[0]}, the first of ${lanes.length} that draft`);
+  if (lanes) facts.set("lanes", lanes);
   return facts.set("machine", provenance(header).machine);
 }
 

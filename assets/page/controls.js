@@ -2,6 +2,7 @@
 // run, and where they say something else. Values stand in the order of the controls: the prompt,
 // then each setting of the configuration.
 
+import { comparedIn } from "./lanes.js";
 import { settingText } from "./strip.js";
 
 /**
@@ -10,10 +11,13 @@ import { settingText } from "./strip.js";
  * @param {Config} config
  * @returns {Value[]}
  */
-export function controlsOf({ prompt, settings, target, draft }, config) {
+export function controlsOf(header, config) {
+  const { prompt, settings, target, draft } = header;
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
-  const known = { verdict: "token", ...plainSettings(settings), pair: pairOf(target, draft, config) };
+  const known = {
+    verdict: "token", ...plainSettings(settings), pair: pairOf(target, draft, config), lanes: comparedIn(header),
+  };
   return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
 }
 

@@ -110,6 +110,7 @@ export function track(pieces, whole) {
  */
 export function columns({ drafted, emitted }, isRead) {
   const list = element("ol", "sx-places");
+  list.tabIndex = 0; // so that keys can scroll it
   drafted.forEach((token, i) => {
     const pending = { ...token, outcome: /** @type {const} */ ("pending") };
     const q = bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.soft_q ?? token.q });

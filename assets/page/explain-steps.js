@@ -2,13 +2,14 @@
 
 import { balance } from "./explain-balance.js";
 import { sharesOf, singlePass } from "./explain-numbers.js";
+import { guessed, unguessed } from "./explain-guess.js";
 import { bars, columns, marked, twoTexts } from "./explain-pictures.js";
 import { milliseconds } from "./explain-times.js";
 import { overlay, verdict } from "./explain-verdict.js";
 import { element } from "./dom.js";
 import { tokensOf } from "./lane.js";
 import { chance, oddsAndDraw, reason } from "./reasons.js";
-import { LEFT, reasonBy, ruleOf } from "./rules.js";
+import { LEFT, NOTES, reasonBy, ruleOf } from "./rules.js";
 import { plural, visible } from "./words.js";
 
 /** @import { Marked } from "./explain-pictures.js" */
@@ -43,15 +44,6 @@ const NOT_GOOD_ENOUGH = "Kept does not mean “good enough”. A guess that the 
   + "as often as needed: so the text follows p, as if the target had written it alone.";
 const SAME_LAW = "Blue was kept, pink is made up for here. Together they are exactly p: that is why the text keeps "
   + "the target’s distribution. The letters may still differ from another run’s.";
-/** What is said of the other rules. @type {Record<string, string>} */
-const NOTES = {
-  block: "The guesses are judged together, but shown one after the other: kept are all up to the last one whose draw "
-    + "is below its threshold. So the text follows p, and never fewer are kept on average than one by one.",
-  "exact-match": "The target’s own draws are what is written, so the text follows p. Fewer guesses hold than with the "
-    + "ratio p / q, which may keep a guess that the target would not have drawn this time.",
-  typical: "Kept means “likely enough” here: nothing makes up for guesses that the draft makes too often. The text does "
-    + "not follow the target’s distribution.",
-};
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
@@ -82,24 +74,13 @@ export function stepsOf(round, trace) {
  */
 const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
-/** @type {Record<string, string>} */
-const GUESSERS = {
-  "early-exit": "The target’s own first layers guess",
-  head: "The head, a layer that begins at the target’s hidden states, guesses",
-};
-
 /**
  * @param {Told} told
  * @returns {Step}
  */
-function guess({ round, trace, isCopied, isGreedy }) {
+function guess({ round, trace, isGreedy }) {
   const { drafted } = round, count = plural(drafted.length, "token");
-  const who = GUESSERS[trace.header.settings.drafter] ?? "The draft guesses";
-  const how = isGreedy ? "takes its first choice" : "has chances q for all tokens, draws one";
-  const sentence = isCopied
-    ? `The end of the text stood in it before: the ${count} that followed there are copied as guesses. No model is `
-      + "asked, so q is 1 for each."
-    : `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
+  const sentence = guessed(trace.header, count, isGreedy);
   return {
     chapter: "Guess", sentence, note: isGreedy ? GREEDY : AS_USED,
     tokens: upTo(drafted, 0), until: "draft", picture: () => [columns(round, false)],
@@ -283,10 +264,8 @@ function bonus({ round, tokens, own }) {
  * @param {Told} told
  * @returns {Step}
  */
-function pass({ round, own, isGreedy, isCopied }) {
-  const why = round.lane === "baseline" ? "" : isCopied
-    ? "The end of the text has not stood in it before, so there was nothing to copy. "
-    : "Nothing was drafted in this round. ";
+function pass({ round, trace, own, isGreedy }) {
+  const why = round.lane === "baseline" ? "" : unguessed(trace.header);
   return {
     chapter: "Pass",
     sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${

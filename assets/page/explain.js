@@ -5,14 +5,13 @@ import { milliseconds, times } from "./explain-times.js";
 import { textBefore, secondsOf } from "./explain-numbers.js";
 import { textLine } from "./explain-pictures.js";
 import { stepsOf } from "./explain-steps.js";
+import { ALONE, labelOf, OURS, twoOf } from "./lanes.js";
 
 /** @import { Step } from "./explain-steps.js" */
 /** @import { Timeline } from "./timeline.js" */
 
 const READING = 60; // ms for a character of a step that is shown by itself
 const LEAST = 3500; // ms for such a step
-/** @type {Record<LaneName, string>} */
-const LANES = { speculative: "draft + target", baseline: "target alone" };
 
 const FRAME = `
   <header><h2 id="sx-title"></h2><p class="sx-lanes" role="group" aria-label="Lane"></p>
@@ -30,6 +29,8 @@ export class Explain {
   #root;
   #trace;
   #timeline;
+  #chosen;
+  #lane = OURS; // the lane with drafts whose rounds are gone through
   #dialog = element("dialog", "sv-explain");
   /** @type {Trace | null} */
   #held = null; // the trace of the round, whatever the page shows by now
@@ -43,9 +44,10 @@ export class Explain {
 
   /**
    * @param {HTMLElement} root
-   * @param {{ trace: () => Trace | null, timeline: Timeline }} parts
+   * @param {{ trace: () => Trace | null, timeline: Timeline, chosen: () => LaneName }} parts
    */
-  constructor(root, { trace, timeline }) {
+  constructor(root, { trace, timeline, chosen }) {
+    this.#chosen = chosen;
     this.#root = root;
     this.#trace = trace;
     this.#timeline = timeline;
@@ -63,7 +65,11 @@ export class Explain {
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
     if (this.#dialog.open || this.#root.dataset.guess) return;
-    this.#held = this.#trace();
+    const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
+    this.#lane = lane === ALONE ? this.#chosen() : lane;
+    const trace = this.#trace();
+    this.#held = trace && twoOf(trace, this.#lane);
+    find(this.#dialog, `[data-cross=${OURS}]`).textContent = labelOf(this.#lane);
     const round = this.#roundOf(token ?? null);
     if (!round) return;
     this.#resume = this.#timeline.playing;
@@ -80,8 +86,8 @@ export class Explain {
     dialog.addEventListener("close", () => this.#closed());
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => this.#click(event));
-    for (const [lane, name] of Object.entries(LANES)) {
-      const button = element("button", "", name);
+    for (const lane of [OURS, ALONE]) {
+      const button = element("button", "", labelOf(lane));
       button.type = "button";
       button.dataset.cross = lane;
       find(dialog, ".sx-lanes").append(button);
@@ -91,13 +97,14 @@ export class Explain {
   /** @param {Element | null} token */
   #roundOf(token) {
     const rounds = this.#held?.rounds ?? [];
-    const lane = token?.closest("[data-lane]")?.getAttribute("data-lane");
+    const at = token?.closest("[data-lane]")?.getAttribute("data-lane");
+    const lane = at === this.#lane ? OURS : at;
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((one) => one.lane === lane && one.index === index);
     const { rounds: done, partial } = this.#timeline.shown();
-    const ours = done.filter((one) => one.lane === "speculative");
-    return named ?? partial.speculative?.round ?? ours[ours.length - 1]
-      ?? rounds.find((one) => one.lane === "speculative") ?? null;
+    const ours = done.filter((one) => one.lane === this.#lane);
+    const last = partial[this.#lane]?.round ?? ours[ours.length - 1];
+    return named ?? rounds.find((one) => one.lane === OURS && (!last || one.index === last.index)) ?? null;
   }
 
   /** @param {Round} round */

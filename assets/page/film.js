@@ -9,10 +9,13 @@ import { fixed, plural } from "./words.js";
 /** @import { Placed } from "./film-layout.js" */
 /** @import { Colours } from "./paint.js" */
 
-const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px
+const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
+const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
 const RACE = 10, HOLD = 2; // seconds that the race takes, and that its end stays
-const RATE = 24; // pictures per second
+const RATE = 15; // pictures per second
 const LONGEST_STEP = 0.2; // seconds: a page that was held up does not jump
+const DRAIN = 300, DRAINS = 60; // ms between looks whether all is encoded, and how many at most
+const LITTLE = 1000; // bytes: less than a picture that differs from the one before
 const BITS = 3_000_000; // per second
 const TYPES = ["video/webm;codecs=vp8", "video/webm", "video/mp4"];
 const TEXT = { top: 236, bottom: 590 }; // px, of the lanes' text
@@ -38,7 +41,8 @@ export function filmType() {
 export async function filmOf(trace, { progress, signal }) {
   const type = filmType();
   if (!type) throw new Error("this browser records no canvas");
-  const { canvas, context } = canvasOf(WIDTH, HEIGHT);
+  const { canvas, context } = canvasOf(SCALE * WIDTH, SCALE * HEIGHT);
+  context.scale(SCALE, SCALE);
   const scene = sceneOf(context, raceOfTwo(trace));
   paint(context, scene, 0);
   const stream = canvas.captureStream(RATE);
@@ -55,10 +59,28 @@ export async function filmOf(trace, { progress, signal }) {
     paint(context, scene, Math.min(1, (share * (RACE + HOLD)) / RACE));
     progress(share);
   });
+  if (!signal.aborted) await drain(recorder, parts);
   if (recorder.state !== "inactive") recorder.stop();
   await ended;
   for (const track of stream.getTracks()) track.stop();
   return signal.aborted ? null : new Blob(parts, { type: type.split(";")[0] });
+}
+
+/**
+ * Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
+ * would leave out the end.
+ * @param {MediaRecorder} recorder
+ * @param {Blob[]} parts what is encoded so far
+ */
+async function drain(recorder, parts) {
+  const size = () => parts.reduce((sum, part) => sum + part.size, 0);
+  for (let left = DRAINS, quiet = 0; left > 0 && quiet < 2 && recorder.state === "recording"; left -= 1) {
+    const before = size();
+    await new Promise((resume) => setTimeout(resume, DRAIN));
+    recorder.requestData();
+    await new Promise((resume) => setTimeout(resume));
+    quiet = size() - before < LITTLE ? quiet + 1 : 0;
+  }
 }
 
 /**

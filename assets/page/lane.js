@@ -1,6 +1,7 @@
 // One lane's token stream: rounds are appended and taken back as the playhead moves.
 
 import { element, find } from "./dom.js";
+import { ALONE } from "./lanes.js";
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
@@ -34,7 +35,7 @@ export class Lane {
 
   /** @param {HTMLElement} article */
   constructor(article) {
-    this.name = article.dataset.lane === "baseline" ? "baseline" : "speculative";
+    this.name = article.dataset.lane ?? "";
     this.stream = find(article, ".sv-stream");
     this.stream.addEventListener("scroll", () => {
       const { scrollHeight, scrollTop, clientHeight } = this.stream;
@@ -101,7 +102,7 @@ export class Lane {
     tokens.forEach((token, i) => {
       const child = tokenNode(token, round, this.#total + i, atBreak);
       if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
-      if (i === 0 && this.name === "speculative") child.querySelector(".w")?.before(roundNumber(round.index + 1));
+      if (i === 0 && this.name !== ALONE) child.querySelector(".w")?.before(roundNumber(round.index + 1));
       node.append(child);
     });
     block.node.append(node);
@@ -138,7 +139,7 @@ export function tokensOf(round) {
  * @param {Round} round
  */
 export const isOwn = (token, round) =>
-  round.lane === "speculative" && token.outcome === "bonus" && !round.drafted.length;
+  round.lane !== ALONE && token.outcome === "bonus" && !round.drafted.length;
 
 /**
  * The drafted tokens of an unfinished round: some judged, the others still waiting.

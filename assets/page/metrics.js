@@ -1,7 +1,9 @@
 // Every number shown, from rounds: the same definitions as specviz/report/metrics.py.
 
+import { ALONE, draftedLanes, labelOf, OURS } from "./lanes.js";
+
 /** @typedef {ReturnType<typeof measure>} Metrics */
-/** @typedef {{ speculative: number, baseline: number }} PerLane */
+/** @typedef {Record<LaneName, number>} PerLane */
 /** @typedef {Map<number, number>} Lengths  drafted tokens -> rounds with so many */
 
 /**
@@ -35,21 +37,23 @@ const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
 const FEWEST = 2; // tokens and rounds of a lane from which its speed is compared
 
 /**
- * The figures of some rounds; null where nothing has been measured yet.
+ * The figures of some rounds of a lane with drafts, beside the baseline; null where nothing has
+ * been measured yet.
  * @param {Round[]} rounds
  * @param {Header} [header]
+ * @param {LaneName} [name]
  */
-export function measure(rounds, header) {
-  const ours = lane(rounds, "speculative"), alone = lane(rounds, "baseline");
+export function measure(rounds, header, name = draftedLanes(header)[0]) {
+  const ours = lane(rounds, name), alone = lane(rounds, ALONE);
   const counts = countOutcomes(ours);
   const drafted = sum(ours, (round) => round.drafted.length);
   const emitted = sum(ours, (round) => round.emitted.length);
   const alpha = ratio(counts.accepted, counts.accepted + counts.rejected);
   const c = costRatio(ours, alone);
-  const tokens = { speculative: emitted, baseline: sum(alone, (round) => round.emitted.length) };
-  const seconds = { speculative: clock(ours), baseline: clock(alone) };
-  const onWall = { speculative: wall(ours), baseline: wall(alone) };
-  const canCompare = Math.min(ours.length, alone.length, tokens.speculative, tokens.baseline) >= FEWEST;
+  const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
+  const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
+  const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
+  const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
   return {
     counts, drafted, emitted, rounds: ours.length, alpha,
     efficiency: ratio(counts.accepted, drafted),
@@ -57,20 +61,31 @@ export function measure(rounds, header) {
     tau: ratio(emitted, ours.length),
     tau_predicted: meanPredictedTau(draftLengths(ours), alpha),
     c,
-    speedup: canCompare ? speedup(seconds, tokens) : null,
-    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, header), tokens) : null,
-    speedup_wall: canCompare ? speedup(onWall, tokens) : null,
+    speedup: canCompare ? speedup(seconds, tokens, name) : null,
+    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, header), tokens, name) : null,
+    speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
     speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
     tokens, seconds, wall_seconds: onWall,
     tokens_per_second: {
-      speculative: ratio(tokens.speculative, seconds.speculative),
-      baseline: ratio(tokens.baseline, seconds.baseline),
+      [name]: ratio(emitted, seconds[name]),
+      [ALONE]: ratio(tokens[ALONE], seconds[ALONE]),
     },
     draft_seconds: sum(ours, (round) => round.draft_seconds),
     verify_seconds: sum(ours, (round) => round.verify_seconds),
     overhead_seconds: sum(ours, (round) => round.overhead_seconds),
     alpha_by_position: alphaByPosition(ours),
   };
+}
+
+/**
+ * The lane with drafts that has the highest speed-up so far; the first if none has one.
+ * @param {Round[]} rounds
+ * @param {Header} header
+ */
+export function fastestLane(rounds, header) {
+  const names = draftedLanes(header);
+  const speeds = names.map((name) => (names.length > 1 && measure(rounds, header, name).speedup) || 0);
+  return names[speeds.indexOf(Math.max(...speeds))];
 }
 
 /** @param {Round[]} rounds */
@@ -104,10 +119,11 @@ function costRatio(ours, alone) {
 /**
  * @param {Record<LaneName, number | null>} seconds
  * @param {PerLane} tokens
+ * @param {LaneName} name
  */
-function speedup(seconds, tokens) {
-  const slow = ratio(seconds.baseline ?? 0, tokens.baseline);
-  const fast = ratio(seconds.speculative ?? 0, tokens.speculative);
+function speedup(seconds, tokens, name) {
+  const slow = ratio(seconds[ALONE] ?? 0, tokens[ALONE]);
+  const fast = ratio(seconds[name] ?? 0, tokens[name]);
   return slow && fast ? slow / fast : null;
 }
 
@@ -116,13 +132,10 @@ function speedup(seconds, tokens) {
  * @param {Header} [header]
  * @returns {PerLane}
  */
-function withPrefill({ speculative, baseline }, header) {
+function withPrefill(seconds, header) {
   const prefill = (/** @type {LaneName} */ name) =>
     sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);
-  return {
-    speculative: speculative + prefill("speculative"),
-    baseline: baseline + prefill("baseline"),
-  };
+  return Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, value + prefill(name)]));
 }
 
 /**
@@ -200,23 +213,27 @@ function alphaByPosition(rounds) {
 }
 
 /**
- * The points of every chart, as series() of specviz/report/charts.py gives them.
+ * The points of every chart, as specviz/report/series.py gives them.
  * @param {Round[]} rounds
+ * @param {LaneName[]} [names]  the baseline last
  * @returns {Record<string, Points[]>}
  */
-export function series(rounds) {
-  const ours = lane(rounds, "speculative"), alone = lane(rounds, "baseline");
+export function series(rounds, names = [OURS, ALONE]) {
+  const lists = names.map((name) => lane(rounds, name)), ours = lists.slice(0, -1);
+  const rates = ours.map(soFar), isOne = ours.length === 1;
   /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
   const parts = ["draft_seconds", "verify_seconds", "overhead_seconds"];
+  const upwards = [...lists].reverse(), labels = [...names].reverse().map(labelOf);
   return {
-    tokens: [progress(ours), progress(alone)],
-    ...soFar(ours),
-    speed: [pace(ours), pace(alone)],
+    tokens: lists.map(progress),
+    rates: isOne ? rates[0].rates : rates.map((one) => one.rates[0]),
+    tau: isOne ? rates[0].tau : rates.map((one) => one.tau[0]),
+    speed: lists.map(pace),
     parts: parts.map((part) => ({
-      x: [alone, ours].map((list) => (list.length ? 1000 * sum(list, (r) => r[part]) / list.length : 0)),
-      y: ["target alone", "draft + target"],
+      x: upwards.map((list) => (list.length ? 1000 * sum(list, (r) => r[part]) / list.length : 0)),
+      y: labels,
     })),
-    positions: [byPosition(ours)],
+    positions: ours.map(byPosition),
   };
 }
 

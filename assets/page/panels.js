@@ -1,8 +1,10 @@
 // The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
 import { explain } from "./costs.js";
+import { DifferenceCheck, partingOf } from "./difference.js";
 import { element, findAll } from "./dom.js";
 import { Experiment } from "./experiment.js";
+import { OURS } from "./lanes.js";
 import { showGreedy, showSampled } from "./same.js";
 import { WhatIf } from "./whatif.js";
 import { showWhy } from "./why.js";
@@ -22,9 +24,10 @@ export class Panels {
   #openers;
   #config;
   #experiment;
+  #check;
   /** @type {string | null} */
   #open = null; // the panel
-  /** @type {{ rounds: Round[], trace: Trace } | null} */
+  /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
   #shown = null;
   /** @type {Trace | null} */
   #filled = null; // the trace that the panel was filled from
@@ -43,8 +46,17 @@ export class Panels {
       draws: config.draws,
       asked: () => {
         if (!this.#shown) return null;
-        const { prompt, settings } = this.#shown.trace.header;
-        return { run: session.liveRun, prompt, settings };
+        const { trace, lane } = this.#shown;
+        const { prompt, settings } = trace.header;
+        return { run: session.liveRun, lane, prompt, settings };
+      },
+      isBusy: () => session.busy,
+    });
+    this.#check = new DifferenceCheck({
+      server,
+      asked: () => {
+        const parting = this.#shown && partingOf(this.#shown.trace);
+        return parting && { run: session.liveRun, parting };
       },
       isBusy: () => session.busy,
     });
@@ -65,6 +77,7 @@ export class Panels {
     this.#open = null;
     this.#drawer.hidden = true;
     this.#experiment.end();
+    this.#check.forget();
     this.#markOpeners();
     if (isInside) opener?.focus();
     return true;
@@ -72,11 +85,15 @@ export class Panels {
 
   /**
    * @param {Round[]} rounds
-   * @param {Trace} trace
+   * @param {Trace} trace  of a race of two, or one lane of another beside the baseline
+   * @param {LaneName} lane  which one
    */
-  show(rounds, trace) {
-    if (this.#shown?.trace !== trace) this.#experiment.forget();
-    this.#shown = { rounds, trace };
+  show(rounds, trace, lane) {
+    if (this.#shown?.trace !== trace) {
+      this.#experiment.forget();
+      this.#check.forget();
+    }
+    this.#shown = { rounds, trace, lane };
     for (const button of this.#openers) button.hidden = !rounds.length;
     if (this.#open !== null) this.#fillSoon();
   }
@@ -101,7 +118,6 @@ export class Panels {
     this.#open = name;
     this.#filled = null;
     this.#drawer.dataset.panel = name;
-    this.#title.textContent = TITLES[name];
     this.#drawer.hidden = false;
     this.#markOpeners();
     this.#fill();
@@ -117,9 +133,10 @@ export class Panels {
 
   #fill() {
     if (this.#open === null || !this.#shown) return;
-    const { rounds, trace } = this.#shown;
+    const { rounds, trace, lane } = this.#shown;
+    this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
-    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace);
+    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace, this.#check.node);
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
     this.#filled = trace;
   }

@@ -6,6 +6,7 @@ import { Address } from "./address.js";
 import { Choosing } from "./choosing.js";
 import { Compare } from "./compare.js";
 import { find, findAll } from "./dom.js";
+import { lanesOf } from "./lanes.js";
 import { measure, series } from "./metrics.js";
 import { Notice } from "./notice.js";
 import { Quiz } from "./quiz.js";
@@ -101,9 +102,11 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
     modules: config.modules && new URL(config.modules, document.baseURI).href,
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
+    /** @param {LaneName} lane */
+    metricsOf(lane) { return measure(session.trace?.rounds ?? [], session.trace?.header, lane); },
     /** The figures of what is shown: of the rounds before the playhead. */
     get shown() { return measure(shown(), session.trace?.header); },
-    get series() { return series(session.trace?.rounds ?? []); },
+    get series() { return series(session.trace?.rounds ?? [], lanesOf(session.trace?.header)); },
     get run() { return session.run; },
     /** @param {LaneName} lane */
     finished(lane) { return shown().filter((round) => round.lane === lane).length; },
@@ -114,6 +117,12 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
       shell.summarise(address.settings);
       shell.markPreset(address.chosen?.name);
       return address.state.values;
+    },
+    /** A pair that the address names is examined like one that is chosen by hand. */
+    examineLink() {
+      const { asked, settings } = address;
+      const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in asked.settings);
+      if (isNamed && settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
     },
     /** @param {Value[]} values of the controls, which have changed */
     changed(values) {

@@ -1,30 +1,17 @@
 // Both lanes' tokens against their clocks, as lines between round numbers: what charts that the
 // page draws itself have in common.
 
-import { series } from "./metrics.js";
+import { twoOf } from "./lanes.js";
+import { fastestLane, series } from "./metrics.js";
 
 /** @typedef {{ x: number, y: number }} Point */
 
 /**
- * The lane whose figures stand for a run: with several lanes that draft, the first of them.
- * @param {Header} header
- */
-export function firstLane(header) {
-  return Object.keys("lanes" in header && header.lanes ? header.lanes : {})[0] ?? "speculative";
-}
-
-/**
- * A run as a race of two: the lane that stands for it, under the name of one that drafts, and the
- * target alone.
+ * A run as a race of two: its fastest lane, under the name of one that drafts, and the target alone.
  * @param {Trace} trace
  * @returns {Trace}
  */
-export function raceOfTwo(trace) {
-  const first = firstLane(trace.header);
-  const rounds = trace.rounds.filter(({ lane }) => lane === "baseline" || lane === first)
-    .map((round) => (round.lane === "baseline" ? round : { ...round, lane: /** @type {LaneName} */ ("speculative") }));
-  return { ...trace, rounds };
-}
+export const raceOfTwo = (trace) => twoOf(trace, fastestLane(trace.rounds, trace.header));
 
 /**
  * Tokens against seconds: of draft and target, then of the target alone.

@@ -1,15 +1,17 @@
 // Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
 
 import { find } from "./dom.js";
+import { ALONE, draftedLanes, lanesOf, twoOf, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
+import { ruleOf } from "./rules.js";
 import { uncertainty } from "./uncertainty.js";
 import { detail, doubt, isImpossible, range, verdict } from "./verdict.js";
 import { bonusOf, comparison, fixed, guesser, plural, sameness, written } from "./words.js";
 
+/** @import { Standing } from "./lane-grid.js" */
 /** @import { Metrics } from "./metrics.js" */
 
-/** @type {LaneName[]} */
-const LANES = ["speculative", "baseline"];
+const DRAWN = "All lanes draw at random from the same distribution, so their texts may differ.";
 
 /**
  * What the readout is about: some rounds of a trace, and their metrics.
@@ -30,15 +32,17 @@ export class Readout {
   }
 
   /**
-   * @param {Round[]} rounds
-   * @param {Trace} trace
+   * @param {Round[]} all  the shown rounds
+   * @param {Trace} race
+   * @param {LaneName} chosen  the lane that the figures are about
+   * @param {Map<LaneName, Standing>} standings
    */
-  show(rounds, trace) {
+  show(all, race, chosen, standings) {
+    const rounds = twoRounds(all, chosen), trace = twoOf(race, chosen);
     const metrics = measure(rounds, trace.header);
-    const same = comparison(rounds);
-    const isOver = trace.end !== null && rounds.length === trace.rounds.length;
-    this.#showRatio({ rounds, trace, metrics }, same.differAt, isOver);
-    this.#set("[data-identical]", sameness(same, trace));
+    const isOver = race.end !== null && all.length === race.rounds.length;
+    this.#showRatio({ rounds, trace, metrics }, comparison(rounds).differAt, isOver);
+    this.#set("[data-identical]", samenessOf(all, race, chosen));
     const { alpha, efficiency, tau, tau_predicted, c } = metrics;
     for (const [name, value] of Object.entries({ alpha, efficiency, tau, tau_predicted, c })) {
       this.#set(`[data-metric="${name}"]`, fixed(value, 2));
@@ -47,10 +51,47 @@ export class Readout {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
     this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
+    this.#showLanes(all, race, isOver);
+    if (race.header.lanes) this.#nameLane(chosen, trace.header.settings, standings);
+  }
+
+  /**
+   * What each lane has written, and its bar.
+   * @param {Round[]} rounds
+   * @param {Trace} trace
+   * @param {boolean} isOver
+   */
+  #showLanes(rounds, trace, isOver) {
     const reasons = isOver ? trace.end?.reasons ?? {} : {};
-    this.#set('[data-sums="speculative"]', written(metrics.emitted, metrics.drafted, reasons.speculative));
-    this.#set('[data-sums="baseline"]', written(metrics.tokens.baseline, null, reasons.baseline));
-    for (const name of LANES) this.#showBar(name, { rounds, trace, metrics });
+    for (const name of lanesOf(trace.header)) {
+      const drafted = name === ALONE ? draftedLanes(trace.header)[0] : name;
+      const metrics = measure(rounds, trace.header, drafted);
+      const guesses = name === ALONE ? null : metrics.drafted;
+      this.#set(`[data-sums="${CSS.escape(name)}"]`, written(metrics.tokens[name], guesses, reasons[name]));
+      this.#showBar(name, { rounds, trace, metrics });
+    }
+  }
+
+  /**
+   * The headline of a race of named lanes says which lane it is about, and which is the fastest.
+   * @param {LaneName} chosen
+   * @param {Settings} settings of this lane
+   * @param {Map<LaneName, Standing>} standings
+   */
+  #nameLane(chosen, { gamma, drafter }, standings) {
+    const speedup = standings.get(chosen)?.metrics.speedup ?? null;
+    const verdict = find(this.#root, "[data-verdict]").textContent ?? "";
+    const [best] = [...standings].find(([, standing]) => standing.isBest) ?? [];
+    const whole = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
+    const isBest = best === chosen && standings.size > 1;
+    const times = speedup === null ? "" : `${fixed(speedup, 2)} times `;
+    this.#set("[data-times]", "");
+    this.#set("[data-verdict]", speedup === null ? "All lanes are off." : `${whole}: ${times}${verdict}`);
+    const ratio = best === undefined ? null : standings.get(best)?.metrics.speedup;
+    const said = isBest ? `The fastest of ${standings.size} lanes with drafts. `
+      : best === undefined ? "" : `The fastest is ${best}, ${fixed(ratio, 2)} times. `;
+    this.#set("[data-detail]", said + find(this.#root, "[data-detail]").textContent);
+    find(this.#root, ".sv-legend").dataset.of = chosen;
   }
 
   /**
@@ -58,7 +99,7 @@ export class Readout {
    * @param {Trace} trace
    */
   begin({ header }) {
-    this.#set("[data-guesser]", guesser(header.settings));
+    if (!header.lanes) this.#set("[data-guesser]", guesser(header.settings));
   }
 
   /**
@@ -95,7 +136,7 @@ export class Readout {
    */
   #showBar(name, measured) {
     const { trace, metrics } = measured;
-    const bar = find(this.#root, `[data-bar="${name}"]`);
+    const bar = find(this.#root, `[data-bar="${CSS.escape(name)}"]`);
     const tokens = metrics.tokens[name], length = Math.max(1, trace.header.settings.max_new_tokens);
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
@@ -113,12 +154,34 @@ export class Readout {
  */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
-  const other = name === "baseline" ? "speculative" : "baseline";
+  if (name === ALONE && trace.header.lanes) { // which of the others would it be?
+    mark.hidden = true;
+    return;
+  }
+  const other = name === ALONE ? draftedLanes(trace.header)[0] : ALONE;
   const then = rounds.filter((r) => r.lane === name && r.clock <= metrics.seconds[other]);
   const tokens = then.reduce((total, round) => total + round.emitted.length, 0);
   mark.hidden = !isDone(other, measured) || metrics.tokens[name] - tokens < 2;
   mark.style.left = `${(100 * tokens) / trace.header.settings.max_new_tokens}%`;
   mark.title = `${plural(tokens, "token")} when the other lane was done`;
+}
+
+/**
+ * Whether the lanes wrote the same; of named lanes in one sentence, if all did.
+ * @param {Round[]} all
+ * @param {Trace} race
+ * @param {LaneName} chosen
+ */
+function samenessOf(all, race, chosen) {
+  const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
+  const said = sameness(found(chosen), twoOf(race, chosen));
+  const { lanes, settings } = race.header;
+  if (!lanes || !said) return said;
+  const isExact = Object.values(lanes).every((one) => ruleOf(one) !== "typical");
+  if (settings.temperature !== 0) return isExact ? DRAWN : `${chosen}: ${said}`;
+  const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);
+  if (!parted.length) return `Every lane: ${said}`;
+  return `${chosen}: ${said}${parted.some((lane) => lane !== chosen) ? ` Other text than the baseline: ${parted.join("; ")}.` : ""}`;
 }
 
 /**

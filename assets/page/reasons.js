@@ -51,13 +51,26 @@ export function reason(token, { round, place, ended }) {
   }
 }
 
-/** @param {ShownToken} token */
-const guess = (token) =>
-  `The draft was ${chance(token.soft_q ?? token.q)} sure of ${quoted(token)}. The target has yet to judge it.`;
+/**
+ * What speaks for a guess: what a model says, or what was counted.
+ * @param {ShownToken} token
+ */
+function belief(token) {
+  const share = token.soft_q ?? token.q ?? 0, { seen } = token;
+  if (seen === undefined) return `The draft was ${chance(share)} sure of ${quoted(token)}`;
+  const followed = Math.round(share * seen);
+  if (seen === 1) return `The text before ${quoted(token)} was seen once before, followed by this`;
+  return `The text before ${quoted(token)} was seen ${seen} times before, ${
+    followed === seen ? "each time" : `${followed} of them`} followed by this`;
+}
 
 /** @param {ShownToken} token */
-const sure = (token, only = "") =>
-  `The draft was ${chance(token.q)} sure of ${quoted(token)}, the target ${only}${chance(token.p)}`;
+const guess = (token) => `${belief(token)}. The target has yet to judge it.`;
+
+/** @param {ShownToken} token */
+const sure = (token, only = "") => (token.seen === undefined
+  ? `${belief(token)}, the target ${only}${chance(token.p)}`
+  : `${belief(token)}: q is ${chance(token.q)}, the target’s p ${only}${chance(token.p)}`);
 
 /** @param {ShownToken} token */
 function accepted(token) {
@@ -108,7 +121,7 @@ export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
  */
 function ignored(token, round, place, ended) {
   const rejectedAt = round.drafted.findIndex((other) => other.outcome === "rejected");
-  const said = `The draft was ${chance(token.soft_q ?? token.q)} sure of ${quoted(token)}, but `;
+  const said = `${belief(token)}, but `;
   if (rejectedAt >= 0) {
     return `${said}${quoted(round.drafted[rejectedAt])} at place ${rejectedAt + 1} had been rejected: place ${
       place + 1} goes on from a text that was not written, so the target never judged it.`;
@@ -147,10 +160,21 @@ function bonus(token, round) {
 const alone = (token) =>
   `One pass of the target alone, one token. It was ${chance(token.soft_p ?? token.p)} sure of ${quoted(token)}.`;
 
+/**
+ * A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
+ * @param {ShownToken} token
+ */
+const isBare = (token) => token.seen === undefined && token.soft_q === 1 && (token.top_q?.length ?? 0) <= 1;
+
 /** @param {ShownToken} token */
-const agreed = (token) =>
-  `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure) and the target's as well (${
-    chance(token.soft_p)}), so it is kept.`;
+function agreed(token) {
+  if (token.seen === undefined && !isBare(token)) {
+    return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure) and the target's as well (${
+      chance(token.soft_p)}), so it is kept.`;
+  }
+  const guessed = isBare(token) ? `${quoted(token)} was the guess` : belief(token);
+  return `${guessed}, and it is the target's first choice (${chance(token.soft_p)}), so it is kept.`;
+}
 
 /**
  * @param {ShownToken} token
@@ -160,9 +184,12 @@ function disagreed(token, own) {
   const chosen = own?.outcome === "corrected" ? own : null;
   const first = chosen ?? token.top_p?.[0];
   const theirs = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
-  const better = first ? `the target's is ${quoted(first)} (${chance(theirs)})` : "the target's is another";
-  return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure), but ${better}; `
-    + `it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
+  const isModels = token.seen === undefined && !isBare(token);
+  const guessed = isModels ? `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure)`
+    : isBare(token) ? `${quoted(token)} was the guess` : belief(token);
+  const whose = isModels ? "the target's" : "the target's first choice";
+  const better = first ? `${whose} is ${quoted(first)} (${chance(theirs)})` : `${whose} is another`;
+  return `${guessed}, but ${better}; it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
 }
 
 /**

@@ -45,6 +45,7 @@ export class Repeats {
   offer() {
     const { session, canRun } = this.#parts;
     this.#button.hidden = !canRun || session.busy || this.isUnderWay || !session.trace?.end
+      || Boolean(session.trace.header.lanes)
       || session.differences.size > 0;
   }
 

@@ -38,6 +38,16 @@ export const LEFT = {
   token: "left: max(0, p − q)", block: "left: max(0, w p − q)", "exact-match": "p without the refused one",
 };
 
+/** What is said of the other rules beside a round's first verdict. @type {Record<string, string>} */
+export const NOTES = {
+  block: "The guesses are judged together, but shown one after the other: kept are all up to the last one whose draw "
+    + "is below its threshold. So the text follows p, and never fewer are kept on average than one by one.",
+  "exact-match": "The target’s own draws are what is written, so the text follows p. Fewer guesses hold than with the "
+    + "ratio p / q, which may keep a guess that the target would not have drawn this time.",
+  typical: "Kept means “likely enough” here: nothing makes up for guesses that the draft makes too often. The text does "
+    + "not follow the target’s distribution.",
+};
+
 /** @param {{ text: string }} token */
 const quoted = (token) => `“${visible(token.text)}”`;
 

@@ -31,8 +31,9 @@ const ONE_RUN = "One run cannot show that, many draws can: how often does each b
  * @param {HTMLElement} body
  * @param {Round[]} rounds
  * @param {Trace} trace
+ * @param {HTMLElement} check  says whether a difference is a tie
  */
-export function showGreedy(body, rounds, trace) {
+export function showGreedy(body, rounds, trace, check) {
   const found = comparison(rounds);
   const { compared, differAt } = found;
   /** @type {HTMLElement[]} */
@@ -46,7 +47,7 @@ export function showGreedy(body, rounds, trace) {
     } else {
       parts.push(flow("draft + target", ours.slice(end, end + AFTER), false, true),
         flow("target alone", theirs.slice(end, end + AFTER), false, true),
-        element("p", "", nearTie("There", theirs[end])));
+        element("p", "", nearTie("There", theirs[end])), check);
     }
     parts.push(element("p", "", GREEDY));
   }

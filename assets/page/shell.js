@@ -1,5 +1,9 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
+import { plural } from "./words.js";
+
+const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
+
 /**
  * Press a button of the page, if it is there: a run that was taken away has few of them.
  * @param {string} selector
@@ -55,6 +59,12 @@ export class Shell {
     press("#adopt");
   }
 
+  /** Examine the pair that the controls name, in their panel, where its report can be read. */
+  examine() {
+    if (!document.body.classList.contains("sv-panel-open") && matchMedia(WIDE).matches) this.#togglePanel();
+    press("#examine");
+  }
+
   /** @param {number} number from 1 */
   choosePreset(number) {
     press("#presets button.preset", number - 1);
@@ -67,7 +77,7 @@ export class Shell {
   summarise({ gamma, gamma_policy: policy, temperature, max_new_tokens: length }) {
     const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
     if (this.#panelButton) {
-      this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${length} tokens`;
+      this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${plural(Number(length), "token")}`;
     }
     document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
   }

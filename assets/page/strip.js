@@ -12,11 +12,19 @@ import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 
 /** @type {Record<string, string>} */
 const DRAFTERS = {
-  model: "draft model", ngram: "n-grams", "early-exit": "early exit", head: "head on the target", none: "no drafts",
+  model: "draft model", ngram: "n-grams", suffix: "counts", "early-exit": "early exit", head: "head on the target",
+  none: "no drafts",
+};
+/** @type {Record<string, string>} */
+const LANES = {
+  one: "one lane with drafts", drafters: "drafters side by side", gammas: "several γ side by side",
+  policies: "γ policies side by side", verdicts: "verdicts side by side",
 };
 const SERVER = "server";
 const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
   + "its other users. The ratio is per request, and says nothing of the server's own speed.";
+const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
+  + "the tokens that both have.";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
   + "this run.";
 
@@ -85,8 +93,9 @@ export class Strip {
  * @param {Header} header
  * @returns {Item[]}
  */
-export function describe({ prompt, target, draft, settings }) {
-  const { drafter, gamma, gamma_policy: policy, stop } = settings;
+export function describe({ prompt, target, draft, drafts, lanes, memory, settings }) {
+  if (lanes) return describeSeveral({ prompt, target, drafts, lanes, settings });
+  const { drafter, gamma, gamma_policy: policy } = settings;
   /** @type {Item[]} */
   const items = [
     { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
@@ -96,6 +105,13 @@ export function describe({ prompt, target, draft, settings }) {
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
+  }
+  if (draft?.shared) {
+    items.push({ name: "shared", text: `${draft.shared.toLocaleString("en")} shared tokens`, title: TRANSLATED });
+  }
+  if (memory) {
+    const title = `${plural(memory.tokens, "token")} of earlier texts, from which drafts may come`;
+    items.push({ name: "memory", text: `+ ${plural(memory.texts, "earlier text")}`, title });
   }
   if (drafter !== "model") items.push({ name: "drafter", text: settingText("drafter", drafter) });
   if (drafter !== "none") items.push({ name: "gamma", text: settingText("gamma", gamma) });
@@ -107,6 +123,38 @@ export function describe({ prompt, target, draft, settings }) {
     const text = rule === "typical" ? "typical verdict: changes the text" : settingText("verdict", rule);
     items.push({ name: "verdict", text, title: rule === "typical" ? CHANGES_THE_TEXT : undefined });
   }
+  return [...items, ...sharedItems(settings)];
+}
+
+/**
+ * The same of lanes with names of their own, which say what differs.
+ * @param {Pick<Header, "prompt" | "target" | "drafts" | "settings"> & { lanes: Record<LaneName, Settings> }} header
+ * @returns {Item[]}
+ */
+function describeSeveral({ prompt, target, drafts, lanes, settings }) {
+  const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
+  const gammas = new Set(Object.values(lanes).map(({ gamma }) => gamma));
+  /** @type {Item[]} */
+  const items = [
+    { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
+    { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
+  ];
+  if (draft) items.push({ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) });
+  const names = Object.keys(lanes);
+  items.push({ name: "lanes", text: plural(names.length, "lane") + " with drafts", title: names.join("\n") });
+  if (gammas.size === 1) items.push({ name: "gamma", text: settingText("gamma", settings.gamma) });
+  return [...items, ...sharedItems(settings)];
+}
+
+/**
+ * What all lanes of a run have in common.
+ * @param {Settings} settings
+ * @returns {Item[]}
+ */
+function sharedItems(settings) {
+  const { stop } = settings;
+  /** @type {Item[]} */
+  const items = [];
   items.push({ name: "temperature", text: settingText("temperature", settings.temperature) });
   if (settings.top_k > 0) items.push({ name: "top_k", text: settingText("top_k", settings.top_k) });
   if (settings.top_p < 1) items.push({ name: "top_p", text: settingText("top_p", settings.top_p) });
@@ -134,6 +182,7 @@ export function settingText(name, value) {
     case "top_k": return value === 0 ? "top-k off" : `top-k ${value}`;
     case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
     case "max_new_tokens": return plural(Number(value), "token");
+    case "lanes": return LANES[String(value)] ?? String(value);
     case "chat": return `chat template ${value}`;
     case "verdict": return `${RULE_NAMES[String(value)] ?? value} verdict`;
     case "weights": return `${value} weights`;

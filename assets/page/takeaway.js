@@ -4,6 +4,7 @@
 import { chartFigure } from "./charts.js";
 import { closable, element, find, findAll } from "./dom.js";
 import { filmItem } from "./film-item.js";
+import { lanesOf } from "./lanes.js";
 import { pictureOf } from "./picture.js";
 import { fileStem, plain, saveBlob } from "./recordings.js";
 
@@ -96,7 +97,7 @@ export class Takeaway {
     row.append(element("span", "", title));
     for (const format of PICTURES) {
       const label = format.toUpperCase();
-      const button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, title, format));
+      const button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
       button.setAttribute("aria-label", `${title}, ${label}`);
       row.append(button);
     }
@@ -136,13 +137,12 @@ export class Takeaway {
 
   /**
    * @param {string} name
-   * @param {string} title
    * @param {string} format
    */
-  async #takeChart(name, title, format) {
+  async #takeChart(name, format) {
     const { header, rounds } = this.#trace();
     if (!window.Plotly) throw new Error("charts cannot be drawn yet");
-    const figure = chartFigure(this.#parts.config, name, title, rounds);
+    const figure = chartFigure(this.#parts.config, name, rounds, lanesOf(header));
     const url = await window.Plotly.toImage(figure, { format, ...SIZE });
     saveBlob(await (await fetch(url)).blob(), `${fileStem(header)}-${name}.${format}`);
   }

@@ -1,11 +1,12 @@
 // The playhead over the events of a trace, in the order of their times.
 
+import { ALONE } from "./lanes.js";
+
 const LONGEST_FRAME = 500; // ms
 const FEW = 64; // rounds that are put in their places one by one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SLOWEST = 0.005; // at which a recording plays by itself
 const READABLE = 12; // seconds that a recording should take to play
-const FIRST = { speculative: 0, baseline: 1 }; // order of what happens at the same time
 
 /**
  * What happens in a round, one event after the other: each draft appears, each verdict follows,
@@ -43,7 +44,8 @@ function insert(events, event) {
  * @param {PlayEvent} other
  */
 function compare(one, other) {
-  return one.time - other.time || FIRST[one.round.lane] - FIRST[other.round.lane];
+  // Of what happens at the same time, the target alone comes last.
+  return one.time - other.time || Number(one.round.lane === ALONE) - Number(other.round.lane === ALONE);
 }
 
 /**
@@ -165,7 +167,7 @@ export class Timeline {
    */
   shown() {
     /** @type {Shown} */
-    const shown = { rounds: [], partial: {} };
+    const shown = { rounds: [], partial: Object.create(null) }; // a lane may have any name
     for (const event of this.events.slice(0, this.position)) {
       shown.partial[event.round.lane] = event.done ? null : event;
       if (event.done) shown.rounds.push(event.round);
@@ -211,6 +213,6 @@ export class Timeline {
 
   /** @param {number} place */
   #endsRound(place) {
-    return this.events[place].done && this.events[place].round.lane === "speculative";
+    return this.events[place].done && this.events[place].round.lane !== ALONE;
   }
 }

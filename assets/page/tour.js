@@ -10,7 +10,7 @@ const GAP = 12; // px between the sentence and what it speaks of
 const EDGE = 10; // px to the window's edge
 /** @type {[string, string][]} what a stop is about, and what it says */
 const STOPS = [
-  ["[data-lane=speculative] h2", "A small model, the draft, guesses a few tokens ahead; one pass of the big target "
+  ["[data-lane]:not([data-lane=baseline]) h2", "A small model, the draft, guesses a few tokens ahead; one pass of the big target "
     + "judges them all."],
   [".sv-legend", "Guesses are kept until one is refused; then, or when all were kept, the target adds a token of its own."],
   ["[data-lane=baseline] h2", "The same target writes alone here, on the same clock: one pass, one token."],

@@ -55,7 +55,7 @@ export class Transport {
     this.#scrub.style.setProperty("--at", `${(100 * position) / Math.max(1, events.length)}%`);
     this.#speed.value = String(speed);
     this.#follow.hidden = !live || following;
-    this.#passes.textContent = `${done} / ${all} passes`;
+    this.#passes.textContent = `${done} / ${all} ${all === 1 ? "pass" : "passes"}`;
     this.#pace.textContent = `played at ${speed}×`;
     this.#pace.hidden = speed === 1 || following || !events.length;
   }

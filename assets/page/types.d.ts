@@ -3,7 +3,7 @@
 // A trace, as specviz/trace/trace.py writes it (schema 1). Fields that are None or empty in Python's
 // tokens are left out of the JSON.
 
-type LaneName = "speculative" | "baseline";
+type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
 type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus";
 type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
 
@@ -26,6 +26,7 @@ interface Token {
   top_p?: Choice[];
   top_q?: Choice[];
   top_residual?: Choice[];
+  seen?: number; // how often the text before it was followed by anything, if its q was counted
   weight?: number;
   threshold?: number;
   chance?: number;
@@ -64,6 +65,7 @@ interface Model {
   form: string;
   revision: string | null;
   context?: number | null; // tokens
+  shared?: number; // tokens in common with the target, if its tokenizer is another
 }
 
 interface Header {
@@ -73,6 +75,7 @@ interface Header {
   lanes?: Record<string, Settings> | null; // of a race with several lanes
   target: Model;
   draft: Model | null;
+  memory?: { texts: number; tokens: number } | null; // earlier texts that drafts may come from
   device: string;
   processor: string;
   dtype: string;
@@ -82,13 +85,19 @@ interface Header {
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
+  lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
+  drafts?: Record<LaneName, Model | null> | null;
 }
 
-interface End {
-  reasons: Partial<Record<LaneName, EndReason>>;
+interface Agreement {
   identical: boolean | null;
   compared: number; // tokens
   divergence: { index: number; margin: number | null } | null;
+}
+
+interface End extends Agreement {
+  reasons: Partial<Record<LaneName, EndReason>>;
+  lanes?: Record<LaneName, Agreement> | null;
 }
 
 interface Trace {
@@ -165,11 +174,39 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
+/** Where two greedy lanes part, as specviz/report/parting.py has it: a pass is its guesses and what it wrote. */
+interface DifferenceWish {
+  run: string | null;
+  parting: {
+    prompt: number[];
+    passes: [number[], number[]][];
+    theirs: number[];
+    gamma: number;
+    target: string;
+    dtype: string;
+  };
+}
+
+interface DifferenceResult {
+  verdict: "tie" | "bug";
+  summary: string;
+  index: number;
+  ours: string;
+  theirs: string;
+  scored: { name: string; p_ours: number; p_theirs: number; apart: number }[]; // nats
+  rounding: number; // nats
+  behind: number; // nats
+  held: number;
+  judged: number;
+  reasons: string[];
+}
+
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
+  begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;
@@ -179,6 +216,7 @@ type TakenAway = { error: string } | { error?: undefined; text: string; suffix: 
 
 interface SamplingWish {
   run: string | null;
+  lane?: LaneName;
   prompt: string;
   settings: Settings;
   again: number;
@@ -204,6 +242,7 @@ interface Config {
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name
+  several: Record<string, string>; // other titles, where there are several lanes with drafts
   presets: Preset[];
   recordings: Record<string, string>; // addresses by name
   defaults: Record<string, Value>; // settings in the order of their controls
@@ -255,6 +294,7 @@ interface ChartTrace extends Partial<Points> {
   showlegend?: boolean;
   orientation?: string;
   line?: { color: string; width: number; dash?: string };
+  hovertemplate?: string;
   marker?: { color: string };
 }
 
@@ -285,6 +325,7 @@ interface ChartLayout {
 
 interface ChartSpec {
   traces: ChartTrace[];
+  lanes: ChartTrace[]; // of as many lanes as a race may have
   layout: ChartLayout;
 }
 

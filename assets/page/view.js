@@ -2,9 +2,11 @@
 
 import { Card } from "./card.js";
 import { Charts } from "./charts.js";
-import { find, findAll } from "./dom.js";
+import { find } from "./dom.js";
 import { keepReachable } from "./keys.js";
-import { Lane } from "./lane.js";
+import { LaneGrid } from "./lane-grid.js";
+import { ALONE, draftedLanes, lanesOf, twoOf, twoRounds } from "./lanes.js";
+import { measure } from "./metrics.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
 import { ruleOf } from "./rules.js";
@@ -12,6 +14,7 @@ import { Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
 
+/** @import { Standing } from "./lane-grid.js" */
 /** @import { Repeats } from "./repeats.js" */
 /** @import { Session } from "./session.js" */
 /** @import { Shell } from "./shell.js" */
@@ -40,7 +43,11 @@ export class View {
   #shell;
   #repeats;
   #say;
-  #lanes;
+  #grid;
+  /** @type {LaneName | null} */
+  #asked = null; // the lane whose figures a visitor asked for
+  /** The lane with drafts that the figures are about: the one asked for, or the fastest. */
+  chosen = draftedLanes()[0];
   #readout;
   #strip;
   #charts;
@@ -65,7 +72,7 @@ export class View {
     this.#readout = new Readout(root, config.mostGamma);
     this.#strip = new Strip(root, () => session.differences);
     this.#charts = new Charts(root, config);
-    this.#lanes = findAll(root, "[data-lane]", HTMLElement).map((article) => new Lane(article));
+    this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(root, () => session.trace);
     this.#panels = new Panels(root, { server, config, session });
     this.#transport = new Transport(root, timeline);
@@ -84,8 +91,10 @@ export class View {
   begin(trace, origin) {
     this.#card.close();
     this.#root.dataset.source = this.#session.source;
-    this.#root.dataset.rule = ruleOf(trace.header.settings);
-    for (const lane of this.#lanes) lane.reset(trace.header.prompt);
+    this.#asked = null;
+    this.#grid.arrange(trace.header);
+    this.#charts.begin(lanesOf(trace.header));
+    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
     this.#readout.begin(trace);
     this.#strip.show(trace, origin);
   }
@@ -113,15 +122,18 @@ export class View {
     this.#shell.offerStop(busy);
     this.#transport.show(rounds.length, trace?.rounds.length ?? 0);
     if (!trace) return;
-    for (const lane of this.#lanes) {
+    for (const lane of this.#grid.lanes) {
       lane.show(rounds.filter((round) => round.lane === lane.name), partial[lane.name]);
       keepReachable(lane.stream);
       if (this.#stage.isOn) lane.follow(); // where nobody scrolls
     }
     this.#card.refresh();
-    this.#readout.show(rounds, trace);
+    const standings = this.#standings(rounds, trace);
+    this.#root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
+    this.#readout.show(rounds, trace, this.chosen, standings);
+    this.#grid.mark(trace.header, standings, this.chosen);
     this.#charts.show(rounds);
-    this.#panels.show(rounds, trace);
+    this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#repeats.offer();
     if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
   }
@@ -131,7 +143,7 @@ export class View {
    * @param {Round[]} rounds that have just come
    */
   speak(rounds) {
-    const ours = rounds.filter((round) => round.lane === "speculative").pop();
+    const ours = rounds.filter(({ lane }) => lane !== ALONE && (lane === this.chosen || rounds.length === 1)).pop();
     if (!ours || performance.now() - this.#spokenAt < SPEAK_EVERY) return;
     this.#spokenAt = performance.now();
     this.#say.textContent = spoken(ours);
@@ -152,6 +164,23 @@ export class View {
   /** Whether a panel was open. */
   closePanel() {
     return this.#panels.close();
+  }
+
+  /**
+   * How the lanes with drafts stand, and which of them the figures are about from now on.
+   * @param {Round[]} rounds
+   * @param {Trace} trace
+   */
+  #standings(rounds, { header }) {
+    const names = draftedLanes(header);
+    /** @type {Map<LaneName, Standing>} */
+    const standings = new Map(names.map((name) => [name, { metrics: measure(rounds, header, name), isBest: false }]));
+    const speed = (/** @type {LaneName} */ name) => standings.get(name)?.metrics.speedup ?? -1;
+    const [best] = [...names].sort((one, other) => speed(other) - speed(one));
+    const standing = standings.get(best);
+    if (standing && speed(best) > 0) standing.isBest = true;
+    this.chosen = this.#asked ?? (speed(best) > 0 ? best : names[0]);
+    return standings;
   }
 
   #state() {

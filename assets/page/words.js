@@ -1,5 +1,7 @@
 // Sentences and numbers as people read them.
 
+import { ALONE } from "./lanes.js";
+
 /**
  * @param {number | null | undefined} value
  * @param {number} digits
@@ -137,16 +139,17 @@ export function provenance(header) {
  * @param {Header} header
  */
 export function threadsOf({ lane_threads, threads }) {
-  const { baseline: alone, speculative } = lane_threads ??
-    { baseline: threads, speculative: threads };
-  return alone === speculative ? plural(alone, "thread") :
-    `${plural(alone, "thread")} alone, ${speculative} with the draft`;
+  const { [ALONE]: alone, ...others } = lane_threads ?? { [ALONE]: threads };
+  const drafted = [...new Set(Object.values(others))].filter((count) => count !== alone);
+  return drafted.length ? `${plural(alone, "thread")} alone, ${drafted.join(" or ")} with the draft`
+    : plural(alone, "thread");
 }
 
 /** @type {Record<string, string>} */
 const GUESSERS = {
   model: "a small model guesses ahead",
   ngram: "guesses are copied from the text so far",
+  suffix: "guesses are what followed such text before",
   "early-exit": "the target’s own first layers guess ahead",
   head: "a layer that reads the target’s hidden states guesses ahead",
 };

@@ -55,6 +55,8 @@ def batch_report(
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
     decoding `prompts` with `settings`, one at a time.
     """
+    if not isinstance(pair.target, torch.nn.Module):
+        raise PairError("--batch times passes on this machine: load the target here, not a server.")
     if pair.draft is None or settings.gamma < 1 or settings.drafter != "model":
         raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
     print(

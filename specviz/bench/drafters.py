@@ -7,12 +7,14 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..choose.plan import impossible_drafters
+from ..choose.types import SWEPT_DRAFTERS
 from ..decoding.race import race
 from ..environment import ASSETS
-from ..errors import PairError, SpecvizError
+from ..errors import SpecvizError
 from ..models.pair import Pair
 from ..report.metrics import compute_metrics
-from ..settings import DRAFTERS, GAMMA_POLICIES, Settings
+from ..settings import GAMMA_POLICIES, Settings
 from ..trace import Trace
 
 PROMPTS = ASSETS / "pair" / "presets.json"
@@ -77,18 +79,10 @@ def drafters_report(
 
 
 def _possible(pair: Pair, prompt: str, settings: Settings) -> tuple[list[Variant], list[str]]:
-    variants: list[Variant] = []
-    left_out: list[str] = []
-    for drafter in DRAFTERS:
-        if drafter == "none":
-            continue
-        try:
-            next(race(pair, prompt, replace(settings, drafter=drafter, max_new_tokens=1)))
-        except PairError as error:
-            left_out.append(f"{drafter}: {error}")
-        else:
-            variants += [(drafter, policy) for policy in GAMMA_POLICIES]
-    return variants, left_out
+    missing = impossible_drafters(pair, prompt, settings, SWEPT_DRAFTERS)
+    possible = [drafter for drafter in SWEPT_DRAFTERS if drafter not in missing]
+    variants = [(drafter, policy) for drafter in possible for policy in GAMMA_POLICIES]
+    return variants, [f"{drafter}: {reason}" for drafter, reason in missing.items()]
 
 
 def _drafting(settings: Settings, variant: Variant) -> Settings:

@@ -28,6 +28,17 @@ CHUNK = 64  # tokens whose logits are held at once
 MODELS = ("model", "early-exit")
 """Drafters that draft with a model: their view of a place depends on the text before it alone."""
 
+CERTAIN = ("ngram",)
+"""Drafters whose drafts are certain where the target samples: what they draft is not drawn."""
+
+
+def is_predictable(settings: Settings) -> bool:
+    """Whether the rounds of these settings follow from a text: always if it is greedy. A sampled
+    one needs the token rule, whose verdicts at different places are independent given the text,
+    and a drafter whose q along the text is known."""
+    known = settings.drafter in MODELS or settings.drafter in CERTAIN
+    return settings.greedy or (settings.rule == "token" and known)
+
 
 class Acceptance(Protocol):
     """A drafter's drafts along a known text."""
@@ -55,7 +66,7 @@ def acceptance_along(
     pair: Pair, ids: Sequence[int], begin: int, settings: Settings
 ) -> Sequence[float] | None:
     """The probabilities that the tokens of a text, from place `begin` on, are drafted and accepted
-    where they are judged, by the drafter of `settings`; None for drafters that copy.
+    where they are judged, by the drafter of `settings`; None for drafters that copy or translate.
 
     ids: the whole text, of which the first `begin` tokens were the prompt. A token y that the
     target draws with probability p(y) is an accepted draft with probability min(1, q(y) / p(y)),
@@ -63,7 +74,7 @@ def acceptance_along(
     (Leviathan et al. 2022, arXiv 2211.17192, appendix A.1). Raises `PairError` if this pair cannot
     draft so.
     """
-    if settings.drafter not in MODELS:
+    if settings.drafter not in MODELS or (settings.drafter == "model" and pair.shared is not None):
         return None
     with torch.inference_mode():
         layers = _layers(pair, settings)
@@ -144,10 +155,11 @@ class _Copied:
         if draft is None:
             return []
         # The draft is certain, so where it is the text's own token it was surely accepted.
-        follows = [*self._ids[length : length + count]]
-        drafted = draft.ids.tolist()
-        follows += [-1] * (len(drafted) - len(follows))
-        return [float(a == b) for a, b in zip(drafted, follows, strict=True)]
+        follows = self._ids[length : length + count]
+        return [
+            float(place < len(follows) and token == follows[place])
+            for place, token in enumerate(draft.ids.tolist())
+        ]
 
     def room(self, length: int) -> int:
         return self._drafter.room(length)

@@ -10,7 +10,7 @@ from .types import Answer, Machine, Measured, Recommendation, Row, SweepRequest
 NEAR = 0.03
 """A speed-up that differs from 1 by less is as good as even, as in `assets/page/verdict.js`."""
 FEWEST_PROMPTS = 3
-BUSY_SHARE = 0.5  # of the runs that were disturbed; from here on the doubt is told
+BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 
 
 def recommendations(

@@ -1,9 +1,7 @@
 """Intervals of speed-ups over prompts, and which rows noise cannot tell from the best one.
 
 A prompt's value is the median over its repeats of the logarithm of the speed-up. Intervals are
-those of the bootstrap over prompts, with samples of one prompt fewer than there are, which corrects
-the narrowness of the plain bootstrap for few prompts (Hesterberg 2015, "What teachers should know
-about the bootstrap", section 3.3).
+those of the bootstrap over prompts.
 """
 
 from __future__ import annotations
@@ -14,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ..report.bootstrap import mean_interval
 from .measure import Run
 from .types import Estimate
 
-SAMPLES = 2000
-LEVEL = (2.5, 97.5)  # percentiles of a 95% interval
 FEWEST = 4  # prompts that two rows share before one of them is given up
 
 Values = Mapping[int, float]
@@ -37,21 +34,11 @@ def values_by_row(runs: Iterable[Run]) -> dict[str, dict[int, float]]:
     }
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95% interval of the mean of some values; None for fewer than two."""
-    if len(values) < 2:
-        return None
-    draws = np.random.default_rng(0)
-    picked = draws.integers(0, len(values), (SAMPLES, len(values) - 1))
-    low, high = np.percentile(np.asarray(values)[picked].mean(1), LEVEL)
-    return float(low), float(high)
-
-
 def estimate(values: Sequence[float]) -> Estimate | None:
     """The geometric mean of speed-ups, whose logarithms are given; None if there are none."""
     if not values:
         return None
-    found = interval(values)
+    found = mean_interval(values)
     low, high = (None, None) if found is None else (float(np.exp(one)) for one in found)
     return Estimate(float(np.exp(statistics.fmean(values))), low, high)
 
@@ -62,7 +49,7 @@ def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, floa
     shared = sorted(one.keys() & other.keys())
     if len(shared) < fewest:
         return None
-    return interval([one[question] - other[question] for question in shared])
+    return mean_interval([one[question] - other[question] for question in shared])
 
 
 def best_row(rows: Mapping[str, Values]) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from ..decoding.race import race
-from ..errors import PairError, SettingsError
+from ..errors import PairError, PromptError, SettingsError
 from ..models.pair import Pair
 from ..prompts import Question
 from ..settings import GAMMA_POLICIES, RANGES, Settings
@@ -16,7 +15,7 @@ from .types import SWEPT_DRAFTERS, Configuration, SweepRequest
 
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
-KEEP = 0.85  # of the best predicted speed-up: a row predicted to be below it is not measured
+KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def configurations(request: SweepRequest) -> tuple[Configuration, ...]:
     return tuple(rows)
 
 
-def left_out(
+def impossible_drafters(
     pair: Pair, prompt: str, settings: Settings, drafters: Sequence[str]
 ) -> dict[str, str]:
     """Why this pair cannot use some drafters, as sentences by drafter."""
@@ -101,13 +100,23 @@ def left_out(
     return found
 
 
-def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
-    """The prompts with their kinds in turn, so that an early end has seen every kind."""
-    by_kind: dict[str, list[Question]] = defaultdict(list)
+def readable(
+    pair: Pair, questions: Sequence[Question], chat: str
+) -> tuple[tuple[Question, ...], tuple[str, ...]]:
+    """The prompts that the target can read, and a sentence for each of the others. Raises
+    `PromptError` if there is none."""
+    kept, notes = [], []
     for question in questions:
-        by_kind[question.kind].append(question)
-    rounds = zip_longest(*by_kind.values())
-    return tuple(one for some in rounds for one in some if one is not None)
+        try:
+            pair.encode(question.text, chat=chat)
+        except PromptError as error:
+            notes.append(f"A prompt of {question.kind} was left out: {error}")
+            last = error
+        else:
+            kept.append(question)
+    if not kept:
+        raise last
+    return tuple(kept), tuple(notes)
 
 
 def scouts(rows: Sequence[Configuration], questions: int) -> list[Piece]:
@@ -168,8 +177,3 @@ def rotated(keys: Sequence[str], by: int) -> list[str]:
     """The keys in order, beginning with another one each time, so that none is always first."""
     begin = by % len(keys) if keys else 0
     return [*keys[begin:], *keys[:begin]]
-
-
-def kinds_of(questions: Sequence[Question]) -> dict[str, int]:
-    """The number of prompts by kind."""
-    return dict(Counter(question.kind for question in questions))

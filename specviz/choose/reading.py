@@ -1,14 +1,11 @@
-"""Files of strangers for a sweep, beside those of `report.reading`, in the same bounded process."""
+"""Further files of strangers, beside those of `report.reading`, in the same bounded process."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any, BinaryIO
 
 from ..errors import PromptError, TraceError
-from ..prompts import Question, prompts_from
+from ..prompts import in_turn, prompts_from
 from ..report import reading
 from ..report.batch_chart import batch_figure
 from ..report.batches import BatchReport
@@ -49,15 +46,6 @@ def _figures(report: BatchReport) -> dict[str, Any]:
     title = f"{report.target} with {report.draft}, {report.form}"
     drawn = {theme: batch_figure(report, theme).to_plotly_json() for theme in PALETTE}
     return {theme: {"batches": {"title": title, **one}} for theme, one in drawn.items()}
-
-
-def in_turn(questions: Sequence[Question]) -> list[Question]:
-    """The questions with their kinds in turn."""
-    by_kind: dict[str, list[Question]] = defaultdict(list)
-    for one in questions:
-        by_kind[one.kind].append(one)
-    rounds = zip_longest(*by_kind.values())
-    return [one for some in rounds for one in some if one is not None]
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

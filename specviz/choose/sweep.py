@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ..errors import SpecvizError
 from ..models.pair import Pair
+from ..prompts import in_turn, kinds_of
 from ..settings import Settings
 from ..trace import Trace
-from .acceptance import Along, acceptance_along
+from .acceptance import Along, acceptance_along, is_predictable
 from .compare import slower, values_by_row
 from .costs import Costs
 from .measure import (
@@ -32,10 +34,9 @@ from .plan import (
     Piece,
     checked,
     configurations,
-    in_turn,
-    kinds_of,
-    left_out,
+    impossible_drafters,
     promising,
+    readable,
     rotated,
     scouts,
 )
@@ -65,11 +66,17 @@ def sweep(
     """Compare all rows of the request on this pair; see `types.SweepEvent` for what is yielded.
 
     stop: asked between rounds; once it is true, the piece that runs is dropped and the
-    `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be done.
+    `SweepResult` of what is known follows. Raises `SpecvizError` for a request that cannot be done;
+    an error after the first run ends the sweep, with its sentence in the result's notes.
     """
     state = Sweep(request)
-    while not state.is_done and not stop():
-        yield from state.advance(pair, stop)
+    try:
+        while not state.is_done and not stop():
+            yield from state.advance(pair, stop)
+    except SpecvizError as error:
+        if not state.runs:
+            raise
+        state.notes += (f"The sweep ended early: {error}",)
     yield state.result()
 
 
@@ -86,7 +93,8 @@ class Sweep:
         self.spent = 0.0
         self.stage = "plan"
         self.runs: list[Run] = []
-        self.notes: dict[str, str] = {}  # drafter -> why it is left out
+        self.missing: dict[str, str] = {}  # drafter -> why it is left out
+        self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences
         self.predicted: dict[str, dict[int, RoundCounts]] = {}  # row -> question -> counts
         self.costs = Costs()
         self.machine: Machine | None = None
@@ -147,6 +155,7 @@ class Sweep:
             stopped=not self.is_done,
             spent=self.spent,
             link=link,
+            notes=self.notes,
         )
 
     def table(self) -> tuple[Row, ...]:
@@ -158,7 +167,7 @@ class Sweep:
                 runs=self.runs,
                 predicted=self.predicted,
                 costs=self.costs,
-                notes=self.notes,
+                missing=self.missing,
                 eliminated=self.eliminated,
                 weights=self.weights,
             )
@@ -181,13 +190,15 @@ class Sweep:
         return next(row for row in self.rows if row.key == key)
 
     def _plan(self, pair: Pair) -> Plan:
+        base = self.request.base
+        self.questions, self.notes = readable(pair, self.questions, base.chat)
         prompt = self.questions[0].text
-        self.notes = left_out(pair, prompt, self.request.base, self.request.drafters)
+        self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
         self.weights = (
             weight_bytes(pair.target),
             None if pair.draft is None else weight_bytes(pair.draft),
         )
-        possible = [row for row in self.rows if row.drafter not in self.notes]
+        possible = [row for row in self.rows if row.drafter not in self.missing]
         self._queue = scouts(possible, len(self.questions)) if possible else []
         self.stage = "scout" if possible else "done"
         pieces = len(self._queue) + len(possible) * len(self.questions) // 2
@@ -217,8 +228,7 @@ class Sweep:
             return [row.key for row in self.rows if row.key in self.predicted]
         self.order.append(piece.key)
         self.runs.append(run_of(piece.key, piece.question, trace))
-        if self.stage == "scout":
-            self._predict(pair, piece, known_text(pair, trace))
+        self._predict(pair, piece, known_text(pair, trace))
         if self.stage == "confirm":
             self._eliminate()
         row = self._row(piece.key)
@@ -245,6 +255,8 @@ class Sweep:
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
         done, settings = self._row(piece.key), self._settings(piece)
+        if not is_predictable(settings) or piece.question in self.predicted.get(piece.key, {}):
+            return
         known = acceptance_along(pair, text.ids, text.begin, settings)
         for row in self.rows:
             if (row.temperature, row.drafter) == (done.temperature, done.drafter):
@@ -267,7 +279,7 @@ class Sweep:
         if self.stage == "scout":
             self.stage = "confirm"
             speeds = {row.configuration.key: _speed(row) for row in self.table()}
-            possible = [row for row in self.rows if row.drafter not in self.notes]
+            possible = [row for row in self.rows if row.drafter not in self.missing]
             self._promising = promising(possible, speeds)
             self._eliminate()
         while not self._queue and not self.is_done:

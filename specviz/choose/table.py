@@ -21,15 +21,15 @@ from .types import Configuration, Estimate, Mark, Measured, Predicted, Rate, Rou
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that a sweep knows. kinds: of each question. predicted: row -> question -> counts. notes:
-    why drafters are left out. weights: bytes of the target and of the draft, once known."""
+    """All that a sweep knows. kinds: of each question. predicted: row -> question -> counts.
+    missing: why drafters are left out. weights: bytes of the target and the draft, once known."""
 
     rows: Sequence[Configuration]
     kinds: Sequence[str]
     runs: Sequence[Run]
     predicted: Mapping[str, Mapping[int, RoundCounts]]
     costs: Costs
-    notes: Mapping[str, str]
+    missing: Mapping[str, str]
     eliminated: AbstractSet[str]
     weights: tuple[int, int | None] | None
 
@@ -75,13 +75,13 @@ def _row(
     status: Status = "planned" if predicted is None else "predicted"
     if runs:
         status = "eliminated" if one.key in found.eliminated else "measured"
-    note = found.notes.get(one.drafter, "")
+    note = found.missing.get(one.drafter, "")
     return Row(
         configuration=one,
         status="left out" if note else status,
         mark=mark,
         predicted=predicted,
-        measured=_measured(runs, values, found.kinds) if runs else None,
+        measured=_measured(one, runs, values, found.kinds) if runs else None,
         memory=_memory(one, found.weights),
         note=note,
     )
@@ -114,9 +114,17 @@ def _predicted(
     )
 
 
-def _measured(runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[str]) -> Measured:
-    # Greedy repeats have the same rounds, so adding them all weighs prompts by their repeats only.
-    total = RoundCounts().merge(run.counts for run in runs)
+def _counted(one: Configuration, runs: Sequence[Run]) -> list[Run]:
+    """The runs whose rounds are counted: a greedy repeat has the same rounds again."""
+    if one.temperature > 0.0:
+        return list(runs)
+    return list({run.question: run for run in reversed(runs)}.values())
+
+
+def _measured(
+    one: Configuration, runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[str]
+) -> Measured:
+    total = RoundCounts().merge(run.counts for run in _counted(one, runs))
     c = only([run.c for run in runs])
     return Measured(
         runs=len(runs),
@@ -132,7 +140,7 @@ def _measured(runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[
         tau_predicted=_predicted_tau(total),
         drafted=total.drafted / max(1, total.rounds),
         c=statistics.median(c) if c else None,
-        times=_times(runs, total.rounds),
+        times=_times(runs),
         doubts=sum(run.doubted for run in runs),
     )
 
@@ -159,7 +167,9 @@ def _predicted_tau(counts: RoundCounts) -> float | None:
     return ratio(tokens, counts.rounds)
 
 
-def _times(runs: Sequence[Run], rounds: int) -> RoundTimes:
+def _times(runs: Sequence[Run]) -> RoundTimes:
+    rounds = sum(run.counts.rounds for run in runs)
+
     def mean(name: str) -> float:
         total: float = sum(getattr(run, name) for run in runs)
         return 1000 * total / max(1, rounds)

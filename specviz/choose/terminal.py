@@ -98,5 +98,6 @@ def recommendation_lines(result: SweepResult) -> Iterator[str]:
             f"{machine.device}, {machine.dtype}, {machine.form} passes, threads: "
             f"{machine.threads}, torch {machine.versions.get('torch', '')}, {machine.date}"
         )
+    yield from result.notes
     if result.stopped:
         yield "The sweep was stopped: these are the results until then."

@@ -264,7 +264,7 @@ class Machine(Jsonable):
 class SweepResult(Jsonable):
     """All that a sweep has found so far. stopped: whether it ended before its plan. spent: seconds
     of decoding. link: the query of the page's address that sets the first recommended row, or
-    empty."""
+    empty. notes: sentences on what went wrong on the way, such as prompts that were left out."""
 
     SCHEMA: ClassVar[int] = SCHEMA
 
@@ -275,6 +275,7 @@ class SweepResult(Jsonable):
     stopped: bool
     spent: float
     link: str
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of a result, with its "schema"; `schema.read_result` reads it."""

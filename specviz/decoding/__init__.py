@@ -7,6 +7,7 @@ __getattr__ = lazy_exports(
     {
         "baseline": "loop",
         "decode": "loop",
+        "explain_difference": "difference",
         "speculate": "loop",
         "verify": "sampling",
     },

@@ -72,7 +72,8 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
     """
     if lane == BASELINE:
         return fastest_threads(pair.target, None, pair.vocab, 1)
-    return fastest_threads(pair.target, pair.draft, pair.vocab, Settings().gamma + 1)
+    draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
+    return fastest_threads(pair.target, draft, pair.vocab, Settings().gamma + 1)
 
 
 def decode(

@@ -225,7 +225,8 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
     if drafter == "head":
         return _described(pair.head, form)
     if layers is None:
-        return _described(pair.draft, form)
+        described = _described(pair.draft, form)
+        return described | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
     whole = _described(pair.target, form)
     name = f"{whole['name']}, layers 1 to {layers}"
     shallow = truncated_model(pair.target, layers)
@@ -242,12 +243,16 @@ def _versions(device: torch.device) -> dict[str, str]:
     return versions | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
 
 
-def _described(model: Any, form: str) -> dict[str, Any]:
+def model_name(model: Any) -> str:
+    """The name of a model in a header."""
     # A model loaded from a folder is named by the folder: whole paths are private.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    shown = Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+
+
+def _described(model: Any, form: str) -> dict[str, Any]:
     return {
-        "name": shown,
+        "name": model_name(model),
         "parameters": parameter_count(model),
         "form": form,
         "revision": getattr(model.config, "_commit_hash", None),

@@ -222,7 +222,7 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> list[Finding]:
         draft = Pair(models[1].model, None, models[1].tokenizer)
         hint = suggested if suggested != models[1].source.name else None
         try:
-            found += vocabulary_findings(meta_pair(models))
+            found += vocabulary_findings(meta_pair(models), hint or "")
         except PairError as error:
             better = f" {hint} is a known draft for this target." if hint else ""
             found.append(Finding("stop", "tokenizer", str(error) + better))

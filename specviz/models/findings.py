@@ -15,7 +15,16 @@ from .catalogue import ModelFacts, known_model
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
 from .metadata import ModelMetadata
-from .pair import Pair, context_length, logit_width, parameter_count, text_config, tokenizer_size
+from .pair import (
+    Pair,
+    context_length,
+    end_ids,
+    logit_width,
+    parameter_count,
+    text_config,
+    tokenizer_size,
+)
+from .shared_tokens import SharedTokens
 from .sizes import shown_bytes, shown_count, smaller_precisions
 from .weights import LoadOptions, PlannedLoad, place_target
 
@@ -114,8 +123,11 @@ def chat_findings(pair: Pair, draft: Pair | None) -> list[Finding]:
     return [Finding("good", "chat", sentence)]
 
 
-def vocabulary_findings(pair: Pair) -> list[Finding]:
-    """The common tokenizer of a pair, the padding of its vocabularies, and its end-of-text ids."""
+def vocabulary_findings(pair: Pair, hint: str = "") -> list[Finding]:
+    """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
+    end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
+    if pair.shared is not None:
+        return [_translation_finding(pair.shared, hint)]
     pieces = tokenizer_size(pair.tokenizer)
     widths = [logit_width(model) for model in (pair.target, pair.draft)]
     sentence = f"both models use one tokenizer of {pieces:,} pieces: nothing to do."
@@ -129,8 +141,19 @@ def vocabulary_findings(pair: Pair) -> list[Finding]:
     return found + _ending_findings(pair)
 
 
+def _translation_finding(shared: SharedTokens, hint: str) -> Finding:
+    better = f"{hint} has" if hint else "a draft with"
+    rest = " and" if hint else ""
+    sentence = (
+        f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the target's "
+        f"{shared.of:,} tokens in common ({shared.share:.0%}), and drafts are translated; {better} "
+        f"the target's own tokenizer{rest} would be kept more often."
+    )
+    return Finding("warning", "tokenizer", sentence)
+
+
 def _ending_findings(pair: Pair) -> list[Finding]:
-    ours, theirs = pair.eos_ids, Pair(pair.draft, None, pair.tokenizer).eos_ids
+    ours, theirs = pair.eos_ids, end_ids(pair.draft)
     if ours == theirs or not ours or not theirs or ours & theirs:
         return []
     names = [

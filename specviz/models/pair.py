@@ -10,6 +10,7 @@ import torch
 
 from ..errors import PairError, PromptError, SettingsError
 from ..settings import CHATS
+from .shared_tokens import FEWEST, SharedTokens, shared_tokens
 
 CHATML_END = "<|im_end|>"
 """The end of a turn in ChatML, the template that some base models have too."""
@@ -17,13 +18,15 @@ CHATML_END = "<|im_end|>"
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two causal language models of transformers with one vocabulary.
+    """Two causal language models of transformers.
 
     target, draft: models as `AutoModelForCausalLM` returns them; `draft` may be None, and then
         only the other drafters can be used. tokenizer: the target's.
-    draft_tokenizer: the draft's own tokenizer, if it has one; it is only compared.
+    draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
+        drafts are translated (see `shared`).
     name: shown to the user. head: a `Head` on the target, for the drafter "head", or None.
-    Raises `PairError` if a model is not a causal language model, or if the vocabularies differ.
+    Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
+    little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
     emitted.
     """
@@ -42,22 +45,55 @@ class Pair:
         if self.draft is None:
             return
         _check_causal(self.draft, "draft")
-        if self.draft_tokenizer is not None:
-            _check_same_tokenizer(self.tokenizer, self.draft_tokenizer, self.vocab)
-        if logit_width(self.draft) < self.vocab:
+        if self.shared is not None:
+            _check_shared(self.shared)
+        elif logit_width(self.draft) < self.vocab:
             raise PairError(
                 f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
                 f"{self.vocab}: choose a draft made for the same tokenizer."
             )
 
     @cached_property
+    def shared(self) -> SharedTokens | None:
+        """What the tokenizers of target and draft have in common; None if they are the same, and
+        nothing has to be translated."""
+        if self.draft is None or self.draft_tokenizer is None:
+            return None
+        if first_difference(self.tokenizer, self.draft_tokenizer, self._common_size) is None:
+            return None
+        sizes = self._target_size, self.draft_vocab
+        ends = self.eos_ids, end_ids(self.draft)
+        return shared_tokens(self.tokenizer, self.draft_tokenizer, sizes, ends)
+
+    @cached_property
     def vocab(self) -> int:
-        """The size of the common vocabulary: ids 0 to vocab - 1 may be drafted and emitted.
+        """How many ids may be drafted and emitted: 0 to vocab - 1.
+
+        With one tokenizer, those that both models know; else the target's.
+        """
+        return self._target_size if self.shared is not None else self._common_size
+
+    @cached_property
+    def draft_vocab(self) -> int:
+        """How many ids the draft model may give a probability to."""
+        own = self.draft_tokenizer
+        if self.draft is None or own is None:
+            return self.vocab
+        known = min(tokenizer_size(own), logit_width(self.draft))
+        return known if first_difference(self.tokenizer, own, self._common_size) else self.vocab
+
+    @property
+    def _target_size(self) -> int:
+        return min(tokenizer_size(self.tokenizer), logit_width(self.target))
+
+    @cached_property
+    def _common_size(self) -> int:
+        """The size of the vocabulary of a pair with one tokenizer.
 
         The last ids of a target may be special tokens, for example for images. A draft that reads
         only text may lack them; they are then left out.
         """
-        size = min(tokenizer_size(self.tokenizer), logit_width(self.target))
+        size = self._target_size
         if self.draft is None or logit_width(self.draft) >= size:
             return size
         unknown = set(range(logit_width(self.draft), size))
@@ -74,9 +110,7 @@ class Pair:
     @property
     def eos_ids(self) -> frozenset[int]:
         """The ids that end a text, from the target's generation config."""
-        config = getattr(self.target, "generation_config", None) or self.target.config
-        ids = getattr(config, "eos_token_id", None)
-        return frozenset([ids] if isinstance(ids, int) else ids or [])
+        return end_ids(self.target)
 
     @cached_property
     def is_chat(self) -> bool:
@@ -164,6 +198,13 @@ class Pair:
         return _id_list(ids, self.vocab)
 
 
+def end_ids(model: Any) -> frozenset[int]:
+    """The ids that end a text, from a model's generation config."""
+    config = getattr(model, "generation_config", None) or model.config
+    ids = getattr(config, "eos_token_id", None)
+    return frozenset([ids] if isinstance(ids, int) else ids or [])
+
+
 def tokenizer_size(tokenizer: Any) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
     try:
@@ -248,13 +289,11 @@ def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | 
     return None
 
 
-def _check_same_tokenizer(one: Any, other: Any, vocab: int) -> None:
-    found = first_difference(one, other, vocab)
-    if found is not None:
-        i, piece, theirs = found
+def _check_shared(shared: SharedTokens) -> None:
+    if shared.share < FEWEST:
         raise PairError(
-            f"target and draft use different tokenizers: id {i} is {piece!r} for the target "
-            f"and {theirs!r} for the draft. Choose two models of one family."
+            f"target and draft use different tokenizers, with only {len(shared.pairs):,} of the "
+            f"target's {shared.of:,} tokens in common: choose two models of one family."
         )
 
 

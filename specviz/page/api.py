@@ -46,7 +46,7 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
     def race(*values: Any) -> Values:
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
         holds any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
-        ones with drafts, by what differs in each, such as [{"drafter": "ngram"}]."""
+        ones with drafts, by what differs in each, such as ["drafter=ngram,gamma=3"]."""
         yield from streamed(_updates(runs, own, values))
 
     def generate(*values: Any) -> Values:
@@ -78,7 +78,7 @@ def signature_of(own: str) -> inspect.Signature:
         ("pair", str, own),
         *((name, types[name], DEFAULTS[name]) for name in names),
         ("stop", list[str] | None, None),
-        ("lanes", list[dict[str, Any]] | None, None),
+        ("lanes", list[str] | None, None),
         *((name, types[name], DEFAULTS[name]) for name in LATER),
     ]
     kind = Parameter.POSITIONAL_OR_KEYWORD

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -17,10 +16,10 @@ from ..choose.reading import BATCHES, MOST, PROMPTS
 from ..choose.types import SWEPT_DRAFTERS, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
-from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts
+from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair
-from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED
+from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
 from .queue import RunQueue
 from .reader import Reader
 from .security.clients import client_here
@@ -28,11 +27,12 @@ from .sweeps import SweepJob
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
-SECONDS = (15, 30, 60, 180, 600, 1800)
+SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
 MOST_AT_A_TIME = 3  # sweeps that have not ended; each lets every run wait for one turn of it
 MOST_OF_CLIENT = 2
-LONGEST_FILE = 4 * (OF_A_SWEEP.bytes // 3 + 2)  # base64 characters
+MOST_BYTES = OF_A_SWEEP.bytes  # of a visitor's file
+LONGEST_FILE = 4 * (MOST_BYTES // 3 + 2)  # base64 characters
 
 CROWDED = (
     "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep on "
@@ -69,7 +69,7 @@ def choose_config() -> dict[str, Any] | None:
     if not sweeps_allowed():
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
-    seconds: list[float] = [one for one in SECONDS if one <= bounds.seconds]
+    seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
     labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
@@ -78,25 +78,20 @@ def choose_config() -> dict[str, Any] | None:
         "policies": policies,
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
-        "seconds": seconds or [bounds.seconds],
+        "seconds": seconds,
         "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
         "usual": {
             "drafters": usual.drafters,
             "gammas": usual.gammas,
             "policies": usual.policies,
             "temperatures": usual.temperatures,
-            "seconds": max((one for one in seconds if one <= 60), default=bounds.seconds),
+            "seconds": max((one for one in seconds if one <= 60), default=seconds[0]),
             "length": usual.base.max_new_tokens,
         },
         "mostRows": bounds.rows,
         "mostPrompts": bounds.prompts,
-        "mostFile": OF_A_SWEEP.bytes,
+        "mostFile": MOST_BYTES,
     }
-
-
-def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
-    """The number of prompts by kind."""
-    return dict(Counter(one.kind for one in questions))
 
 
 def choosing_functions(
@@ -112,8 +107,9 @@ def choosing_functions(
         return {"kinds": kinds_of(found), "left_out": left_out}
 
     def read_batches(asked: dict[str, Any]) -> Any:
-        text = str(asked["text"])[: OF_A_SWEEP.bytes + 1]
-        return reader.answer(BATCHES, text.encode("utf-8", "replace"))
+        return reader.answer(
+            BATCHES, str(asked["text"])[: MOST_BYTES + 1].encode("utf-8", "replace")
+        )
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
@@ -156,6 +152,9 @@ def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
     bounds = Bounds.here()
     if asked.get("file") is not None:
         prompts, _ = own_prompts(reader, asked["file"])
+    elif asked.get("prompts"):  # of a program
+        texts = _texts(asked["prompts"])
+        prompts = tuple(Question("prompts", checked_prompt(text)) for text in texts)
     else:
         kinds = _texts(asked.get("kinds"))
         prompts = tuple(one for one in builtin_prompts() if not kinds or one.kind in kinds)
@@ -182,8 +181,10 @@ def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
 def own_prompts(reader: Reader, file: object) -> tuple[tuple[Question, ...], int]:
     """The prompts in a visitor's file (base64), of all kinds in turn, and how many are left out.
     Raises `SpecvizError`."""
+    if not isinstance(file, str):
+        raise PromptError(NOT_WHOLE)
     try:
-        raw = base64.b64decode(str(file)[: LONGEST_FILE + 1], validate=True)
+        raw = base64.b64decode(file[: LONGEST_FILE + 1], validate=True)
     except binascii.Error:
         raise PromptError(NOT_WHOLE) from None
     answer = orjson.loads(reader.found(PROMPTS, raw))

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from ..errors import PromptError, SettingsError
-from ..lanes import Lane, beside
+from ..lanes import Lane, beside, parsed_lane
 from ..settings import Settings
-from .choices import OTHER, pair_choices
+from .choices import NO_DRAFT, OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -41,6 +41,7 @@ OFFERED = {
         choices={
             "Draft model": "model",
             "n-grams": "ngram",
+            "Counts": "suffix",
             "Early exit": "early-exit",
             "Head on the target": "head",
             "None": "none",
@@ -78,6 +79,15 @@ OFFERED = {
 }
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 
+COMPARED = {
+    "One": "one",
+    "Drafters": "drafters",
+    "γ": "gammas",
+    "Policies": "policies",
+    "Verdicts": "verdicts",
+}
+"""What the lanes with drafts of a run may differ in, by label."""
+
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
 CHOICES = {name: list(one.choices.values()) for name, one in OFFERED.items() if one.choices}
@@ -94,17 +104,40 @@ def checked_settings(values: dict[str, Any]) -> Settings:
 
 
 def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] | None:
-    """The lanes of a race of `settings` and of `others`, which says what differs in each further
-    lane with drafts; None if there is no other. Raises `SettingsError`."""
+    """The lanes of a race of `settings` and of `others`: texts that say what differs in each
+    further lane with drafts. None if there is no other. Raises `SettingsError`."""
     if not others:
         return None
-    if not isinstance(others, list) or not all(isinstance(one, dict) for one in others):
-        raise SettingsError(
-            'the lanes are no list of objects: use one such as [{"drafter": "ngram"}].'
-        )
+    if not isinstance(others, list) or not all(isinstance(one, str) for one in others):
+        raise SettingsError('the lanes are no list of texts: use one such as ["drafter=ngram"].')
     if len(others) > MOST_OTHERS:
         raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MOST_OTHERS}.")
-    return beside(settings, others)
+    return beside(settings, map(parsed_lane, others))
+
+
+def compared_with(settings: Settings, compare: object, pair: str) -> list[str]:
+    """The further lanes of a choice of `COMPARED`, as `checked_others` takes them.
+
+    pair: its name tells whether it has a draft. Raises `SettingsError`.
+    """
+    if compare not in COMPARED.values():
+        known = ", ".join(map(repr, COMPARED.values()))
+        raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {known}.")
+    if compare == "drafters":
+        offered = [one for one in CHOICES["drafter"] if one != "none"]
+        if pair.partition("@")[0].endswith(f"+{NO_DRAFT}"):
+            offered.remove("model")
+        others = [f"drafter={one}" for one in offered if one != settings.drafter]
+    elif compare == "gammas":
+        most, own = int(LIMITS["gamma"][1]), settings.gamma
+        near = (max(1, own // 2), min(most, 2 * own), 1, most)
+        others = [f"gamma={one}" for one in dict.fromkeys(near) if one != own]
+    elif compare in ("policies", "verdicts"):
+        field = {"policies": "gamma_policy", "verdicts": "verdict"}[str(compare)]
+        others = [f"{field}={one}" for one in CHOICES[field] if one != getattr(settings, field)]
+    else:
+        others = []
+    return others[:MOST_OTHERS]
 
 
 def checked_prompt(prompt: object) -> str:
@@ -124,16 +157,23 @@ def summary_of(settings: dict[str, Any]) -> str:
     return f"γ {settings['gamma']} · {temperature} · {settings['max_new_tokens']} tokens"
 
 
+REMEMBER = "Remember my runs"
+REMEMBERED = "The drafter Counts also reads your last runs in this tab. Without it none are kept."
+
 Control: TypeAlias = "gr.Radio | gr.Slider | gr.Number"
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
     """The panel's components. naming: those that choose a pair, in the order of the arguments of
-    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order."""
+    `choices.chosen_pair`. settings: a control for each of `OFFERED`, in its order. remember:
+    whether the visitor's runs are kept for the next ones to draft from. lanes: the one for
+    `COMPARED`."""
 
     naming: tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio]
     settings: dict[str, Control]
+    remember: gr.Checkbox
+    lanes: gr.Radio
 
     @property
     def tunable(self) -> list[Control]:
@@ -149,8 +189,18 @@ def values_of(settings: dict[str, Any]) -> list[Any]:
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
     naming, report = _naming(pair)
-    settings = {name: _control(name, setting) for name, setting in OFFERED.items()}
-    return Controls(naming, settings), report
+    lanes = gr.Radio(
+        list(COMPARED.items()),
+        value="one",
+        label="Lanes with drafts",
+        info="One, or up to three side by side that differ in this.",
+    )
+    settings: dict[str, Control] = {}
+    for name, setting in OFFERED.items():
+        settings[name] = _control(name, setting)
+        if name == "drafter":
+            remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
+    return Controls(naming, settings, remember, lanes), report
 
 
 def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio], gr.HTML]:

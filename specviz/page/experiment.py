@@ -12,7 +12,7 @@ from ..errors import SettingsError, SpecvizError
 from ..report.equivalence import Cell
 from ..settings import RANGES, Settings
 from ..worker.failures import FAILED
-from ..worker.tasks import Compared, Drawn, Read, SampleTask
+from ..worker.tasks import Compared, Drawn, Read, SampleTask, Task
 from .controls import MOST_CHARACTERS, checked_settings
 from .jobs import Job, Run
 from .queue import RunQueue
@@ -36,11 +36,46 @@ class Asked:
     draws: int
 
 
-class Experiment(Job):
+class Polled(Job):
+    """A job whose state the browser asks for, again and again.
+
+    asked_at: when it asked last, by the monotonic clock.
+    """
+
+    def __init__(self, session: str, task: Task) -> None:
+        super().__init__(session, task)
+        self.asked_at = time.monotonic()
+
+    def abandoned(self) -> bool:
+        return time.monotonic() - self.asked_at > PATIENCE
+
+    def finish(self) -> None:
+        if self.remark and self.found() is None and not self.error:
+            self.error = self.remark
+
+    def found(self) -> dict[str, Any] | None:
+        """The result as the browser reads it, or None before there is one."""
+        raise NotImplementedError
+
+    def progress(self, waiting: str) -> dict[str, Any]:
+        """How far it is. waiting: why it has not begun."""
+        raise NotImplementedError
+
+    def state(self, waiting: str) -> dict[str, Any]:
+        """How far it is, and the result once it is over. waiting: why it has not begun."""
+        self.asked_at = time.monotonic()
+        over = self.over  # read first: if it is set, the result below is complete
+        state = {"id": self.id, "over": over, **self.progress(waiting)}
+        if self.error:
+            return {**state, "error": self.error}
+        found = self.found()
+        return {**state, "result": found} if over and found else {**state, "stopped": over}
+
+
+class Experiment(Polled):
     """Draws one continuation in each lane by turns, until both have enough.
 
     done: draws of each lane so far. read: what the draws read of the prompt. compared: the result.
-    asked_at: when the browser asked last, by the monotonic clock.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -52,7 +87,6 @@ class Experiment(Job):
         self.done = 0
         self.read = Read(0, False)
         self.compared: Compared | None = None
-        self.asked_at = time.monotonic()
 
     def add(self, item: Any) -> None:
         super().add(item)
@@ -63,28 +97,12 @@ class Experiment(Job):
         elif isinstance(item, Compared):
             self.compared = item
 
-    def abandoned(self) -> bool:
-        return time.monotonic() - self.asked_at > PATIENCE
+    def progress(self, waiting: str) -> dict[str, Any]:
+        status = "" if self.done else waiting
+        return {"done": self.done, "draws": self.draws, "status": status}
 
-    def finish(self) -> None:
-        if self.remark and self.compared is None and not self.error:
-            self.error = self.remark
-
-    def state(self, waiting: str) -> dict[str, Any]:
-        """How far it is, and the result once it is over. waiting: why it has not begun."""
-        self.asked_at = time.monotonic()
-        over = self.delivered = self.over  # read first: if it is set, the result is complete
-        state: dict[str, Any] = {
-            "id": self.id,
-            "over": over,
-            "done": self.done,
-            "draws": self.draws,
-        }
-        if self.error:
-            return {**state, "error": self.error}
-        if over and self.compared:
-            return {**state, "result": self._result(self.compared)}
-        return {**state, "stopped": over, "status": "" if self.done else waiting}
+    def found(self) -> dict[str, Any] | None:
+        return self._result(self.compared) if self.compared else None
 
     def _result(self, compared: Compared) -> dict[str, Any]:
         comparison = compared.comparison
@@ -141,13 +159,13 @@ def sampling_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, An
 
     def ask_sampling(asked: dict[str, Any]) -> dict[str, Any]:
         experiment = runs.job(str(asked["id"]))
-        if not isinstance(experiment, Experiment):
+        if not isinstance(experiment, Polled):
             return {"over": True, "error": "This experiment is forgotten: begin it again."}
         return experiment.state(runs.status_of(experiment))
 
     def end_sampling(asked: dict[str, Any]) -> None:
         experiment = runs.job(str(asked["id"]))
-        if isinstance(experiment, Experiment):
+        if isinstance(experiment, Polled):
             runs.cancel(experiment)
 
     return [begin_sampling, ask_sampling, end_sampling]

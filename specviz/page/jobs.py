@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 from uuid import uuid4
 
 from ..settings import Settings
-from ..trace import BASELINE, LANES, End, EndReason, Lane, Round
+from ..trace import BASELINE, LANES, End, EndReason, Header, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
 from .requests import note_request
 from .security.clients import client_here
@@ -92,7 +92,7 @@ class Job:
 class Run(Job):
     """One visitor's run: the queue's thread adds notes, the visitor's handler takes them.
 
-    settings, lanes: as `RaceTask` has them.
+    settings, lanes, memory: as `RaceTask` has them.
     racing: whether an event of the race has come. deltas: all that were sent to the browser.
     size: characters of them.
     """
@@ -104,14 +104,16 @@ class Run(Job):
         prompt: str,
         settings: Settings,
         lanes: Mapping[Lane, Settings] | None = None,
+        memory: Sequence[Sequence[int]] = (),
     ) -> None:
-        super().__init__(session, RaceTask(pair, prompt, settings, lanes))
+        super().__init__(session, RaceTask(pair, prompt, settings, lanes, memory))
         self.prompt, self.settings, self.lanes = prompt, settings, lanes
         names = (*lanes, BASELINE) if lanes else LANES
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.racing = False
         self.deltas: list[str] = []
         self.size = 0
+        self.ids: list[int] = []  # of the prompt, and of what the first lane has written
         self._ended = False
         self._asked: float | None = None  # when an update was asked for last
         self._emitted: dict[Lane, int] = dict.fromkeys(names, 0)
@@ -127,6 +129,10 @@ class Run(Job):
         self._ended = isinstance(item, End)
         if isinstance(item, Round):
             self._emitted[item.lane] += len(item.emitted)
+            if item.lane == next(iter(self._emitted)):
+                self.ids += [token.id for token in item.emitted]
+        elif isinstance(item, Header):
+            self.ids = list(item.prompt_ids)
 
     def abandoned(self) -> bool:
         return self._asked is not None and time.monotonic() - self._asked > PATIENCE

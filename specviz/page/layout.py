@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,17 +22,21 @@ from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
     Controls,
+    checked_others,
     checked_prompt,
     checked_settings,
+    compared_with,
     make_controls,
     summary_of,
     values_of,
 )
+from .differences import difference_functions
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
 from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
+from .memory import Memories
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
@@ -39,6 +44,7 @@ from .reader import Reader
 from .recordings import opener
 from .security.errors import Page, answering
 from .streams import deltas
+from .sweep_api import add_sweep_api
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -51,7 +57,8 @@ class Bar(NamedTuple):
     """The components above the panel and the player.
 
     presets: one button for each preset. adopt: a hidden button that the player presses, which sets
-    the controls to those of the run that is shown.
+    the controls to those of the run that is shown. examine: another, pressed when the address
+    named the pair.
     """
 
     prompt: gr.Textbox
@@ -60,6 +67,7 @@ class Bar(NamedTuple):
     presets: list[gr.Button]
     greedy: gr.Button
     adopt: gr.Button
+    examine: gr.Button
 
 
 def build_page(
@@ -78,7 +86,7 @@ def build_page(
     runs = RunQueue(worker)
     runs.start(pair)
     examiner = Doctor(doctor or ProcessWorker())
-    presets = load_presets(PRESETS)
+    presets, reader = load_presets(PRESETS), Reader()
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
     page.runs = runs
     with page:
@@ -87,11 +95,12 @@ def build_page(
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
-            player = make_player(_functions(runs, pair), presets, recordings, pair)
+            player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
         _connect_run(runs, pair, bar, controls, player)
         _connect_pairs(page, runs, pair, controls)
-        _connect_doctor(examiner, pair, controls, report)
+        _connect_doctor(examiner, pair, bar, controls, report)
         add_api(runs, examiner, pair)
+        add_sweep_api(runs, pair, reader)
         _connect_buttons(bar, presets, controls)
         _connect_address(page, bar, controls)
     rest_when_idle(page)
@@ -118,23 +127,24 @@ def _bar(presets: Sequence[Preset]) -> Bar:
         buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
         greedy = gr.Button("greedy", size="sm", elem_id="greedy")
         adopt = gr.Button("As shown", elem_id="adopt")
+        examine = gr.Button("Examine", elem_id="examine")
     tools = (PAGE / "tools.html").read_text("utf-8")
     _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
-    return Bar(prompt, run, stop, buttons, greedy, adopt)
+    return Bar(prompt, run, stop, buttons, greedy, adopt, examine)
 
 
 def _static(name: str, html: str) -> None:
     gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
 
 
-def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
+def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
-    reader = Reader()
     functions = (
         _missed_of(runs),
         opener(reader),
         taker(reader),
         *sampling_functions(runs, pair),
+        *difference_functions(runs, pair),
         *choosing_functions(runs, pair, reader),
     )
     return [answering(one) for one in functions]
@@ -151,6 +161,8 @@ def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
 
 
 def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player: gr.HTML) -> None:
+    memories = Memories()
+
     def start(
         request: gr.Request,
         prompt: str,
@@ -158,13 +170,19 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         target: str,
         draft: str,
         weights: str,
+        remember: bool,
+        lanes: str,
         *values: Any,
     ) -> Iterator[str]:
-        """Race both lanes on a prompt; yields deltas for the player."""
+        """Race all lanes on a prompt; yields deltas for the player."""
         session = str(request.session_hash)
         asked = dict(zip(DEFAULTS, values, strict=True))
         naming = (pair, target, draft, weights)
-        yield from _started(runs, session, lambda: chosen_pair(*naming, own=own), prompt, asked)
+        kept = memories if remember else None
+        if kept is None:
+            memories.forget(session)
+        name = partial(chosen_pair, *naming, own=own)
+        yield from _started(runs, session, name, prompt, asked, lanes, kept)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -173,7 +191,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
     gr.on(
         [bar.run.click, bar.prompt.submit],
         start,
-        [bar.prompt, *controls.naming, *controls.tunable],
+        [bar.prompt, *controls.naming, controls.remember, controls.lanes, *controls.tunable],
         player,
         concurrency_limit=VISITORS,
         concurrency_id="race",
@@ -185,16 +203,30 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
 
 
 def _started(
-    runs: RunQueue, session: str, pair: Callable[[], str], prompt: str, values: dict[str, Any]
+    runs: RunQueue,
+    session: str,
+    pair: Callable[[], str],
+    prompt: str,
+    values: dict[str, Any],
+    compare: str,
+    memories: Memories | None,
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
+        lanes = checked_others(settings, compared_with(settings, compare, name))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
         yield refused.delta(refused.update(over=True))
         return
-    yield from deltas(runs, Run(session, name, prompt, settings))
+    reads = memories is not None and settings.drafter == "suffix"
+    memory = memories.of(session, name) if memories is not None and reads else ()
+    run = Run(session, name, prompt, settings, lanes, memory=memory)
+    try:
+        yield from deltas(runs, run)
+    finally:
+        if memories is not None and run.ids:
+            memories.add(session, name, tuple(run.ids))
 
 
 def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
@@ -206,8 +238,10 @@ def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls
     page.load(list_pairs, None, controls.naming[0], **PRIVATE)
 
 
-def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTML) -> None:
-    """Examine a pair as soon as a visitor chooses it."""
+def _connect_doctor(
+    doctor: Doctor, own: str, bar: Bar, controls: Controls, report: gr.HTML
+) -> None:
+    """Examine a pair as soon as a visitor chooses it, or when a link has chosen it."""
 
     def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
         if pair == own or (pair == OTHER and not target):
@@ -222,7 +256,7 @@ def _connect_doctor(doctor: Doctor, own: str, controls: Controls, report: gr.HTM
 
     pair, target, draft, weights = controls.naming
     gr.on(
-        [pair.input, target.submit, draft.submit, weights.input],
+        [pair.input, target.submit, draft.submit, weights.input, bar.examine.click],
         examine,
         list(controls.naming),
         report,
@@ -247,9 +281,10 @@ def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) ->
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     """Fill the page from its address or from the run that is shown, and the address from what is
     then chosen."""
-    chosen = [bar.prompt, *controls.tunable, *controls.naming]
+    chosen = [bar.prompt, *controls.tunable, *controls.naming, controls.lanes]
     # The page may be ready before its player: the values wait for it.
-    page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
+    filled.then(None, None, None, js="() => window.specviz.examineLink()", **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
     bar.adopt.click(None, chosen, chosen, js=_ADOPTED, **IN_BROWSER)
 

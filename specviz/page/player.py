@@ -10,14 +10,14 @@ from typing import Any
 
 import gradio as gr
 
-from ..report.charts import CHARTS, chart_specs
+from ..report.charts import CHARTS, SEVERAL, chart_specs
 from ..report.html import PAGE, PLOTLY
 from ..theory import MOST_GAMMA
 from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
-from .controls import CHOICES, DEFAULTS, LIMITS, MOST_CHARACTERS
+from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS
 from .experiment import MOST_DRAWS
 from .look import static_url
 from .presets import Preset
@@ -52,6 +52,7 @@ def make_player(
         "plotly": static_url(PLOTLY),
         "charts": chart_specs(),
         "titles": CHARTS,
+        "several": SEVERAL,
         "links": _links(),
         "presets": [
             {
@@ -63,9 +64,9 @@ def make_player(
             for one in presets
         ],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
-        "defaults": {**DEFAULTS, **naming_defaults(own)},
+        "defaults": {**DEFAULTS, **naming_defaults(own), "lanes": "one"},
         "limits": LIMITS,
-        "choices": {**CHOICES, **naming_choices(own)},
+        "choices": {**CHOICES, **naming_choices(own), "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,

@@ -13,6 +13,7 @@ from ..report.charts import PALETTE
 from ..worker.sweeping import Rest, SweepTask
 from .jobs import GRACE, Job
 
+RESTARTED = "The server is being restarted, so this sweep ended with what it had."
 PATIENCE = 10.0  # seconds without a question after which the visitor has left
 HIDDEN_PATIENCE = 75.0  # the same for a hidden tab, whose timers a browser runs once a minute
 
@@ -65,6 +66,8 @@ class SweepJob(Job):
         return True
 
     def finish(self) -> None:
+        if self.has_more() and not (self.stopping.is_set() or self.error):
+            self.remark = RESTARTED  # nothing else ends a sweep between two turns
         self._rest = None  # its state is of no use any more
         if self.result is None and not self.error:
             self.error = self.remark

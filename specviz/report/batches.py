@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,6 +14,9 @@ from .terminal import shown_milliseconds
 from .uncertainty import Spread
 
 SCHEMA = 1
+MOST = 1e6  # for every number in a file
+MOST_WIDTH, MOST_BATCHES = 64, 64  # in a file
+LONGEST = 300  # characters of a name in a file
 BAR = 20  # characters of a bar in the terminal for a speed-up of 1
 
 
@@ -128,20 +130,45 @@ class BatchReport:
             values.pop("derived", None)
             times = tuple(_times(one) for one in values.pop("times"))
             report = cls(**values, times=times)
-            usable = all(len(one.target) == len(times[0].target) > 1 for one in times)
-            if not (times and usable and math.isfinite(report.times[0].best(report.alpha)[1])):
-                raise ValueError
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError) as e:
+            _check(report)
+        except (*_INVALID, RecursionError) as error:
             raise TraceError(
                 "this is no measurement of batches: choose a file that `bench --batch ... --json` "
                 "wrote."
-            ) from e
+            ) from error
         return report
+
+
+_INVALID = (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError)
 
 
 def _times(values: Mapping[str, Any]) -> BatchTimes:
     target = tuple(Spread(**one) for one in values["target"])
-    return BatchTimes(int(values["batch"]), target, Spread(**values["draft"]))
+    return BatchTimes(values["batch"], target, Spread(**values["draft"]))
+
+
+def _check(report: BatchReport) -> None:
+    """Raise `ValueError` or `TypeError` unless all values are of their type and possible."""
+    texts = (report.target, report.draft, report.form)
+    counts = (report.context, *(one.batch for one in report.times))
+    spreads = [spread for one in report.times for spread in (*one.target, one.draft)]
+    seconds = [value for one in spreads for value in (one.median, one.low, one.high)]
+    seconds += [report.memory_seconds, report.token_seconds]
+    batches = [one.batch for one in report.times]
+    temperature = 0.0 if report.temperature is None else report.temperature
+    if not (
+        all(isinstance(text, str) and len(text) <= LONGEST for text in texts)
+        and all(type(count) is int and 0 < count < MOST for count in counts)
+        and all(isinstance(value, (int, float)) and 0 < value < MOST for value in seconds)
+        and isinstance(report.environment, dict)
+        and 0 <= report.alpha <= 1
+        and 0 <= temperature < MOST
+        and batches == sorted(set(batches))
+        and {len(one.target) for one in report.times} <= {*range(2, MOST_WIDTH + 1)}
+        and 0 < len(report.times) <= MOST_BATCHES
+        and len({len(one.target) for one in report.times}) == 1
+    ):
+        raise ValueError
 
 
 def batch_lines(report: BatchReport) -> Iterator[str]:

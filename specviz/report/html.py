@@ -19,7 +19,7 @@ from typing import Any
 from ..environment import ASSETS
 from ..theory import MOST_GAMMA
 from ..trace import SCHEMA, Trace
-from .charts import CHARTS, PALETTE, chart_specs
+from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 
 PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
@@ -34,6 +34,7 @@ PLAYER_SHEETS = (
     "compare.css",
     "tour.css",
     "whatif.css",
+    "lanes.css",
 )
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
@@ -136,6 +137,7 @@ def _config() -> dict[str, Any]:
     return {
         "charts": chart_specs(),
         "titles": CHARTS,
+        "several": SEVERAL,
         "links": {},
         "presets": [],
         "recordings": {},

@@ -8,6 +8,7 @@ from ..lanes import label_of
 from ..settings import CHANGES_THE_TEXT
 from ..trace import BASELINE, LANES, Agreement, Event, Header, Lane, Outcome, Round, Token, Trace
 from .metrics import Metrics, best_lane, compute_metrics
+from .parting import Difference
 from .uncertainty import DOUBTS, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
@@ -138,6 +139,21 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
             yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
+
+
+def difference_lines(found: Difference) -> Iterator[str]:
+    """Why two greedy lanes part: each way of scoring the place, the control, the answer."""
+    ours, theirs = (_printable(text) for text in (found.ours, found.theirs))
+    yield f"token {found.index + 1}: “{ours}” with drafts, “{theirs}” from the target alone"
+    for one in found.scored:
+        yield (
+            f"  {one.name:32} “{ours}” {one.p_ours:.4f}  “{theirs}” {one.p_theirs:.4f}  "
+            f"apart {one.apart:+.2g} nats"
+        )
+    yield f"  rounding moves logits by up to {found.rounding:.2g} nats here"
+    yield f"  control, the target drafting for itself: {found.held} of {found.judged} guesses held"
+    yield found.summary
+    yield from (f"  since {reason}" for reason in found.reasons)
 
 
 def _threads(head: Header) -> str:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from ..lanes import BASELINE, Lane
 from ..policy import FixedGamma, HeuristicGamma, Policy
 from ..settings import Settings
-from .events import Round
+from .events import Header, Round
 from .schema import round_name
 from .trace import Trace
 from .validators import Invalid
@@ -32,7 +32,8 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
     Fewer may be drafted by the optimal policy and by the drafter "suffix", which stops where it is
     not confident, and none by the n-gram drafter, if it finds no match, or by a head, as long as
     the target has read no token. The room ends with the length, or with a context, which old
-    recordings do not tell: all rounds must then agree on where it may be. Raises `Invalid`.
+    recordings do not tell: all rounds must then agree on where it may be. Of a translated draft
+    not even the room is known: its context counts tokens of its own. Raises `Invalid`.
     """
     settings = trace.header.settings_of(lane)
     rounds = trace.lane(lane)
@@ -52,6 +53,7 @@ def check_draft_lengths(trace: Trace, lane: Lane) -> None:
             (finds_none and not count)
             or settings.drafter == "suffix"
             or settings.gamma_policy == "optimal"
+            or is_translated(trace.header, lane)
         )
         is_cut_off = not certain and start + count >= seen
         if count < due and not may_be_fewer and not is_cut_off:
@@ -65,7 +67,8 @@ def _last_place(trace: Trace, lane: Lane) -> tuple[int, bool]:
     recording tells all that it depends on."""
     target, draft = target_context(trace), trace.header.draft_of(lane)
     limit, certain = target or UNLIMITED, target is not None
-    if trace.header.settings_of(lane).drafter == "model" and draft is not None:
+    own_context = trace.header.settings_of(lane).drafter == "model"
+    if own_context and draft is not None and not is_translated(trace.header, lane):
         # The last drafted token is never fed, so it may lie one past the draft's context.
         limit = min(limit, (draft.get("context") or UNLIMITED) + 1)
         certain = certain and "context" in draft
@@ -85,6 +88,11 @@ def target_context(trace: Trace) -> int | None:
 def length_of(trace: Trace, lane: Lane) -> int:
     """The tokens of the prompt and of a lane."""
     return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane(lane))
+
+
+def is_translated(header: Header, lane: Lane) -> bool:
+    """Whether the draft model of a lane has another tokenizer than the target."""
+    return "shared" in (header.draft_of(lane) or {})
 
 
 def has_draft_model(settings: Settings) -> bool:

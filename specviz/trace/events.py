@@ -113,7 +113,7 @@ class Header:
         "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
         revision the hub's commit if the model came from the hub, context the most tokens that it
         can see if its config has a limit (older recordings lack it). draft is None without a draft
-        model.
+        model; if it has another tokenizer than the target, "shared" is how many tokens both have.
     device, processor, dtype, versions, threads, date: where and when it ran; date is ISO 8601
         in UTC. threads: torch's.
     lane_threads: lane -> how many threads share its passes; older recordings lack it.

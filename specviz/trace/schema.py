@@ -143,6 +143,8 @@ def _placed(place: str, reader: Any) -> Any:
 def _model(role: str) -> Any:
     known = {"name": NAME, "parameters": integer(0, 10**15), "form": NAME}
     extra = {"revision": optional(NAME), "context": optional(integer(1, 10**15))}
+    if role == "draft":
+        extra["shared"] = integer(1, 2**31)
     return object_of(dict, known, extra, label=role)
 
 

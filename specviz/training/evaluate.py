@@ -11,12 +11,12 @@ import torch
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
+from ..report.bootstrap import mean_interval
 from .loop import head, hidden_states
 from .losses import cross_entropy
 from .writing import Ids, inputs_and_labels, marked_rows
 
 ROWS = 8  # windows or texts per forward
-SAMPLES = 2000  # of the bootstrap
 
 
 @torch.no_grad()
@@ -105,9 +105,6 @@ class Mean:
 
 
 def bootstrap_mean(values: Sequence[float]) -> Mean:
-    """The mean of one or more values, with the percentile interval of the bootstrap over them
-    (Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 13)."""
-    array = np.asarray(values)
-    picked = np.random.default_rng(0).integers(0, len(array), (SAMPLES, len(array)))
-    low, high = np.percentile(array[picked].mean(1), (2.5, 97.5))
-    return Mean(float(array.mean()), float(low), float(high))
+    """The mean of one or more values, with the interval of the bootstrap over them."""
+    mean = float(np.mean(values))
+    return Mean(mean, *(mean_interval(values) or (mean, mean)))

@@ -79,6 +79,10 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, option) < least:
             shown = "--" + option.replace("_", "-")
             raise SpecvizError(f"{shown} is {getattr(args, option)}: use {least} or more.")
+    if args.distill.startswith(("http://", "https://")):
+        raise SpecvizError(
+            "a target on a server gives no logits to learn from: name its hub id or its folder."
+        )
     if not 0 <= args.own_text <= 1:
         raise SpecvizError(f"--own-text is {args.own_text}: choose a share from 0 to 1.")
     if not 0 < args.rate < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -120,8 +120,9 @@ def load_named(name: str, watcher: Watcher) -> Any:
         loaded = load_pair(pair, on_progress=watcher, **options)
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
-    for model in filter(None, (loaded.target, loaded.draft)):
-        make_engine(model, loaded.vocab)
+    make_engine(loaded.target, loaded.vocab)
+    if loaded.draft is not None:
+        make_engine(loaded.draft, loaded.draft_vocab)
     for lane in LANES:
         lane_threads(loaded, lane)
     return loaded
@@ -170,13 +171,14 @@ class RaceTask:
     """Race all lanes. The results are the events of the race.
 
     settings: of the first lane with drafts. lanes: of all such lanes by name, if there are
-    several.
+    several. memory: earlier texts, as ids, that drafts may come from.
     """
 
     pair: str
     prompt: str
     settings: Settings
     lanes: Mapping[Lane, Settings] | None = None
+    memory: Sequence[Sequence[int]] = ()
 
     def run(self, models: Models, stop: Stop) -> Iterator[Event | str]:
         pair = yield from models.pair(self.pair)
@@ -184,7 +186,9 @@ class RaceTask:
         if stop.is_set():
             return
         settings = self.lanes or self.settings
-        with closing(models.race(pair, self.prompt, settings)) as events:  # type: ignore[type-var]
+        more = {"memory": self.memory} if self.memory else {}
+        race = models.race(pair, self.prompt, settings, **more)
+        with closing(race) as events:  # type: ignore[type-var]
             for event in events:
                 yield event
                 if stop.is_set():

@@ -13,8 +13,11 @@ from model_families import saved_family
 from playwright.sync_api import Locator, expect
 from visitor import PATIENCE, Visit, Visitor
 
+from specviz import Token, Trace, compute_metrics
 from specviz.bench.browser import served_page
 from specviz.environment import ASSETS
+from specviz.report.series import series
+from specviz.trace.recording import read_file
 
 pytestmark = [
     pytest.mark.browser,
@@ -73,12 +76,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     # The recording that a visit begins with
     expect(visitor.player).to_have_attribute("data-source", "recording")
     choose(visitor, "Another pair")
-    name_models(visitor, folders["target"], folders["foreign"])
+    name_models(visitor, folders["target"], folders["target"].parent / "nowhere")
     expect(report(visitor).locator("p.stop")).to_contain_text("cannot race", timeout=PATIENCE)
-    expect(report(visitor).locator("li.stop").first).to_contain_text("different tokenizers")
     # The one who races it all the same gets the sentence, and the page lives on.
     visitor.button("Run").click()
-    expect(visitor.page.locator("[data-notice]")).to_contain_text("different", timeout=PATIENCE)
+    expect(visitor.page.locator("[data-notice]")).to_contain_text("nowhere", timeout=PATIENCE)
+
+    name_models(visitor, folders["target"], folders["foreign"])
+    common = report(visitor).filter(has_text="tokens in common")
+    expect(common).to_be_visible(timeout=PATIENCE)
+    visitor.set("number input for Length", 12)
+    assert visitor.run()["header"]["draft"]["shared"] > 100
+    expect(visitor.page.locator("[data-item=shared]")).to_contain_text("shared tokens")
 
     name_models(visitor, folders["target"], folders["draft"])
     expect(report(visitor).locator("p.stop")).to_have_count(0, timeout=PATIENCE)
@@ -87,6 +96,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     header = visitor.run()["header"]
     assert header["target"]["name"] == folders["target"].name
     assert header["draft"]["name"] == folders["draft"].name
+
+    # Counts, with the runs of this visitor alone, and only once these are to be remembered.
+    visitor.page.get_by_role("radio", name="Counts").click()
+    assert visitor.run()["header"]["memory"] is None
+    visitor.page.get_by_label("Remember my runs").check()
+    assert visitor.run()["header"]["memory"] is None
+    trace = visitor.run()
+    assert trace["header"]["memory"]["texts"] == 1
+    expect(visitor.page.locator("[data-item=memory]")).to_contain_text("+ 1 earlier text")
+    drafted = visitor.page.locator("[data-lane=speculative] .t.accepted").first
+    drafted.hover()
+    expect(visitor.page.locator(".sv-card-reason")).to_contain_text("was seen")
 
     visitor.page.get_by_role("radio", name="n-grams").click()
     visitor.page.get_by_role("radio", name="Heuristic").click()
@@ -116,8 +137,67 @@ def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visit: Visit, ur
     expect(options.filter(has_text="Another pair")).to_have_count(0)
 
 
+def test_a_pair_that_a_link_names_is_examined_like_one_that_is_chosen(visit: Visit) -> None:
+    visitor = visit(query="?pair=smollm2-1.7b-135m")
+    expect(report(visitor)).not_to_have_text("", timeout=PATIENCE)
+    expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
+
+
 def test_a_pair_without_network_is_a_sentence(visit: Visit) -> None:
     visitor = visit()
     choose(visitor, "SmolLM2")
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
+
+
+def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
+    visit: Visit, open_page: str, tmp_path: Path
+) -> None:
+    """The draft model, n-grams, early exit and the target alone, on one prompt."""
+    visitor = visit(address=open_page, query="?lanes=drafters&length=32&temperature=0")
+    trace = Trace.from_dict(visitor.run())
+    page, names = visitor.page, ("draft model", "n-gram", "early exit")
+    assert trace.lanes == (*names, "baseline") and trace.end is not None
+    assert all(len(lane_tokens(trace, lane)) == 32 for lane in trace.lanes)
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+    ratios = {lane: compute_metrics(trace, lane).speedup or 0.0 for lane in names}
+    best = max(names, key=ratios.__getitem__)
+    expect(page.locator("[data-verdict]")).to_contain_text(f"{best}, γ 5: {ratios[best]:.2f} times")
+    expect(page.locator("[data-identical]")).to_contain_text("Every lane: 32/32 tokens identical")
+    for lane in names:
+        page.get_by_role("button", name=lane, exact=True).click()
+        m = compute_metrics(trace, lane)
+        for outcome, count in m.counts.items():
+            expect(page.locator(f"[data-count={outcome}]")).to_have_text(str(count))
+        article = page.locator(f"[data-lane='{lane}']")
+        expect(article.locator("[data-sums]")).to_have_text(f"{m.drafted} drafted, 32 written")
+        drawn = article.locator("[data-outcome]").evaluate_all("all => all.map(t => t.dataset)")
+        assert len(drawn) == sum(m.counts.values())
+        expect(page.locator(f"[data-ratio='{lane}']")).to_have_text(f"{ratios[lane]:.2f}×")
+        shown = page.evaluate("lane => specviz.metricsOf(lane)", lane)
+        assert shown["counts"] == m.counts and shown["speedup"] == pytest.approx(m.speedup)
+    points = series(trace.rounds, trace.lanes)
+    assert page.evaluate("specviz.series.tau.length") == len(points["tau"]) == 3
+    assert page.evaluate("specviz.series.parts") == [
+        {"x": pytest.approx(one["x"]), "y": one["y"]} for one in points["parts"]
+    ]
+    assert "lanes=drafters" in page.url
+
+    page.locator("[data-file-menu] summary").click()
+    with page.expect_download(timeout=PATIENCE) as download:
+        page.locator("[data-save=packed]").click()
+    file = tmp_path / "four.json.gz"
+    download.value.save_as(file)
+    assert read_file(file)[0] == trace
+    page.locator("#presets .preset").first.click()
+    expect(page.locator("[data-lane=speculative]")).to_be_visible()
+    expect(page.locator("[data-lane]")).to_have_count(2)
+    page.locator("[data-open]").set_input_files(file)
+    expect(page.locator("[data-badge]")).to_contain_text("opened from a file")
+    assert Trace.from_dict(visitor.trace()) == trace
+    expect(page.locator("[data-lane]")).to_have_count(4)
+
+
+def lane_tokens(trace: Trace, lane: str) -> list[Token]:
+    return [token for r in trace.lane(lane) for token in r.emitted]

@@ -11,7 +11,7 @@ from serve import UNHURRIED
 from visitor import PATIENCE, Visit
 
 from specviz import Trace, compute_metrics
-from specviz.report.charts import series
+from specviz.report.series import series
 from specviz.report.uncertainty import spread
 from specviz.trace import LANES
 

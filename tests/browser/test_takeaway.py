@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +15,37 @@ from visitor import PATIENCE, Visit, Visitor
 from specviz import Trace
 from specviz.report.tables import rounds_csv, tokens_csv
 
+# A film takes its twelve seconds on a clock that runs ahead.
+HURRY = """() => { const now = performance.now.bind(performance);
+  performance.now = () => 20 * now(); }"""
+# Counts frames from before the first script of the page, which may keep the function.
+NOTED_FRAMES = """(() => {
+  const next = window.requestAnimationFrame.bind(window);
+  window.framesAsked = 0;
+  window.requestAnimationFrame = (then) => { window.framesAsked += 1; return next(then); };
+})()"""
+FRAMES_UNTIL_REST = """async () => {
+  const counts = [];
+  while (counts.length < 30 && counts.at(-1) !== 0) {
+    window.framesAsked = 0;
+    await new Promise((resume) => setTimeout(resume, 400));
+    counts.push(window.framesAsked);
+  }
+  return counts;
+}"""
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 
 
 def taken(visitor: Visitor, name: str, folder: Path) -> Path:
     """The file that an entry of the menu gives."""
-    menu = visitor.page.locator("[data-takeaway]")
+    return taken_on(visitor.page, name, folder)
+
+
+def taken_on(page: Page, name: str, folder: Path) -> Path:
+    menu = page.locator("[data-takeaway]")
     if menu.get_attribute("open") is None:
         menu.locator("summary").click()
-    with visitor.page.expect_download(timeout=PATIENCE) as download:
+    with page.expect_download(timeout=PATIENCE) as download:
         menu.locator(f"[data-take='{name}']").click()
     path = folder / download.value.suggested_filename
     download.value.save_as(path)
@@ -81,6 +104,21 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.locator("[data-headline]")).to_have_text(headline)
     expect(offline.locator("[data-chart=tokens] .main-svg").first).to_be_visible()
 
+    picture = taken_on(offline, "picture", tmp_path).read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert struct.unpack(">II", picture[16:24]) == (1200, 630)
+    menu = offline.locator("[data-takeaway]")
+    menu.locator("summary").click()
+    menu.locator("[data-take=film]").click()
+    expect(menu.get_by_role("progressbar")).to_be_visible()
+    menu.get_by_role("button", name="Cancel").click()
+    expect(menu.locator("[data-take=film]")).to_be_focused()  # nothing was saved
+    offline.evaluate(HURRY)
+    film = taken_on(offline, "film", tmp_path)
+    assert film.suffix == ".webm" and film.read_bytes().startswith(b"\x1a\x45\xdf\xa3")
+    assert film.stat().st_size > 10_000
+    offline.keyboard.press("Escape")
+
     offline.get_by_role("button", name="Explain").click()
     expect(offline.locator(".sv-explain[open] .sx-bars li").first).to_be_visible()
     offline.keyboard.press("Escape")
@@ -119,6 +157,16 @@ def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> N
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
     drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")
     assert drawing.startswith("<svg") and "Where a round" in drawing
+
+
+def test_an_idle_page_asks_for_no_frames_after_a_run(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.add_init_script(NOTED_FRAMES)
+    visitor.page.reload()
+    visitor.ready()
+    visitor.set("number input for Length", 8)
+    visitor.run()
+    assert visitor.page.evaluate(FRAMES_UNTIL_REST)[-1] == 0
 
 
 def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visit: Visit) -> None:

@@ -13,7 +13,9 @@ from visitor import PATIENCE, Visit, Visitor
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
+from specviz.page.differences import read_parting
 from specviz.report.html import PAGE
+from specviz.report.parting import parting_of
 from specviz.theory import MOST_GAMMA, predicted_speedup
 from specviz.trace import margin_of
 
@@ -284,3 +286,49 @@ def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
             assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
+
+
+def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) -> None:
+    visitor = visit()
+    visitor.set("number input for Length", 48)
+    visitor.set("number input for Temperature", 1)
+    page = visitor.page
+    page.get_by_role("radio", name="Block").check()
+    trace = Trace.from_dict(visitor.run())
+    assert trace.header.settings.verdict == "block"
+    expect(page.locator("[data-item=verdict]")).to_have_text("block verdict")
+    for outcome in ("accepted", "rejected", "ignored"):
+        tokens = [token for token, _ in tokens_of(trace)]
+        index = next(i for i, t in enumerate(tokens) if t.outcome == outcome and t.u is not None)
+        said = card(visitor, "speculative", index)
+        numbers = (tokens[index].weight, tokens[index].threshold, tokens[index].u)
+        found = [float(one) for one in re.findall(r"(?:is|threshold|was) (\d[\d.e-]*\d)", said)]
+        assert found == pytest.approx(numbers, rel=0.06, abs=5e-4), said
+        rules = page.locator(".sv-card-rules tr")
+        if outcome != "ignored":  # the four rules side by side, the run's own first
+            assert rules.count() == 4
+            assert rules.first.get_attribute("data-rule") == "block"
+            word = "keeps" if outcome == "accepted" else "rejects"
+            expect(rules.first.locator("td").first).to_have_text(word)
+    page.get_by_role("radio", name="Typical").check()
+    trace = Trace.from_dict(visitor.run())
+    assert not trace.header.settings.exact
+    expect(page.locator("[data-item=verdict]")).to_contain_text("changes the text")
+    expect(page.locator("[data-item=verdict]")).to_have_css("color", "rgb(213, 94, 0)")
+    expect(page.locator("[data-verdict]")).to_contain_text("changes the target’s distribution")
+    expect(page.locator("[data-identical]")).to_contain_text("not the target’s")
+    assert "threshold" in card(visitor, "speculative", 0)
+    expect(page.locator(".sv-card .sv-inexact")).to_be_visible()
+
+
+def test_the_place_where_lanes_part_is_told_as_python_tells_it(visit: Visit) -> None:
+    visitor = visit()
+    visitor.button("greedy").click()
+    visitor.set("number input for Length", 24)
+    data = visitor.run()
+    assert called(visitor, "difference.js", "partingOf", data) is None
+    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
+    alone[9]["emitted"][0]["id"] += 1
+    wanted = parting_of(Trace.from_dict(data))
+    told = called(visitor, "difference.js", "partingOf", data)
+    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9

@@ -13,6 +13,7 @@ from toy_models import finish, llama, pair_of, relative
 from specviz import Pair, Round, Settings
 from specviz.choose.acceptance import Along, acceptance_along
 from specviz.choose.rounds import KnownText, predicted_counts, simulated_rounds
+from specviz.choose.types import SWEPT_DRAFTERS
 from specviz.decoding.sampling import probabilities
 from specviz.models.pair import context_length
 
@@ -55,7 +56,7 @@ def predicted(pair: Pair, text: KnownText, settings: Settings) -> list[tuple[int
     return list(simulated_rounds(text, along.run(), settings, random.Random(0)))
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "early-exit"])
+@pytest.mark.parametrize("drafter", SWEPT_DRAFTERS)
 def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, drafter: str):
     at_largest = replace(BASE, drafter=drafter)
     text = text_of(pair, finish(pair, PROMPT, at_largest)[0], at_largest)

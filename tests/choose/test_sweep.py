@@ -15,6 +15,7 @@ from specviz import Pair, Settings
 from specviz.choose.advice import NEAR, recommendations
 from specviz.choose.export import COLUMNS, sweep_csv, sweep_html, sweep_json, write_sweep
 from specviz.choose.figures import TITLES, figure_specs
+from specviz.choose.measure import raced
 from specviz.choose.schema import load_result, read_result
 from specviz.choose.sweep import Sweep, sweep
 from specviz.choose.terminal import table_lines
@@ -29,7 +30,7 @@ from specviz.choose.types import (
     event_dict,
 )
 from specviz.environment import ASSETS
-from specviz.errors import SettingsError, TraceError
+from specviz.errors import ModelError, PromptError, SettingsError, TraceError
 
 VOCAB = 12
 PASS = 0.01  # seconds
@@ -107,7 +108,7 @@ def test_a_cheap_and_good_draft_is_recommended_with_its_gamma(good: list[SweepEv
 @pytest.mark.parametrize(("cost", "noise"), [(1.3, 0.0), (0.3, 3.0)], ids=["dear", "wrong"])
 def test_a_dear_or_a_wrong_draft_is_not_recommended(timed: VirtualTime, cost: float, noise: float):
     pair = scripted_pair(timed, cost=cost, noise=noise)
-    request = replace(REQUEST, drafters=("model",))
+    request = replace(REQUEST, drafters=("model",), prompts=QUESTIONS[:4])
     (advice,) = result_of(list(sweep(pair, request))).recommendations
     assert advice.answer == "do not speculate", advice
     assert advice.best is None and advice.settings == ()
@@ -175,7 +176,8 @@ def test_stop_keeps_what_there_is_and_a_sweep_can_rest(timed: VirtualTime):
     for _ in range(3):
         state = pickle.loads(pickle.dumps(state))
         list(state.advance(pair))
-    before = len(state.runs)
+    before, due = len(state.runs), list(state._queue)
+    assert list(state.advance(pair, lambda: True)) == [] and state._queue == due, "none is lost"
     state = pickle.loads(pickle.dumps(state))
     assert before == 2 and state.result().stopped
     while not state.is_done:
@@ -217,6 +219,30 @@ def test_other_temperatures_and_policies_have_rows_of_their_own(timed: VirtualTi
     exact = {one.configuration.temperature: one.predicted.exact for one in result.rows}
     assert exact == {0.0: True, 1.0: False}
     assert {one.mark for one in result.rows if one.configuration.temperature == 1.0} >= {"best"}
+
+
+def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
+    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch
+):
+    pair = scripted_pair(timed, cost=0.05, noise=0.1)
+    long = Question("prose", "w1 " * 600)
+    with pytest.raises(PromptError, match="the target's context holds 512"):
+        list(sweep(pair, replace(REQUEST, prompts=(long,))))
+
+    real, calls = raced, []
+
+    def failing(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 6:
+            raise ModelError("the device ran out of memory.")
+        return real(*args, **options)
+
+    monkeypatch.setattr("specviz.choose.sweep.raced", failing)
+    result = result_of(list(sweep(pair, replace(REQUEST, prompts=(long, *QUESTIONS)))))
+    first, last = result.notes
+    assert first.startswith("A prompt of prose was left out: the prompt has 600 tokens")
+    assert last == "The sweep ended early: the device ran out of memory."
+    assert result.stopped and any(one.measured for one in result.rows)
 
 
 def test_slow_models_get_shorter_texts(timed: VirtualTime, monkeypatch: pytest.MonkeyPatch):

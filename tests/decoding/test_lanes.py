@@ -141,7 +141,7 @@ def test_lanes_that_cannot_race_get_a_sentence(pair: Pair, lanes: Any, says: str
 def test_a_change_that_cannot_be_gets_a_sentence(change: dict[str, Any], says: str):
     with pytest.raises(SettingsError, match=says):
         beside(GREEDY, [change])
-    with pytest.raises(SettingsError, match="'ngram' is not read: write drafter=ngram,gamma=3"):
+    with pytest.raises(SettingsError, match="'ngram' is not read: write it as drafter=ngram"):
         parsed_lane("ngram")
 
 
@@ -152,8 +152,8 @@ def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
 
     real = module.decode
 
-    def failing(*arguments: Any) -> Iterator[Any]:
-        events = real(*arguments)
+    def failing(*arguments: Any, **options: Any) -> Iterator[Any]:
+        events = real(*arguments, **options)
         if arguments[3] != "n-gram":
             return (yield from events)
         for number, event in enumerate(events):
@@ -162,7 +162,7 @@ def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
             yield event
         return "length"
 
-    monkeypatch.setattr(module, "_warm_up", lambda *_: None)
+    monkeypatch.setattr(module, "_warm_up", lambda *_, **__: None)
     monkeypatch.setattr(module, "decode", failing)
     seen: list[Any] = []
     with pytest.raises(ModelError, match="it broke"):

@@ -66,23 +66,25 @@ def test_vocabularies_padded_to_different_sizes_are_fine(tmp_path: Path, target:
     assert report.verdict != "stop"
 
 
-def test_the_first_piece_that_differs_is_named(tmp_path: Path):
-    swapped = words(8).get_vocab()
-    swapped["w5"], swapped["w6"] = 6, 5
+def test_tokenizers_with_nothing_in_common_are_stopped_with_numbers(tmp_path: Path):
+    foreign = tokenizer_of({"w0" if i == 0 else f"x{i}": i for i in range(40)})
     names = [
-        saved_llama(tmp_path / "one"),
-        saved_llama(tmp_path / "two", tokenizer=tokenizer_of(swapped)),
+        saved_llama(tmp_path / "one", vocab=40, tokenizer=words(40)),
+        saved_llama(tmp_path / "two", vocab=40, tokenizer=foreign),
     ]
     report = examine(*map(str, names))
     assert report.verdict == "stop"
-    assert "id 5 is 'w5' for the target and 'w6'" in sentence_about(report, "tokenizer", "stop")
+    sentence = sentence_about(report, "tokenizer", "stop")
+    assert "only 1 of the target's 40 tokens in common" in sentence
 
 
 def test_another_draft_is_named_where_one_is_known(tmp_path: Path):
     target = saved_llama(tmp_path / "Qwen2.5-7B-Instruct")
     report = examine(str(target), str(saved_llama(tmp_path / "two", tokenizer=words(7))))
     assert report.suggested == "Qwen/Qwen2.5-0.5B-Instruct"
-    assert "Qwen/Qwen2.5-0.5B-Instruct" in sentence_about(report, "tokenizer", "stop")
+    sentence = sentence_about(report, "tokenizer", "warning")
+    assert "can race, with 7 of the target's 8 tokens in common" in sentence
+    assert "Qwen/Qwen2.5-0.5B-Instruct has the target's own tokenizer" in sentence
     assert "Qwen/Qwen2.5-0.5B-Instruct" in sentence_about(examine(str(target)), "draft", "good")
 
 

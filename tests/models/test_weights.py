@@ -219,8 +219,8 @@ def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
     tmp_path: Path, monkeypatch: Any
 ):
     monkeypatch.setattr("specviz.models.load.load_model", lambda *_: pytest.fail("it was read"))
-    one, two = (saved(tmp_path / str(n), llama(8), words(n)) for n in (8, 7))
-    with pytest.raises(PairError, match="id 7 is 'w7' for the target and None for the draft"):
+    one, two = (saved(tmp_path / str(n), llama(40), words(n)) for n in (40, 1))
+    with pytest.raises(PairError, match="only 1 of the target's 40 tokens in common"):
         load_pair(f"{one}+{two}")
 
 

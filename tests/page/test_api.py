@@ -70,9 +70,9 @@ def client(site: Site) -> Client:
     return Client(site.url, verbose=False)
 
 
-def test_only_three_endpoints_are_named(site: Site) -> None:
+def test_only_four_endpoints_are_named(site: Site) -> None:
     info = site.get("/gradio_api/info").json
-    assert set(info["named_endpoints"]) == {"/generate", "/race", "/doctor"}
+    assert set(info["named_endpoints"]) == {"/generate", "/race", "/doctor", "/sweep"}
     assert info["unnamed_endpoints"] == {}
     for name, endpoint in info["named_endpoints"].items():
         assert endpoint["description"].strip(), name
@@ -127,6 +127,22 @@ def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
     assert result["metrics"]["alpha"] == expected.alpha
     assert result["metrics"]["tokens"] == expected.tokens
     assert trace.header.settings.seed == 3 and trace.header.settings.max_new_tokens == 20
+    assert result["lanes"] == {"speculative": result["metrics"]}
+
+
+def test_programs_race_further_lanes_by_what_differs(client: Client) -> None:
+    lanes = ["drafter=ngram,name=copy", "gamma=2"]
+    result = client.predict("the cat", max_new_tokens=12, lanes=lanes, api_name="/generate")
+    trace = read_recording(orjson.dumps(result["trace"]))
+    assert trace.header.speculative == ("draft model, gamma 5", "copy", "draft model, gamma 2")
+    assert result["texts"] == {lane: trace.text(lane) for lane in trace.lanes}
+    assert result["lanes"]["copy"]["tau"] == compute_metrics(trace, "copy").tau
+    for wrong, says in (
+        (["temperature=1"], "a lane cannot have a 'temperature' of its own"),
+        (["gamma=1"] * 3, "3 further lanes are asked for: use up to 2"),
+    ):
+        with pytest.raises(AppError, match=says):
+            client.predict("the cat", lanes=wrong, api_name="/generate")
 
 
 def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:
@@ -153,6 +169,20 @@ def test_race_streams_what_a_recording_holds(client: Client) -> None:
     trace = Trace.from_dict(data)
     assert json.loads(orjson.dumps(trace.to_dict())) == data
     assert trace.end is not None and read_recording(orjson.dumps(data)) == trace
+
+
+def test_a_program_sweeps_and_is_told_what_it_asks_wrong(client: Client) -> None:
+    small = {"prompts": ["the cat", "a dog"], "drafters": "ngram", "length": 6, "seconds": 1}
+    result = client.predict(**small, gammas="1 2", api_name="/sweep")
+    rows = result["result"]["rows"]
+    assert [row["configuration"]["gamma"] for row in rows] == [1, 2]
+    assert any(row["measured"] for row in rows) and len(result["csv"].splitlines()) == 3
+    for wrong, sentence in (
+        ({"gammas": "1 two"}, "are no numbers"),
+        ({"seconds": 1e9}, "use 1 to"),
+    ):
+        with pytest.raises(AppError, match=sentence):
+            client.predict(**{**small, **wrong}, api_name="/sweep")
 
 
 def test_plain_http_needs_no_client(site: Site) -> None:

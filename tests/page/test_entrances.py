@@ -62,7 +62,8 @@ def site() -> Iterator[Site]:
 
 def reference(site: Site) -> list[int]:
     """The tokens of a run that must come out the same whatever happened before it."""
-    values = ["the cat", "builtin", 4, 0.8, 0, 1.0, 12, 7, "model", "fixed", "auto", None]
+    drafting = ["model", "fixed", "auto", None, None, "token"]
+    values = ["the cat", "builtin", 4, 0.8, 0, 1.0, 12, 7, *drafting]
     kind, (result,) = site.events("generate", {"data": values})[-1]
     assert kind == "complete"
     rounds = [r for r in result["trace"]["rounds"] if r["lane"] == "speculative"]
@@ -105,6 +106,7 @@ FUNCTIONS = {
     "opened": ("packed",),
     "take_away": ("form", "trace"),
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
+    "begin_difference": ("run", "parting"),
     "ask_sampling": ("id",),
     "end_sampling": ("id",),
 }
@@ -304,7 +306,8 @@ def test_a_prompt_by_hand_meets_the_limit_of_the_page(site: Site) -> None:
 
 def test_others_notice_nothing(site: Site) -> None:
     """While one visitor's run is under way, a stranger's malformed inputs do not end it."""
-    values = ["the cat", "builtin", 4, 0.8, 0, 1.0, 200, 7, "model", "fixed", "auto", None]
+    drafting = ["model", "fixed", "auto", None, None, "token"]
+    values = ["the cat", "builtin", 4, 0.8, 0, 1.0, 200, 7, *drafting]
     runs: list[Any] = []
 
     def visit() -> None:

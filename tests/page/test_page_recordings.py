@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -18,9 +19,10 @@ from toy_recordings import SAMPLED, recorded, saved
 from specviz import Trace
 from specviz.page import reader as reading
 from specviz.page.look import RECORDINGS
-from specviz.page.presets import PRESETS, load_presets
+from specviz.page.presets import PRESETS, QUESTIONS, load_presets
 from specviz.page.reader import Reader
 from specviz.page.recordings import find_recordings, opener
+from specviz.report.html import PAGE
 from specviz.trace.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))
@@ -107,9 +109,13 @@ def test_only_a_few_files_wait(reader: Reader) -> None:
 
 
 @pytest.mark.skipif(not PRESENT, reason="no recordings are here")
-def test_the_recordings_that_ship_are_small_real_and_of_the_presets() -> None:
+def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_questions() -> None:
     assert sum(path.stat().st_size for path in PRESENT) <= 2**20
-    presets = {preset.name: preset for preset in load_presets(PRESETS)}
+    wanted = (*load_presets(PRESETS), *load_presets(QUESTIONS))
+    presets = {preset.name: preset for preset in wanted}
+    asked = re.findall(r'(?:run|beside): "([\w-]+)"', (PAGE / "questions.js").read_text("utf-8"))
+    names = {path.name.removesuffix(".json.gz") for path in PRESENT}
+    assert len(asked) >= 7 and set(asked) <= names == presets.keys()
     for path in PRESENT:
         run = read_recording(path.read_bytes())
         assert run.end is not None and "stopped" not in run.end.reasons.values()

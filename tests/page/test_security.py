@@ -390,7 +390,7 @@ def _named(name: str, function: Any) -> Any:
 
 
 def _values(prompt: str) -> list[Any]:
-    return [prompt, "builtin", 5, 0.7, 0, 1.0, 8, 1, "model", "fixed", "auto", None]
+    return [prompt, "builtin", 5, 0.7, 0, 1.0, 8, 1, "model", "fixed", "auto", None, None, "token"]
 
 
 def test_a_request_that_breaks_gradio_is_a_sentence(site: Site) -> None:
@@ -567,7 +567,8 @@ def broken(*_):
     raise RuntimeError("no access with " + os.environ["HF_TOKEN"] + os.environ["SPECVIZ_AUTH"])
 
 with served(load=broken, race=broken, auth=None) as site:
-    values = ["the cat", "builtin", 5, 0.7, 0, 1.0, 8, 1, "model", "fixed", "auto", None]
+    drafting = ["model", "fixed", "auto", None, None, "token"]
+    values = ["the cat", "builtin", 5, 0.7, 0, 1.0, 8, 1, *drafting]
     print(site.events("generate", {"data": values})[-1])
     site.question("opened", {"packed": 7})
     site.question("missed", {"run": 1, "seq": "x"})

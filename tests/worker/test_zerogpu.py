@@ -209,6 +209,8 @@ class TestSeconds:
         ):
             assert call_seconds(RaceTask("builtin", "", other), COST, 10) > base
         assert call_seconds(TASK, COST, 4000) > base
+        lanes = {"fast": SETTINGS, "slow": SETTINGS}
+        assert call_seconds(RaceTask("builtin", "", SETTINGS, lanes), COST, 10) > base
         none = Settings(gamma=4, max_new_tokens=100, drafter="none")
         assert call_seconds(RaceTask("builtin", "", none), COST, 10) < base
 

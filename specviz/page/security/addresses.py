@@ -29,7 +29,7 @@ OPEN = re.compile(
     r"|/(assets|static)/[\w./-]+"
     r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|theme\.css|startup-events"
     r"|queue/status|queue/data|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?(generate|race|doctor)/\w{1,64}"
+    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/\w{1,64}"
 )
 """The addresses that may be read, besides files. Gradio itself would start any event by its name,
 also the page's own."""
@@ -55,7 +55,7 @@ class Post(NamedTuple):
 LOGIN = Post(re.compile(r"/login/?"), FORM, None)
 TOOLS = re.compile(r"/gradio_api/mcp(/.*)?")
 TOOL_POST = Post(TOOLS, SMALL, None)
-_PROGRAMS = r"(generate|race|doctor)/?"
+_PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
     Post(re.compile(API + "component_server/?"), LARGE, check_question),
@@ -63,7 +63,7 @@ POSTS = (
     Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, check_event, True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, check_object),
 )
-_STREAM = re.compile(API + r"(queue/data/?|call/(?:v2/)?(?:generate|race|doctor)/(\w{1,64}))")
+_STREAM = re.compile(API + r"(queue/data/?|call/(?:v2/)?(?:generate|race|doctor|sweep)/(\w{1,64}))")
 
 
 def path_of(scope: Scope) -> str:

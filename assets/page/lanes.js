@@ -1,0 +1,109 @@
+// The lanes of a race by name, and one of them beside the baseline as if only these two had raced.
+
+export const OURS = "speculative"; // the lane with drafts in a race of two
+export const ALONE = "baseline"; // the target alone, in every race
+
+/** @type {Map<LaneName, string>} */
+const LABELS = new Map([[OURS, "draft + target"], [ALONE, "target alone"]]);
+
+/** Each trace's views on one of its lanes. @type {WeakMap<Trace, Map<LaneName, Trace>>} */
+const views = new WeakMap();
+/** @type {WeakMap<Round, Round>} */
+const renamed = new WeakMap();
+
+/**
+ * What a lane is called.
+ * @param {LaneName} name
+ */
+export const labelOf = (name) => LABELS.get(name) ?? name;
+
+/**
+ * The lanes with drafts, in order.
+ * @param {Header} [header]
+ */
+export const draftedLanes = (header) => (header?.lanes ? Object.keys(header.lanes) : [OURS]);
+
+/**
+ * All lanes, the baseline last.
+ * @param {Header} [header]
+ */
+export const lanesOf = (header) => [...draftedLanes(header), ALONE];
+
+/**
+ * What the lanes with drafts of a race differ in, as the control for it says; null if it has none
+ * such choice.
+ * @param {Header} header
+ */
+export function comparedIn({ lanes }) {
+  if (!lanes) return "one";
+  const differ = (/** @type {"drafter" | "gamma" | "gamma_policy" | "verdict"} */ name) =>
+    new Set(Object.values(lanes).map((settings) => settings[name])).size > 1;
+  const found = /** @type {const} */ ([["drafters", "drafter"], ["gammas", "gamma"], ["policies", "gamma_policy"],
+    ["verdicts", "verdict"]])
+    .filter(([, field]) => differ(field));
+  return found.length === 1 ? found[0][0] : null;
+}
+
+/**
+ * Some rounds of a race: those of one lane, as the lane "speculative", and the baseline's.
+ * @param {Round[]} rounds
+ * @param {LaneName} name
+ */
+export function twoRounds(rounds, name) {
+  if (name === OURS) return rounds;
+  return rounds.filter(({ lane }) => lane === name || lane === ALONE).map(asOurs);
+}
+
+/** @param {Round} round */
+function asOurs(round) {
+  if (round.lane === ALONE) return round;
+  const known = renamed.get(round) ?? { ...round, lane: OURS };
+  renamed.set(round, known);
+  return known;
+}
+
+/**
+ * A race as it was for one lane and the baseline; it grows with the race. A race of two is its own.
+ * @param {Trace} trace
+ * @param {LaneName} name
+ * @returns {Trace}
+ */
+export function twoOf(trace, name) {
+  const { lanes } = trace.header;
+  if (!lanes || !Object.hasOwn(lanes, name)) return trace;
+  const known = views.get(trace) ?? new Map();
+  views.set(trace, known);
+  if (!known.has(name)) known.set(name, viewOf(trace, name, lanes[name]));
+  return known.get(name);
+}
+
+/**
+ * @param {Trace} trace
+ * @param {LaneName} name
+ * @param {Settings} settings
+ * @returns {Trace}
+ */
+function viewOf(trace, name, settings) {
+  const { header, schema } = trace;
+  const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>
+    values && { [OURS]: values[name], [ALONE]: values[ALONE] };
+  /** @type {Round[]} */
+  let rounds = [];
+  let seen = 0;
+  return {
+    schema,
+    header: {
+      ...header, settings, draft: header.drafts?.[name] ?? null, lanes: null, drafts: null,
+      lane_threads: two(header.lane_threads), prefill_seconds: two(header.prefill_seconds) ?? {},
+    },
+    get rounds() {
+      if (seen !== trace.rounds.length) [rounds, seen] = [twoRounds(trace.rounds, name), trace.rounds.length];
+      return rounds;
+    },
+    get end() {
+      const { end } = trace;
+      const { identical, compared, divergence } = end?.lanes?.[name] ?? { identical: null, compared: 0, divergence: null };
+      return end && { reasons: two(end.reasons) ?? {}, identical, compared, divergence };
+    },
+  };
+}

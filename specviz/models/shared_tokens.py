@@ -1,0 +1,174 @@
+"""The tokens that two tokenizers have in common: compared by the bytes that they stand for.
+
+Tokenizers spell one text in several ways: " the" is "Ġthe" in a byte-level vocabulary and "▁the" in
+one of sentencepiece, where a byte of its own is "<0x0A>". Special tokens stand for no text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+FEWEST = 0.05
+"""Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
+
+BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+SPACE = "▁"  # of sentencepiece
+SENTENCEPIECE = {"Metaspace", "ByteFallback", "Replace"}
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """The bytes of a tokenizer's ids, without special tokens.
+
+    texts: id -> bytes. byte_ids: ids that are written as one byte, such as "<0x0A>".
+    """
+
+    texts: dict[int, bytes]
+    byte_ids: frozenset[int] = frozenset()
+
+    @cached_property
+    def ids(self) -> dict[bytes, int]:
+        """Bytes -> id: of several, an ordinary token rather than a byte, then the lowest."""
+        found: dict[bytes, int] = {}
+        for token_id, text in sorted(self.texts.items()):
+            if text not in found or found[text] in self.byte_ids:
+                found[text] = token_id
+        return found
+
+    @cached_property
+    def longest(self) -> int:
+        """The most bytes of an id."""
+        return max(map(len, self.texts.values()), default=0)
+
+    def spell(self, text: bytes) -> list[int]:
+        """Ids that stand for `text`, each as long as possible; bytes that no id begins with are
+        left out."""
+        ids, place = [], 0
+        while place < len(text):
+            for size in range(min(self.longest, len(text) - place), 0, -1):
+                token_id = self.ids.get(text[place : place + size])
+                if token_id is not None:
+                    ids.append(token_id)
+                    break
+            else:
+                size = 1
+            place += size
+        return ids
+
+
+@dataclass(frozen=True)
+class SharedTokens:
+    """What a target's and a draft's tokenizer have in common.
+
+    target, draft: their spellings. pairs: (id of the target, id of the draft) with the same bytes,
+    or that both end a text, each id at most once. of: how many ids the target has.
+    """
+
+    target: Spelling
+    draft: Spelling
+    pairs: tuple[tuple[int, int], ...]
+    of: int
+    to_draft: dict[int, int] = field(init=False)
+    to_target: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "to_draft", dict(self.pairs))
+        object.__setattr__(self, "to_target", {theirs: ours for ours, theirs in self.pairs})
+
+    @property
+    def share(self) -> float:
+        """The share of the target's ids that the draft has too."""
+        return len(self.pairs) / max(1, self.of)
+
+
+def shared_tokens(
+    target: Any, draft: Any, sizes: tuple[int, int], ends: tuple[Iterable[int], Iterable[int]]
+) -> SharedTokens:
+    """What the tokenizers `target` and `draft` have in common.
+
+    sizes: ids from these on are left out. ends: the ids that end a text; the lowest of each are
+    taken for the same token, however they are written.
+    """
+    ours, theirs = (
+        Spelling({i: text for i, text in one.texts.items() if i < size}, one.byte_ids)
+        for one, size in zip(map(spelling, (target, draft)), sizes, strict=True)
+    )
+    pairs = {i: theirs.ids[text] for text, i in ours.ids.items() if text in theirs.ids}
+    end, its = (min(some, default=size) for some, size in zip(ends, sizes, strict=True))
+    if end < sizes[0] and its < sizes[1] and end not in pairs and its not in pairs.values():
+        pairs[end] = its
+    return SharedTokens(ours, theirs, tuple(sorted(pairs.items())), sizes[0])
+
+
+_known: WeakKeyDictionary[Any, Spelling] = WeakKeyDictionary()
+
+
+def spelling(tokenizer: Any) -> Spelling:
+    """The bytes of a tokenizer's ids."""
+    if tokenizer not in _known:
+        _known[tokenizer] = _read(tokenizer)
+    return _known[tokenizer]
+
+
+def _read(tokenizer: Any) -> Spelling:
+    pieces: dict[str, int] = tokenizer.get_vocab()
+    kinds = _decoder_kinds(tokenizer) or _guessed_kinds(pieces)
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    special = {i for i, token in added.items() if getattr(token, "special", False)}
+    special |= set(getattr(tokenizer, "all_special_ids", ()))
+    texts: dict[int, bytes] = {}
+    byte_ids: set[int] = set()
+    for piece, i in pieces.items():
+        if i in special:
+            continue
+        if "ByteFallback" in kinds and (found := BYTE_PIECE.fullmatch(piece)):
+            texts[i] = bytes([int(found[1], 16)])
+            byte_ids.add(i)
+        else:
+            # An added token is written as it is in every kind of vocabulary.
+            texts[i] = _bytes_of(piece, set() if i in added else kinds, i in added)
+    return Spelling({i: text for i, text in texts.items() if text}, frozenset(byte_ids))
+
+
+def _bytes_of(piece: str, kinds: set[str], as_it_is: bool) -> bytes:
+    if "ByteLevel" in kinds:
+        known = all(sign in BYTE_OF for sign in piece)
+        return bytes(BYTE_OF[sign] for sign in piece) if known else b""
+    if kinds & SENTENCEPIECE:
+        piece = piece.replace(SPACE, " ")
+    elif not as_it_is:  # whole words, or WordPiece
+        piece = piece[2:] if piece.startswith("##") else f" {piece}"
+    return piece.encode("utf-8", "ignore")
+
+
+def _decoder_kinds(tokenizer: Any) -> set[str]:
+    """The types of a fast tokenizer's decoders; none of a tokenizer written in Python."""
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    if decoder is None:
+        return set()
+    state = json.loads(decoder.__getstate__())
+    return {one["type"] for one in state.get("decoders", [state])}
+
+
+def _guessed_kinds(pieces: Iterable[str]) -> set[str]:
+    signs = {sign for piece in pieces for sign in piece}
+    if SPACE in signs:
+        return {"ByteFallback"}
+    return {"ByteLevel"} if "\u0120" in signs else set()  # its space
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The sign of each byte in byte-level vocabularies: itself where it can be seen, else the next
+    sign from 256 on (Radford et al. 2019, GPT-2)."""
+    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(256 + n): b for n, b in enumerate(others)}
+
+
+BYTE_OF = _byte_alphabet()

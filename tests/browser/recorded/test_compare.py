@@ -1,0 +1,89 @@
+"""Two runs side by side, and the stage's questions: their figures are those of the recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+from visitor import Visit
+
+from specviz import Trace, compute_metrics
+
+FACTS = """() => [...document.querySelectorAll(".sv-compare table.is-other tr + tr")]
+  .map((row) => [...row.children].map((cell) => cell.textContent))"""
+FIGURES = """() => [...document.querySelectorAll(".sv-compare table.is-figures tr + tr")]
+  .map((row) => [...row.querySelectorAll("td")].map((cell) => cell.innerText.split("\\n")[0]))"""
+LAST_POINTS = """() => [...document.querySelectorAll(".sv-curves path")]
+  .map((path) => path.getTotalLength() > 100)"""
+
+
+def recordings(shelf: Path, names: list[str]) -> list[Trace]:
+    return [Trace.load(shelf / f"{name}.json.gz") for name in names[:2]]
+
+
+def test_the_last_two_runs_are_compared_once_there_are_two(
+    visit: Visit, shelf: Path, names: list[str]
+) -> None:
+    visitor = visit(width=390, height=844)
+    visitor.playing()
+    page = visitor.page
+    dialog = page.get_by_role("dialog", name="The last two runs, side by side")
+    page.keyboard.press("c")
+    expect(dialog).to_contain_text("only one run yet")
+    page.keyboard.press("c")
+    expect(dialog).to_be_hidden()
+    page.keyboard.press("2")
+    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    visitor.button("Compare").click()
+    expect(dialog).to_be_visible()
+
+    earlier, latest = recordings(shelf, names)
+    facts = {name: values for name, *values in page.evaluate(FACTS)}
+    assert facts["γ"] == ["γ 4", "γ 3"] and facts["Temperature"] == ["T 1", "greedy"]
+    assert "Seed" not in facts
+    ours, others = compute_metrics(earlier), compute_metrics(latest)
+    shown = page.evaluate(FIGURES)
+    assert shown[0] == [f"{one.speedup:.2f}×" for one in (ours, others)]
+    assert shown[3] == [f"{one.tau:.2f}" for one in (ours, others)]
+    assert shown[-1] == ["64", "40"]
+    assert page.evaluate(LAST_POINTS) == [True] * 4
+    expect(dialog).to_contain_text("The prompts differ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+    visitor.page.keyboard.press("1")  # shown before: the same two, the other way round
+    page.wait_for_function("window.specviz.trace.header.settings.gamma === 4")
+    page.keyboard.press("c")
+    assert page.evaluate(FIGURES)[-1] == ["40", "64"]
+
+
+def test_a_question_is_asked_guessed_and_answered_by_its_run(
+    visit: Visit, shelf: Path, names: list[str]
+) -> None:
+    visitor = visit()
+    visitor.playing()
+    page = visitor.page
+    asked, answer = page.locator("[data-ask]"), page.locator("[data-answer]")
+    page.keyboard.press("q")  # from the page to the stage
+    expect(asked).to_contain_text("Will it be kept?")
+    expect(page.locator("#topbar")).to_be_hidden()
+    page.keyboard.press("q")
+    m = compute_metrics(recordings(shelf, names)[1])
+    expect(asked).to_contain_text(f"{m.efficiency:.2f}. Is that α?")
+    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    for key in ("a", "b", "b", "c"):  # there is no third answer
+        page.keyboard.press(key)
+    expect(page.get_by_role("button", name="B. No, α is higher 2")).to_be_visible()
+    expect(page.locator("[data-headline]")).to_be_hidden()
+    expect(answer).to_be_hidden()
+    page.get_by_role("button", name="Show the answer").click()
+    right = "B. No, α is higher" if m.alpha > 1.03 * m.efficiency else "A. Yes, that is α"
+    expect(answer).to_contain_text(right)
+    counts = m.counts
+    judged = counts["accepted"] + counts["rejected"]
+    expect(answer).to_contain_text(f"{counts['accepted']} of {judged} held, α = {m.alpha:.2f}")
+    expect(page.locator("[data-tally]")).to_have_text("The room guessed: 1 A, 2 B.")
+    page.keyboard.press("1")  # another run: what was said is not about it
+    expect(answer).to_be_hidden()
+    expect(page.locator("h1")).to_be_visible()

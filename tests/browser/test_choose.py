@@ -1,0 +1,98 @@
+"""The view "Choose" in a real browser: a whole sweep, one that is stopped, and prompts of one's
+own."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+from visitor import PATIENCE, Visit, Visitor
+
+RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
+
+
+def opened(visit: Visit, **size: int) -> Visitor:
+    visitor = visit(query="?view=choose", **size)
+    expect(visitor.page.locator("dialog.sv-choose")).to_be_visible()
+    return visitor
+
+
+def only(visitor: Visitor, name: str, *values: str) -> None:
+    """Choose exactly these chips of a list."""
+    for box in visitor.page.locator(f"dialog input[name={name}]").all():
+        box.set_checked(box.get_attribute("value") in values, force=True)
+
+
+def small(visitor: Visitor, seconds: int) -> None:
+    only(visitor, "drafters", "model", "ngram")
+    only(visitor, "gammas", "1", "3")
+    only(visitor, "kinds", "prose")
+    visitor.page.get_by_label("Tokens per run").select_option("16")
+    visitor.page.get_by_label("Time to spend").select_option(str(seconds))
+
+
+def saved(visitor: Visitor, name: str) -> str:
+    with visitor.page.expect_download() as download:
+        visitor.page.locator(f"[data-export={name}]").click()
+    return Path(str(download.value.path())).read_text("utf-8")
+
+
+def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:
+    visitor = opened(visit)
+    page = visitor.page
+    small(visitor, 5)
+    expect(page.locator(".sc-start p")).to_have_text("4 rows, 3 prompts")
+    visitor.button("Start").click()
+    page.wait_for_selector(OVER, timeout=PATIENCE)
+    expect(page.locator("tbody [data-mark=best]")).to_have_count(1)
+    assert page.locator(".sc-advice h2").inner_text()
+    expect(page.locator(".sc-figures .main-svg").first).to_be_attached()
+    expect(page.locator(".sc-figures figure")).to_have_count(4)
+
+    found: dict[str, Any] = json.loads(saved(visitor, "json"))
+    measured = [row for row in found["rows"] if row["measured"] and row["measured"]["speedup"]]
+    assert found["schema"] == 1 and len(found["rows"]) == 4 and measured
+    assert any(row["predicted"] for row in found["rows"] if row not in measured)
+    for row in measured:
+        key = "{drafter} g{gamma} {policy} t{temperature:g}".format(**row["configuration"])
+        shown = page.locator(f"tr[data-key='{key}'] [data-column=speedup] b")
+        expect(shown).to_have_text(f"{row['measured']['speedup']['value']:.2f}×")
+    table = list(csv.DictReader(saved(visitor, "csv").splitlines()))
+    assert [row["gamma"] for row in table] == ["1", "3", "1", "3"]
+
+    page.get_by_role("button", name="Speed-up").click()
+    texts = page.locator("tbody [data-column=speedup]").all_inner_texts()
+    speeds = [float(text.split("×")[0]) for text in texts if "×" in text]
+    assert speeds and speeds == sorted(speeds, reverse=True)
+    page.reload()
+    page.wait_for_selector(OVER)
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.keyboard.press("Escape")
+    page.wait_for_function("!location.search.includes('view=choose')")
+    page.keyboard.press("d")
+    expect(page.locator(OVER)).to_be_visible()
+
+
+def test_a_stopped_sweep_of_own_prompts_keeps_its_table(visit: Visit) -> None:
+    visitor = opened(visit, width=390, height=844)
+    page = visitor.page
+    small(visitor, 60)
+    page.get_by_label("My own", exact=True).check(force=True)
+    own = page.get_by_label("My own prompts")
+    own.fill('{"prompt": 3}')
+    expect(page.locator(".sc-found")).to_contain_text("has no text")
+    expect(visitor.button("Start")).to_be_disabled()
+    own.fill("The first prompt\nThe second prompt")
+    expect(page.locator(".sc-start p")).to_have_text("4 rows, 2 prompts")
+    visitor.button("Start").click()
+    page.wait_for_selector(f"{RUNNING} [data-status=measured]")
+    visitor.button("Stop").click()
+    page.wait_for_selector(OVER)
+    assert page.locator("tbody [data-status=measured]").count()
+    expect(page.locator(".sc-advice")).to_contain_text("It was stopped")
+    kinds = {one["kind"] for one in json.loads(saved(visitor, "json"))["request"]["prompts"]}
+    assert kinds == {"prompts"}
+    assert page.evaluate("document.querySelector('.sc-body').scrollWidth") <= 390

@@ -1,0 +1,62 @@
+"""The check "A tie or a bug?" as a job in the queue, and what its entrance refuses."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import pytest
+import torch
+from toy_models import llama, pair_of, relative
+
+from specviz import Settings, Trace, race
+from specviz.engines.choose import eager_only
+from specviz.page.differences import UNREADABLE, difference_functions
+from specviz.page.experiment import sampling_functions
+from specviz.page.queue import RunQueue
+from specviz.report.parting import parting_of
+from specviz.worker.client import LocalWorker
+
+
+@pytest.fixture(scope="module")
+def parted() -> tuple[Any, dict[str, Any]]:
+    """A pair in bf16, and where its lanes part, as the browser tells it."""
+    with eager_only():
+        target = llama(64, seed=2, num_hidden_layers=3).to(torch.bfloat16)
+        pair = pair_of(target, relative(target, noise=0.1))
+        settings = Settings(gamma=4, max_new_tokens=30, ignore_eos=True)
+        found = parting_of(Trace.from_events(list(race(pair, [1, 2, 3, 4], settings))))
+    assert found is not None
+    told = {name: getattr(found, name) for name in ("gamma", "target", "dtype")}
+    ids = {"prompt": list(found.prompt), "theirs": list(found.theirs)}
+    return pair, {**told, **ids, "passes": [[list(a), list(b)] for a, b in found.passes]}
+
+
+def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str, Any]]):
+    pair, told = parted
+    runs = RunQueue(LocalWorker(lambda *_: pair, race))
+    runs.start("toy")
+    (begin,) = difference_functions(runs, "toy")
+    _, ask, _ = sampling_functions(runs, "toy")
+    state = begin({"run": None, "parting": told})
+    deadline = time.monotonic() + 60
+    while not state["over"] and time.monotonic() < deadline:
+        state = ask({"id": state["id"]})
+    result = state["result"]
+    assert result["verdict"] == "tie" and result["summary"].startswith("A tie within rounding")
+    assert len(result["scored"]) == 4 and result["index"] == len(told["theirs"]) - 1
+
+    other = begin({"run": None, "parting": {**told, "target": "another"}})
+    while not other["over"] and time.monotonic() < deadline:
+        other = ask({"id": other["id"]})
+    assert "made with another" in other["error"]
+
+    damaged: list[Any] = [None, {}, {**told, "theirs": []}, {**told, "prompt": ["1"]}]
+    damaged.append({**told, "theirs": [-1, *told["theirs"][1:]]})
+    longer = copy.deepcopy(told)
+    longer["passes"].append([[1], [1]])
+    same = copy.deepcopy(told)
+    same["theirs"] = [i for _, some in same["passes"] for i in some][: len(told["theirs"])]
+    for value in [*damaged, longer, same]:
+        assert begin({"run": None, "parting": value}) == {"over": True, "error": UNREADABLE}

@@ -1,0 +1,195 @@
+"""Sweeps on the page: they come and go in pieces, keep what they found, and stay within bounds."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scripted_sweep import ScriptedSweep
+from toy_models import mini, pair_of
+
+from specviz import Settings, race
+from specviz.choose.types import SweepRequest
+from specviz.errors import SpecvizError
+from specviz.page import choosing, sweeps
+from specviz.page.choosing import Bounds, asked_request, begin, choose_config, own_prompts
+from specviz.page.drain import drain
+from specviz.page.jobs import Run
+from specviz.page.queue import RunQueue
+from specviz.page.reader import Reader
+from specviz.page.streams import deltas
+from specviz.page.sweeps import RESTARTED, SweepJob
+from specviz.prompts import Question, kinds_of
+from specviz.worker.client import LocalWorker
+from specviz.worker.limits import Limits
+
+LONG = 300  # pieces
+WISH: dict[str, Any] = {
+    "drafters": ["ngram"],
+    "gammas": [1, 2],
+    "policies": ["fixed"],
+    "temperatures": [0],
+    "length": 16,
+    "seconds": 5,
+}
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> RunQueue:
+    monkeypatch.setattr("specviz.choose.sweep.Sweep", ScriptedSweep)
+    pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
+    found = RunQueue(LocalWorker(lambda *_: pair, race), Limits())
+    found._start_thread(None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    found = Reader()
+    yield found
+    found.close()
+
+
+def begun(queue: RunQueue, pieces: int = 16, name: str = "s") -> SweepJob:
+    """A sweep of so many pieces, each a turn of its own, of which some are done."""
+    request = SweepRequest((Question("prose", "w1 w2"),), gammas=tuple(range(1, pieces + 1)))
+    job = SweepJob(name, "tiny", request)
+    job.task = replace(job.task, seconds=0.0)  # type: ignore[type-var]
+    queue.submit(job)
+    assert until(lambda: job.state("")["version"] and job.progress and job.progress.done > 1)
+    return job
+
+
+def until(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def test_a_run_takes_its_turn_between_the_pieces_of_a_sweep(queue: RunQueue) -> None:
+    job = begun(queue, 40)
+    told = list(deltas(queue, Run("other", "tiny", "w1 w2", Settings(max_new_tokens=4))))
+    assert '"end"' in "".join(told)
+    assert not job.over and job.progress is not None and job.progress.done < 40
+    assert until(lambda: job.state("")["over"])
+    state = job.state("")
+    assert state["error"] is None and not state["stopped"]
+    assert [row["status"] for row in state["rows"]] == ["predicted"] * 40
+    assert queue.tally.runs["complete"] == 2  # a sweep counts once, whatever its pieces
+
+
+def test_only_what_is_new_is_told(queue: RunQueue) -> None:
+    job = begun(queue)
+    first = job.state("")
+    assert len(first["rows"]) == 16 and first["kinds"] == {"prose": 1}
+    later = job.state("", first["version"])
+    assert len(later.get("rows", [])) < 4 and "kinds" not in later
+    queue.cancel(job)
+
+
+def test_a_stopped_sweep_keeps_what_it_found(queue: RunQueue) -> None:
+    job = begun(queue, LONG)
+    queue.cancel(job)
+    assert until(lambda: job.state("")["over"])
+    state = job.state("")
+    found = [row for row in state["whole"]["rows"] if row["status"] == "predicted"]
+    assert 2 <= len(found) < LONG and state["stopped"] and not state["error"]
+    assert len(state["csv"].splitlines()) == LONG + 1
+    assert set(state["figures"]) == {"light", "dark"}
+
+
+def test_a_closed_tab_ends_a_sweep_and_a_hidden_one_does_not(
+    queue: RunQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "PATIENCE", 0.2)
+    hidden = begun(queue, LONG, "one")
+    hidden.state("", hidden=True)
+    closed = begun(queue, LONG, "two")
+    assert until(lambda: closed.over)
+    assert not hidden.over
+    queue.cancel(hidden)
+
+
+def test_a_server_that_ends_lets_a_sweep_keep_what_it_found(queue: RunQueue) -> None:
+    job = begun(queue, LONG)
+    drain(queue, 5.0)
+    assert job.over and job.remark == RESTARTED and job.result is not None
+    with pytest.raises(SpecvizError, match="restarted"):
+        begin(queue, "tiny", job.result.request)
+
+
+def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue) -> None:
+    jobs = [begun(queue, LONG, str(i)) for i in range(choosing.MOST_AT_A_TIME)]
+    request = SweepRequest((Question("prose", "w1"),))
+    with pytest.raises(SpecvizError, match="python -m specviz sweep"):
+        begin(queue, "tiny", request)
+    queue.cancel(jobs[0])
+    assert until(lambda: jobs[0].over)
+    jobs.append(begin(queue, "tiny", request))
+    for job in jobs:
+        queue.cancel(job)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"gammas": list(range(1, 17)), "temperatures": [0, 0.1, 0.2, 0.3]}, "64 rows: sweep 40"),
+        ({"seconds": 121}, "use 1 to 120"),
+        ({"seconds": float("nan")}, "use 1 to 120"),
+        ({"length": 100_000}, "use 2 to"),
+    ],
+)
+def test_a_space_bounds_a_sweep(
+    change: dict[str, Any], sentence: str, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPACE_ID", "somebody/specviz")
+    assert len(asked_request({**WISH, "kinds": []}, reader).prompts) <= Bounds.here().prompts
+    with pytest.raises(SpecvizError, match=sentence):
+        asked_request({**WISH, **change}, reader)
+
+
+def packed(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: Reader) -> None:
+    lines = [f'{{"prompt": "text {i}", "category": "{"ab"[i > 140]}"}}' for i in range(150)]
+    found, left_out = own_prompts(reader, packed("\n".join(lines).encode()))
+    assert len(found) + left_out == 150 and left_out == 50
+    assert kinds_of(found) == {"a": 91, "b": 9}
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        (packed(b""), "empty"),
+        (packed(b"\x00\x01\x02" * 50), "no text"),
+        (packed(b"x" * 4_000_001), "larger than 4 MB"),
+        (packed(b"x" * 1_000_000), "up to 100,000"),
+        (packed(b"x" * 9_000), "up to 8000 here"),
+        ("no base64!", "did not arrive whole"),
+        (None, "did not arrive whole"),
+    ],
+)
+def test_bad_files_of_prompts_get_a_sentence(file: Any, sentence: str, reader: Reader) -> None:
+    with pytest.raises(SpecvizError, match=sentence):
+        own_prompts(reader, file)
+
+
+def test_the_operator_can_switch_sweeps_off(
+    queue: RunQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = choose_config()
+    assert offered is not None and offered["usual"]["seconds"] in offered["seconds"]
+    monkeypatch.setenv("SPECVIZ_SWEEP_SECONDS", "3")
+    offered = choose_config()
+    assert offered is not None and offered["seconds"] == [3] == [offered["usual"]["seconds"]]
+    monkeypatch.setenv("SPECVIZ_SWEEP", "0")
+    assert choose_config() is None
+    with pytest.raises(SpecvizError, match="switched off"):
+        begin(queue, "tiny", SweepRequest((Question("prose", "w1"),)))
