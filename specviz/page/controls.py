@@ -70,7 +70,7 @@ OFFERED = {
         "Verdict",
         "How guesses are judged. Typical is not exact: it changes the text.",
         choices={
-            "Token": "token",
+            "Token by token": "token",
             "Block": "block",
             "Exact match": "exact-match",
             "Typical (changes the text)": "typical",
