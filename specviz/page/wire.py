@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ..trace import End, Event, Header, Round
+from ..trace import End, Event, Header, Round, event_dict
 
 Note: TypeAlias = "Event | str"
 """An event of the race, or a sentence for the visitor."""
@@ -60,9 +60,9 @@ def encode_delta(run: str, seq: int, update: Update) -> str:
     """One delta as a string that is safe inside HTML. seq: its number."""
     delta: dict[str, Any] = {"run": run, "seq": seq, "over": update.over}
     parts = {
-        "header": update.header,
+        "header": update.header and event_dict(update.header),
         "rounds": [_round(one) for one in update.rounds],
-        "end": update.end,
+        "end": update.end and event_dict(update.end),
         "status": update.status,
         "error": update.error,
         "fall_back": bool(update.error and update.fall_back),
