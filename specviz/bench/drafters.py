@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..choose.plan import impossible_drafters
-from ..choose.types import SWEPT_DRAFTERS
 from ..decoding.race import race
 from ..environment import ASSETS
 from ..errors import SpecvizError
 from ..models.pair import Pair
 from ..report.metrics import compute_metrics
-from ..settings import GAMMA_POLICIES, Settings
+from ..settings import DRAFTERS, GAMMA_POLICIES, Settings
 from ..trace import Trace
 
 PROMPTS = ASSETS / "pair" / "presets.json"
@@ -79,8 +78,9 @@ def drafters_report(
 
 
 def _possible(pair: Pair, prompt: str, settings: Settings) -> tuple[list[Variant], list[str]]:
-    missing = impossible_drafters(pair, prompt, settings, SWEPT_DRAFTERS)
-    possible = [drafter for drafter in SWEPT_DRAFTERS if drafter not in missing]
+    every = [name for name in DRAFTERS if name != "none"]
+    missing = impossible_drafters(pair, prompt, settings, every)
+    possible = [drafter for drafter in every if drafter not in missing]
     variants = [(drafter, policy) for drafter in possible for policy in GAMMA_POLICIES]
     return variants, [f"{drafter}: {reason}" for drafter, reason in missing.items()]
 
