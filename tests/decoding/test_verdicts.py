@@ -40,8 +40,9 @@ def tables(seed: int) -> dict[Ids, Tensor]:
 
 
 def drafts(draft: dict[Ids, Tensor]) -> Iterator[tuple[Ids, float]]:
-    """Every draft run and its probability."""
-    for ids in product(range(WORDS), repeat=GAMMA):
+    """Every draft run, as long as the table's longest text, and its probability."""
+    words, length = len(draft[()]), max(map(len, draft))
+    for ids in product(range(words), repeat=length):
         mass = 1.0
         for place, token_id in enumerate(ids):
             mass *= float(draft[ids[:place]][token_id])
@@ -78,6 +79,20 @@ def law(target: dict[Ids, Tensor]) -> Distribution:
     }
 
 
+def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[str, float]:
+    """How many drafts of a run each exact rule keeps in expectation."""
+    expected = dict.fromkeys(EXACT, 0.0)
+    for ids, mass in drafts(draft):
+        p, q, given = rows(target, ids, len(ids) + 1), rows(draft, ids, len(ids)), torch.tensor(ids)
+        own = p[:-1].gather(-1, given[:, None])[:, 0].double()
+        kept = (own / q.gather(-1, given[:, None])[:, 0].double()).clamp(max=1)
+        failed = 1 - verdicts.block_numbers(p, q, given)[1]
+        expected["token"] += mass * float(kept.cumprod(0).sum())
+        expected["block"] += mass * float((1 - failed.flip(0).cumprod(0)).sum())
+        expected["exact-match"] += mass * float(own.cumprod(0).sum())
+    return expected
+
+
 @pytest.mark.parametrize("name", VERDICTS)
 def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name: str):
     target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
@@ -101,20 +116,20 @@ def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pyte
 def test_block_keeps_no_less_than_token_and_exact_match_no_more():
     better = 0
     for seed in range(8):
-        target, draft = tables(2 * seed), tables(2 * seed + 1)
-        expected = dict.fromkeys(EXACT, 0.0)
-        for ids, mass in drafts(draft):
-            p, q, given = rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA), torch.tensor(ids)
-            own = p[:GAMMA].gather(-1, given[:, None])[:, 0].double()
-            kept = (own / q.gather(-1, given[:, None])[:, 0].double()).clamp(max=1)
-            failed = 1 - verdicts.block_numbers(p, q, given)[1]
-            expected["token"] += mass * float(kept.cumprod(0).sum())
-            expected["block"] += mass * float((1 - failed.flip(0).cumprod(0)).sum())
-            expected["exact-match"] += mass * float(own.cumprod(0).sum())
+        expected = expected_kept(tables(2 * seed), tables(2 * seed + 1))
         assert expected["block"] >= expected["token"] - 1e-6
         assert expected["token"] >= expected["exact-match"] - 1e-6
         better += expected["block"] > expected["token"] + 1e-3
     assert better >= 4
+
+
+def test_the_published_example_of_block_verification():
+    """Sun et al. 2024, introduction: two tokens, whatever the text, and two drafts."""
+    texts = [ids for n in range(3) for ids in product(range(2), repeat=n)]
+    target, draft = (dict.fromkeys(texts, torch.tensor(row) / 3) for row in ([1, 2], [2, 1]))
+    expected = expected_kept(target, draft)
+    assert expected["token"] == pytest.approx(10 / 9)
+    assert expected["block"] == pytest.approx(11 / 9)
 
 
 @pytest.mark.parametrize("name", VERDICTS)
