@@ -27,6 +27,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.setattr("specviz.models.load.load_pair", asked)
     monkeypatch.setattr("specviz.models.doctor.examine", asked)
     monkeypatch.setattr("specviz.decoding.loop.lane_threads", lambda *_: 1)
+    monkeypatch.setattr("specviz.engines.choose.make_engine", lambda *_: None)
     return tokens
 
 
