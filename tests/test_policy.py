@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_costs import break_even_of, explain
+from toy_heads import random_head
 from toy_models import emitted_ids, examples, finish, generated, llama, pair_of, relative
 from toy_recordings import saved
 
@@ -28,7 +29,7 @@ COMBINATIONS = list(itertools.product([d for d in DRAFTERS if d != "none"], GAMM
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     target = llama(12, num_hidden_layers=3, hidden_size=32, initializer_range=0.2)
-    return pair_of(target, relative(target, noise=0.3))
+    return pair_of(target, relative(target, noise=0.3), head=random_head(target))
 
 
 def adaptive(policy: str, drafter: str = "model", **changes: Any) -> Settings:
@@ -157,7 +158,9 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
     for seed in range(3):
         monkeypatch.setattr("specviz.engines.base.time", UnsteadyTime(seed))
         # Models anew: nothing measured in one run may help the next one.
-        again = pair_of(relative(pair.target, noise=0.0), relative(pair.draft, noise=0.0))
+        again = pair_of(
+            relative(pair.target, noise=0.0), relative(pair.draft, noise=0.0), head=pair.head
+        )
         rounds, _ = finish(again, PROMPT, adaptive(policy, drafter))
         runs.append((emitted_ids(rounds), lengths(rounds)))
     assert runs[0] == runs[1] == runs[2]

@@ -88,6 +88,9 @@ COMPARED = {
 }
 """What the lanes with drafts of a run may differ in, by label."""
 
+SIDE_BY_SIDE = ("model", "ngram", "early-exit", "suffix", "head")
+"""The drafters that race against the chosen one, those first that every pair has."""
+
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
 CHOICES = {name: list(one.choices.values()) for name, one in OFFERED.items() if one.choices}
@@ -124,7 +127,7 @@ def compared_with(settings: Settings, compare: object, pair: str) -> list[str]:
         known = ", ".join(map(repr, COMPARED.values()))
         raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {known}.")
     if compare == "drafters":
-        offered = [one for one in CHOICES["drafter"] if one != "none"]
+        offered = list(SIDE_BY_SIDE)
         if pair.partition("@")[0].endswith(f"+{NO_DRAFT}"):
             offered.remove("model")
         others = [f"drafter={one}" for one in offered if one != settings.drafter]

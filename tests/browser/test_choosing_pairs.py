@@ -107,7 +107,8 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert trace["header"]["memory"]["texts"] == 1
     expect(visitor.page.locator("[data-item=memory]")).to_contain_text("+ 1 earlier text")
     drafted = visitor.page.locator("[data-lane=speculative] .t.accepted").first
-    drafted.hover()
+    visitor.page.keyboard.press("Escape")  # so that the browser takes the focus for a keyboard's
+    drafted.focus()
     expect(visitor.page.locator(".sv-card-reason")).to_contain_text("was seen")
 
     visitor.page.get_by_role("radio", name="n-grams").click()

@@ -181,7 +181,7 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
     page.locator("[data-toggle-panel]").click()
     page.get_by_label("Prompt", exact=True).focus()
     reached = []
-    for _ in range(36):
+    for _ in range(44):
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(
@@ -189,7 +189,7 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
                 return at.getAttribute("aria-label") || at.dataset.index || at.innerText; }"""
             )
         )
-    for name in ("Run", "greedy", "Theme", "0", "Play", "Step", "Restart"):
+    for name in ("Run", "Greedy", "Theme", "0", "Play", "Step", "Restart"):
         assert name in reached, f"{name} is not among {reached}"
 
     page.locator("[data-lane=speculative] [data-index='0']").focus()

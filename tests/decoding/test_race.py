@@ -131,7 +131,9 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
     pace = {"speculative": 2.5, "baseline": 1.0}
     clocks: dict[str, float] = {}
 
-    def fake(pair: Pair, ids: list[int], settings: Settings, lane: str, *_: Any) -> Iterator[Any]:
+    def fake(
+        pair: Pair, ids: list[int], settings: Settings, lane: str, *_: Any, **__: Any
+    ) -> Iterator[Any]:
         yield Prefilled({"target": 0.0}, {"target": "fake"}, 1)
         for index in range(10):
             other = next(name for name in LANES if name != lane)
@@ -154,15 +156,15 @@ def test_closing_a_race_stops_both_lanes(pair: Pair, monkeypatch: pytest.MonkeyP
     kept: list[Any] = []  # what is held elsewhere must be closed by the race itself
     real = specviz.decoding.loop.decode
 
-    def watched(*arguments: Any) -> Iterator[Any]:
+    def watched(*arguments: Any, **named: Any) -> Iterator[Any]:
         alive.append(arguments[3])
         try:
-            return (yield from real(*arguments))
+            return (yield from real(*arguments, **named))
         finally:
             alive.remove(arguments[3])
 
-    def held(*arguments: Any) -> Iterator[Any]:
-        kept.append(watched(*arguments))
+    def held(*arguments: Any, **named: Any) -> Iterator[Any]:
+        kept.append(watched(*arguments, **named))
         return kept[-1]
 
     monkeypatch.setattr("specviz.decoding.race.decode", held)

@@ -19,7 +19,7 @@ from model_families import (
     small_tokenizer,
 )
 from toy_heads import random_head
-from toy_models import byte_level, emitted_ids, generated, next_logits, outcome_counts
+from toy_models import emitted_ids, generated, next_logits, outcome_counts
 from transformers import AutoModelForCausalLM
 
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
@@ -110,7 +110,7 @@ def test_speculation_writes_what_generate_writes(case: Case, drafter: str, gamma
     judged = outcome_counts(rounds)
     if count == LONG:  # the test needs both accepted and rejected drafts
         assert judged["rejected"] >= 5
-        assert judged["accepted"] >= 20 or drafter == "ngram"
+        assert judged["accepted"] >= 20 or drafter in ("ngram", "suffix")
 
 
 @pytest.mark.parametrize(("lane", "count"), [(baseline, LONG), (speculate, SHORT)])
@@ -249,22 +249,3 @@ def test_a_draft_too_narrow_for_the_tokenizer_is_rejected(tmp_path: Path):
     ]
     with pytest.raises(PairError, match=f"{sizes['draft']} tokens.*{sizes['target']}"):
         load_pair("+".join(names))
-
-
-def test_a_truly_different_tokenizer_is_rejected_with_the_first_differing_piece(tmp_path: Path):
-    """Byte-level pieces are the same everywhere, up to the first that was learned."""
-    ours = byte_level(288)
-    theirs = byte_level(288, corpus=["zebras zigzag quickly", "the quiz was quite quizzical"] * 3)
-    first = next(
-        i for i in range(288) if ours.convert_ids_to_tokens(i) != theirs.convert_ids_to_tokens(i)
-    )
-    assert first == 256
-    pieces = [repr(t.convert_ids_to_tokens(first)) for t in (ours, theirs)]
-    model = build("llama", vocab_size=288)
-    one = saved(tmp_path / "one", model, ours)
-    two = saved(tmp_path / "two", model, theirs)
-    for names, (here, there) in (((one, two), pieces), ((two, one), pieces[::-1])):
-        with pytest.raises(PairError) as caught:
-            load_pair(f"{names[0]}+{names[1]}")
-        told = str(caught.value)
-        assert f"id {first} is {here}" in told and there in told and str(tmp_path) not in told

@@ -97,6 +97,7 @@ def test_every_field_of_a_token_is_kept():
     choice = [{"id": 1, "text": "a", "probability": 0.5}]
     full = {"id": 1, "text": "a", "outcome": "accepted"}
     full |= {f.name: choice if f.name.startswith("top") else 0.5 for f in fields(Token)[3:]}
+    full["seen"] = 2
     data = values(SAMPLED)
     data["rounds"][0]["emitted"][0] = full
     again = Trace.from_dict(data).to_dict()

@@ -17,6 +17,7 @@ from .box import lead
 from .crew import MOST_THREADS, crew
 from .drafting import run_draft
 from .rows import Sizes
+from .stale import forget_stale_code
 from .vector import BYTES, KINDS
 
 FED = 64  # tokens of a long prompt that are fed at a time
@@ -29,6 +30,8 @@ BYTES_PER_THREAD = 4_000_000
 DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+
+forget_stale_code()
 
 
 class WeightTable:
