@@ -1,4 +1,4 @@
-"""Take the README's pictures: a finished run in light and dark, a round, a run in motion, a sweep.
+"""Take the README's pictures: a finished run in light and dark, a round, motion, a sweep, lanes.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
 """
@@ -62,6 +62,18 @@ def take_round(page: Any, out: Path) -> None:
     page.keyboard.press("Escape")
 
 
+def take_lanes(page: Any, url: str, out: Path) -> None:
+    """Take a picture of a race of three drafters and the target alone."""
+    page.goto(f"{url}/?__theme=light&lanes=drafters&length=64&temperature=0")
+    page.wait_for_selector("[data-player][data-ready]")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_selector(FINISHED, timeout=120_000)  # milliseconds
+    page.keyboard.press("End")
+    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
+    page.screenshot(path=out / "lanes.png")
+    print(out / "lanes.png")
+
+
 def take_choose(page: Any, out: Path) -> None:
     """Take a picture of the view Choose after a sweep of a minute."""
     page.keyboard.press("d")
@@ -110,6 +122,7 @@ def main() -> None:
         take_round(page, options.out)
         take_motion(page, options.out)
         take_choose(page, options.out)
+        take_lanes(page, url, options.out)
 
 
 if __name__ == "__main__":
