@@ -27,7 +27,7 @@ from .export import digest, load_model, save_model, save_tokenizer
 from .growth import grow
 from .loop import LoopOptions, head, hidden_states, train
 from .losses import cross_entropy
-from .options import numbers
+from .options import loop_options, numbers
 from .schedule import Schedule
 from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
 from .tokenizer import load_tokenizer, train_tokenizer
@@ -113,24 +113,14 @@ class TrainingJob:
         suffix: of the name of the checkpoint.
         """
         args, shape = self.args, self.shape(name)
-        schedule = Schedule(
+        return loop_options(
+            args,
             minutes=minutes,
             steps=steps,
-            warmup_steps=args.warmup_steps,
-            decay=args.decay,
+            checkpoint=args.work / f"{name}-{shape.layers}x{shape.width}{suffix}.pt",
+            label=name,
             lengths=tuple(numbers(args.lengths, int, "--lengths")),
             shares=tuple(book_share * share for share in Schedule.shares),
-        )
-        return LoopOptions(
-            schedule=schedule,
-            checkpoint=args.work / f"{name}-{shape.layers}x{shape.width}{suffix}.pt",
-            batch_tokens=args.batch_tokens,
-            micro_tokens=args.micro_tokens,
-            matrix_rate=args.matrix_rate,
-            embedding_rate=args.embedding_rate,
-            checkpoint_minutes=args.checkpoint_minutes,
-            stop_after=args.stop_after,
-            label=name,
         )
 
 

@@ -29,9 +29,8 @@ from .evaluate import Mean, bootstrap_mean, text_alphas
 from .export import digest, save_tokenizer, whole_folder
 from .loop import Batches, LoopOptions, TrainingProgress, train
 from .needs import check_need, distillation_need
-from .options import numbers
+from .options import loop_options, numbers
 from .prompt_ids import PromptIds, read_prompt_ids
-from .schedule import Schedule
 from .writing import Writing, WrittenRows, marked_rows, write, write_rows
 
 EPOCHS = 2  # passes over the written text, if no budget is given
@@ -206,23 +205,16 @@ class Distillation:
         per_step = max(1, args.batch_tokens // length)
         default = 0 if args.draft_minutes > 0 else max(1, EPOCHS * rows // per_step)
         key = self._key(self.digests[1], args.rate, args.own_text, args.batch_tokens, self.chunks)
-        return LoopOptions(
-            schedule=Schedule(
-                minutes=args.draft_minutes,
-                steps=args.draft_steps or default,
-                warmup_steps=args.warmup_steps,
-                decay=args.decay,
-                lengths=(length,),
-                shortest=1,
-                longest=length,
-            ),
+        return loop_options(
+            args,
+            minutes=args.draft_minutes,
+            steps=args.draft_steps or default,
             checkpoint=args.work / f"distilled-{key}.pt",
-            batch_tokens=args.batch_tokens,
-            micro_tokens=args.micro_tokens,
-            rate=args.rate,
-            checkpoint_minutes=args.checkpoint_minutes,
-            stop_after=args.stop_after,
             label="draft learns",
+            rate=args.rate,
+            lengths=(length,),
+            shortest=1,
+            longest=length,
         )
 
     def _held_out_texts(self) -> dict[float, list[list[int]]]:

@@ -20,9 +20,8 @@ from .distill import BooksThenWritten
 from .export import digest, load_model
 from .from_books import PROMPT_TOKENS, TrainingJob, openings_at, writing_for, written
 from .head import ChainLoss, StateReader, chain_outputs, frequent_tokens, new_head
-from .loop import LoopOptions, train
-from .options import numbers
-from .schedule import Schedule
+from .loop import train
+from .options import loop_options, numbers
 from .writing import WrittenRows, write
 
 SHOWN_STEPS = 5  # of a chain, whose acceptance is printed
@@ -51,23 +50,14 @@ def make_head(job: TrainingJob) -> None:
     source = BooksThenWritten(
         books.Windows(job.train_tokens, args.seed), WrittenRows(rows, args.seed), args.switch
     )
-    options = LoopOptions(
-        schedule=Schedule(
-            minutes=args.head_minutes,
-            steps=args.head_steps,
-            warmup_steps=args.warmup_steps,
-            decay=args.decay,
-            lengths=(args.head_length,),
-            shares=(1.0,),
-        ),
+    options = loop_options(
+        args,
+        minutes=args.head_minutes,
+        steps=args.head_steps,
         checkpoint=args.work / f"head-{made_by}-{args.head_tokens}.pt",
-        batch_tokens=args.batch_tokens,
-        micro_tokens=args.micro_tokens,
-        matrix_rate=args.matrix_rate,
-        embedding_rate=args.embedding_rate,
-        checkpoint_minutes=args.checkpoint_minutes,
-        stop_after=args.stop_after,
         label="head",
+        lengths=(args.head_length,),
+        shares=(1.0,),
     )
 
     def report(trained: Head) -> str:
