@@ -17,7 +17,7 @@ from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
-from .errors import TraceError
+from .errors import PairError, TraceError
 from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
@@ -28,6 +28,7 @@ from .models.progress import terminal_watcher
 from .models.served import served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
+from .remote.recognise import watched_addresses
 from .report.html import standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
@@ -119,10 +120,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     names = (
-        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', or "
-        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server"
+        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', "
+        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
+        "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
     )
     parser.add_argument("--pair", default="builtin", help=names)
+    url = "such a name of a server, in the place of --pair"
+    parser.add_argument("--target-url", metavar="URL#MODEL", help=url)
+    alone = "the target alone on a second server, if the first is watched"
+    parser.add_argument("--baseline-url", metavar="URL#MODEL", help=alone)
     _add_loading(parser)
 
 
@@ -153,7 +159,20 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
-    return load_pair(options.pair, on_progress=terminal_watcher(), **_loading(options))
+    return load_pair(_pair_name(options), on_progress=terminal_watcher(), **_loading(options))
+
+
+def _pair_name(options: argparse.Namespace) -> str:
+    """The name that --pair or --target-url holds, with that of --baseline-url if there is one."""
+    name, other = options.target_url or options.pair, options.baseline_url
+    if other is None:
+        return str(name)
+    if watched_addresses(name) is None:
+        raise PairError(
+            "--baseline-url belongs to a server that is watched: name one with "
+            "--target-url http://HOST:PORT/v1#MODEL."
+        )
+    return f"{name} | {other}"
 
 
 def _page(_: argparse.Namespace) -> None:
