@@ -35,7 +35,7 @@ from .report.tables import rounds_csv, tokens_csv
 from .report.terminal import difference_lines, event_line, legend, metric_lines
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
-from .trace import Event, Trace
+from .trace import Event, Round, Trace
 from .trace.recording import UNVERIFIED, file_summary, read_file
 from .training import cli as train
 
@@ -192,17 +192,26 @@ def _run(options: argparse.Namespace) -> None:
     print(legend(color=color))
     events: list[Event] = []
     for event in race(pair, options.prompt, lanes):
+        # What a watched server's steps drafted may be told at its end, by the same rounds again.
+        if event not in events and not (isinstance(event, Round) and event.untold):
+            _print_event(event, color)
         events.append(event)
-        line = event_line(event, color=color)
-        if line is not None:
-            print(line, flush=True)
     trace = Trace.from_events(events)
+    for one in trace.rounds:
+        if one.untold:
+            _print_event(one, color)
     for lane in trace.header.speculative:
         named = [] if trace.header.lanes is None else [f"{lane}:"]
         print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
     print("", *metric_lines(trace), sep="\n")
     if options.save:
         trace.save(options.save)
+
+
+def _print_event(event: Event, color: bool) -> None:
+    line = event_line(event, color=color)
+    if line is not None:
+        print(line, flush=True)
 
 
 def _sweep(options: argparse.Namespace) -> None:

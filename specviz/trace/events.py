@@ -110,6 +110,18 @@ class Round:
     wall: float | None = None
     exchanged: int | None = None
 
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether it is the first of a watched server, whose token came from reading the prompt:
+        the clock begins behind it, so speeds and tau leave it out."""
+        return self.index == 0 and self.clock == 0.0
+
+    @property
+    def untold(self) -> bool:
+        """Whether a watched server does not tell how many tokens it drafted: `drafted` then has
+        only the accepted ones."""
+        return bool(self.emitted) and self.emitted[-1].outcome == "untold"
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
