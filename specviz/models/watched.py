@@ -34,6 +34,11 @@ class Watched(Pair):
     def __post_init__(self) -> None:
         assert self.stream is not None
 
+    @property
+    def drafters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """None of ours: the server drafts."""
+        return ("none",)
+
     def encode(self, *_: Any, **__: Any) -> NoReturn:
         """Raises `PairError`."""
         raise PairError(ONLY_WATCHED)
