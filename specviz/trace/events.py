@@ -90,6 +90,8 @@ class Round:
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
     exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
+    server_seconds: how long the server says that it worked on them, in `verify_seconds`; the rest
+        of these is the network, the server's queue and this machine. None if it does not tell.
     """
 
     lane: Lane
@@ -102,6 +104,7 @@ class Round:
     clock: float
     wall: float | None = None
     exchanged: int | None = None
+    server_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def event_dict(event: Event) -> dict[str, Any]:
         known = asdict(event)
         return {k: v for k, v in known.items() if v is not None or k not in OF_NAMED_LANES}
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
-    for name in ("wall", "exchanged"):
+    for name in ("wall", "exchanged", "server_seconds"):
         if values[name] is None:
             del values[name]
     # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.

@@ -32,7 +32,8 @@ from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
 from specviz.models.doctor import examine_served
 from specviz.page.choices import chosen_pair, pair_choices
-from specviz.remote.completions import Abilities, Completions
+from specviz.remote.completions import Completions
+from specviz.remote.interface import Abilities
 from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
 from specviz.trace.rules import check_trace
@@ -187,7 +188,7 @@ def test_a_fault_in_mid_run_is_a_sentence_and_keeps_the_rounds(
         assert len(kept) == 1
         server.fault = None
         assert emitted_ids(speculate(pair, "hello", GREEDY))[:1] == emitted_ids(kept)[:1]
-        assert KEY not in repr(pair.target.completions.server)
+        assert KEY not in repr(pair.target.server.server)
 
 
 def test_nobody_there_and_addresses_that_are_none(draft: Path) -> None:
