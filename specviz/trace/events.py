@@ -46,7 +46,8 @@ class Token:
         together, so its ignored tokens have p, u, weight and threshold too.
     chance: the probability that a draft drawn from q is kept at its position, if it was judged and
         the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
-    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
+    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged. A server that
+        drew by itself tells neither beta nor top_p nor top_residual.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
         the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
