@@ -13,7 +13,6 @@ from itertools import islice
 
 import torch
 
-from ..engines.base import Engine
 from ..engines.remote import RemoteEngine
 from ..errors import PairError
 from ..remote.interface import Drawn

@@ -98,9 +98,11 @@ class FakeServer:
 
 
 @contextmanager
-def fake_server(model: Any, tokenizer: Any, **options: Any) -> Iterator[FakeServer]:
-    """A running `FakeServer`."""
-    fake = FakeServer(model, tokenizer, **options)
+def fake_server(
+    model: Any, tokenizer: Any, kind: type[FakeServer] | None = None, **options: Any
+) -> Iterator[FakeServer]:
+    """A running `FakeServer`, or one of another kind."""
+    fake = (kind or FakeServer)(model, tokenizer, **options)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

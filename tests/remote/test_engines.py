@@ -1,0 +1,111 @@
+"""Targets on other engines than vLLM: the same tokens, by each engine's own questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_completions import FakeServer, fake_server
+from fake_engines import FakeLlama, FakeSglang
+from model_families import saved
+from toy_models import byte_level, emitted_ids, llama, relative
+
+from specviz import Pair, Settings, baseline, load_pair, race, speculate
+from specviz.bench.gguf import write_gguf
+from specviz.errors import PairError
+from specviz.remote.wire import Server
+
+VOCAB = 300
+GREEDY = Settings(max_new_tokens=16, gamma=4)
+SAMPLED = Settings(max_new_tokens=16, gamma=3, temperature=0.9, top_p=0.95, seed=5)
+FORMS = {FakeSglang: "SGLang 0.5.5", FakeLlama: "llama.cpp b11549"}
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return llama(VOCAB, hidden_size=32, num_hidden_layers=2, max_position_embeddings=128)
+
+
+@pytest.fixture(scope="module")
+def draft(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("engines") / "draft"
+    return saved(folder, relative(target, noise=0.05), byte_level(VOCAB))
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_each_engine_is_known_by_its_answers_and_asked_in_its_form(
+    kind: type[FakeServer], target: Any, draft: Path
+) -> None:
+    with fake_server(target, byte_level(VOCAB), kind) as server:
+        remote = load_pair(f"{server.url}#target+{draft}")
+        assert remote.target.abilities.software == FORMS[kind]
+        assert remote.target.abilities.listed == VOCAB
+        assert remote.target.abilities.context == 128
+        local = Pair(target=target, draft=remote.draft, tokenizer=remote.tokenizer)
+        for settings in (GREEDY, SAMPLED):
+            server.asked.clear()
+            ours, theirs = ([*speculate(one, "hello", settings)] for one in (remote, local))
+            assert emitted_ids(ours) == emitted_ids(theirs)
+            assert all(r.server_seconds and r.server_seconds < 1 for r in ours)
+            assert len(server.asked) == len(ours) + 1  # the prompt, then one request per round
+    if kind is FakeSglang:
+        last = server.asked[-1]
+        assert last["logprob_start_len"] == len(last["input_ids"]) - len(ours[-1].drafted) - 1
+
+
+def test_a_short_list_of_sglang_is_refused_where_it_is_not_exact(target: Any, draft: Path) -> None:
+    with fake_server(target, byte_level(VOCAB), FakeSglang, most=20) as server:
+        remote = load_pair(f"{server.url}#target+{draft}")
+        assert remote.target.abilities.listed == 20
+        with pytest.raises(PairError, match="top_k from 1 to 20"):
+            [*speculate(remote, "hello", SAMPLED)]
+        with pytest.raises(PairError, match="set top_k"):
+            remote.target.server.draws([[1]], [], SAMPLED, seed=1)
+
+
+def test_a_server_of_no_known_form_is_refused(target: Any, draft: Path) -> None:
+    class Mute(FakeSglang):
+        def generate(self, body: dict[str, Any]) -> dict[str, Any]:
+            return {"text": "hello"}
+
+    refused = pytest.raises(PairError, match="no log-probabilities by token id")
+    with fake_server(target, byte_level(VOCAB), Mute) as server, refused:
+        load_pair(f"{server.url}#target+{draft}")
+
+
+@contextmanager
+def real_llama_server(folder: Path) -> Iterator[str]:
+    """llama.cpp's own server with the built-in target in fp32; gives its address."""
+    xllamacpp = pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    built_in = load_pair("builtin")
+    write_gguf(built_in.target, built_in.tokenizer, folder / "t.gguf", "fp32", ["Once upon a time"])
+    params = xllamacpp.CommonParams()
+    params.model.path, params.model_alias = str(folder / "t.gguf"), {"target"}
+    params.port, params.n_parallel, params.n_ctx, params.n_gpu_layers = 0, 1, 512, 0
+    params.cpuparams.n_threads = 1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    server = xllamacpp.Server(params)
+    yield f"{server.listening_address}/v1"
+    del server
+
+
+def test_llama_cpp_itself_writes_what_the_built_in_target_writes(tmp_path: Path) -> None:
+    """Where they part, the two best tokens must be within rounding of each other."""
+    with real_llama_server(tmp_path) as url:
+        remote, local = load_pair(f"{url}#target+assets/pair/draft"), load_pair("builtin")
+        assert remote.target.abilities.software.startswith("llama.cpp")
+        ours, theirs = (
+            [t for r in baseline(one, "Once upon a time", GREEDY) for t in r.emitted]
+            for one in (remote, local)
+        )
+        pairs = zip(ours, theirs, strict=True)
+        parted = next((theirs for ours, theirs in pairs if ours.id != theirs.id), None)
+        assert parted is None or parted.top_p[0].probability - parted.top_p[1].probability < 1e-3
+        *_, end = race(remote, "Once upon a time", GREEDY)
+        assert end.identical
+        assert remote.target.server.streaming_rate([1, 2, 3], 16) > 0
+        assert "Server(" in repr(Server(url))
