@@ -25,7 +25,7 @@ from .models.load import load_pair
 from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
-from .models.served import served_address
+from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .report.html import standalone_html
@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = verbs.add_parser("doctor", help="check if two models can race, before any download")
     doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
     doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    _add_url(doctor)
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
     doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
@@ -123,7 +124,17 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
         "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server"
     )
     parser.add_argument("--pair", default="builtin", help=names)
+    _add_url(parser)
     _add_loading(parser)
+
+
+def _add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target-url",
+        metavar="URL",
+        help="where a server holds the target, such as http://HOST:PORT/v1: the pair is then "
+        "MODEL+DRAFT, and the server's key SPECVIZ_REMOTE_KEY",
+    )
 
 
 def _add_lanes(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +166,8 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
-    return load_pair(options.pair, on_progress=terminal_watcher(), **_loading(options))
+    name = address_of(options.target_url, options.pair)
+    return load_pair(name, on_progress=terminal_watcher(), **_loading(options))
 
 
 def _page(_: argparse.Namespace) -> None:
@@ -224,7 +236,9 @@ def _pairs(options: argparse.Namespace) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    address = None if options.draft else served_address(options.target)
+    named = "+".join(one for one in (options.target, options.draft) if one)
+    whole = address_of(options.target_url, named if options.target_url else options.target)
+    address = None if options.draft and not options.target_url else served_address(whole)
     report = (
         examine_served(address)
         if address

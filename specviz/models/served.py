@@ -28,6 +28,18 @@ def served_address(name: str) -> str | None:
     return name if split_address(name) is not None else None
 
 
+def address_of(url: str | None, pair: str) -> str:
+    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
+    "MODEL+DRAFT". Raises `PairError` if either cannot be part of it."""
+    if url is None:
+        return pair
+    if "#" in url or not url.startswith(("http://", "https://")):
+        raise PairError("--target-url takes an address such as http://HOST:PORT/v1, and no model.")
+    if split_address(f"{url}#{pair}") is None or "://" in pair:
+        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
+    return f"{url}#{pair}"
+
+
 def served_pair(
     address: str, options: LoadOptions, device: torch.device, on_progress: Watcher | None
 ) -> Pair:

@@ -9,6 +9,7 @@ from ..settings import CHANGES_THE_TEXT
 from ..trace import BASELINE, LANES, Agreement, Event, Header, Lane, Outcome, Round, Token, Trace
 from .metrics import Metrics, best_lane, compute_metrics
 from .parting import Difference
+from .requests import request_lines
 from .uncertainty import DOUBTS, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
@@ -89,7 +90,7 @@ def metric_lines(trace: Trace) -> Iterator[str]:
     if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
         yield f"{', '.join(changing)}: {CHANGES_THE_TEXT}"
     if head.on_server:
-        yield PER_REQUEST
+        yield from request_lines(trace)
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
 
 
@@ -117,10 +118,6 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         yield _comparison(trace.end.agreement(lane))
 
 
-PER_REQUEST = (
-    "The target is on a server: times are those of requests, with the network, the server's queue "
-    "and its other users. The ratio is per request, and says nothing of the server's own speed."
-)
 COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
 
 

@@ -18,6 +18,9 @@ settings, or a request to stop."""
 SERVER = "server"
 """The form of a target whose distributions come over a network."""
 
+STREAMED = 32
+"""Tokens of the stream by which a server's own speed is measured."""
+
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
 
@@ -128,6 +131,8 @@ class Header:
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
         lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
         `settings` and `draft` are those of the first.
+    streaming_rate: tokens per second of the server's own greedy stream, measured before the race
+        by one request of `STREAMED` tokens from this machine; None without a server.
     """
 
     prompt: str
@@ -147,6 +152,7 @@ class Header:
     memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+    streaming_rate: float | None = None
 
     @property
     def on_server(self) -> bool:

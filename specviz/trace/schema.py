@@ -224,6 +224,8 @@ HEADER = object_of(
         # Only a race of named lanes has these.
         "lanes": optional(_placed("lanes", _by_lane(SETTINGS))),
         "drafts": optional(_placed("drafts", _by_lane(optional(DRAFT)))),
+        # Only a target on a server has this.
+        "streaming_rate": optional(number(0.0, 1e7)),
     },
     label="header",
 )

@@ -152,10 +152,10 @@ def digest_of(data: dict[str, Any]) -> str:
 
 def event_dict(event: Event) -> dict[str, Any]:
     """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
-    only a race of named lanes has."""
+    only a race of named lanes, or with a server, has."""
     if not isinstance(event, Round):
         known = asdict(event)
-        return {k: v for k, v in known.items() if v is not None or k not in OF_NAMED_LANES}
+        return {k: v for k, v in known.items() if v is not None or k not in OF_SOME_RACES}
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
     for name in ("wall", "exchanged", "server_seconds"):
         if values[name] is None:
@@ -166,7 +166,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     return values
 
 
-OF_NAMED_LANES = ("lanes", "drafts")
+OF_SOME_RACES = ("lanes", "drafts", "streaming_rate")
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 

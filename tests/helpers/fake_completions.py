@@ -41,10 +41,13 @@ class FakeServer:
 
     @torch.inference_mode()
     def completion(self, body: dict[str, Any]) -> tuple[int, Any]:
-        listed = body["logprobs"]
+        listed = body.get("logprobs", 0)
         if self.most is not None and listed > self.most:
             said = f"Requested sample logprobs of {listed}, which is greater than max allowed: "
             return 400, {"error": {"message": said + str(self.most), "code": 400}}
+        if body.get("stream"):
+            chunks = (b'data: {"choices": [{"text": "x"}]}\n\n' for _ in range(body["max_tokens"]))
+            return 200, b"".join(chunks) + b"data: [DONE]\n\n"
         if "logprob_token_ids" in body:
             return 200, {"choices": self.drawn(body)}
         choices = []

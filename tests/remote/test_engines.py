@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,8 @@ from fake_engines import FakeLlama, FakeSglang
 from model_families import saved
 from toy_models import byte_level, emitted_ids, llama, relative
 
-from specviz import Pair, Settings, baseline, load_pair, race, speculate
-from specviz.bench.gguf import write_gguf
+from specviz import Pair, Settings, load_pair, speculate
 from specviz.errors import PairError
-from specviz.remote.wire import Server
 
 VOCAB = 300
 GREEDY = Settings(max_new_tokens=16, gamma=4)
@@ -74,38 +70,3 @@ def test_a_server_of_no_known_form_is_refused(target: Any, draft: Path) -> None:
     refused = pytest.raises(PairError, match="no log-probabilities by token id")
     with fake_server(target, byte_level(VOCAB), Mute) as server, refused:
         load_pair(f"{server.url}#target+{draft}")
-
-
-@contextmanager
-def real_llama_server(folder: Path) -> Iterator[str]:
-    """llama.cpp's own server with the built-in target in fp32; gives its address."""
-    xllamacpp = pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
-    built_in = load_pair("builtin")
-    write_gguf(built_in.target, built_in.tokenizer, folder / "t.gguf", "fp32", ["Once upon a time"])
-    params = xllamacpp.CommonParams()
-    params.model.path, params.model_alias = str(folder / "t.gguf"), {"target"}
-    params.port, params.n_parallel, params.n_ctx, params.n_gpu_layers = 0, 1, 512, 0
-    params.cpuparams.n_threads = 1
-    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
-    server = xllamacpp.Server(params)
-    yield f"{server.listening_address}/v1"
-    del server
-
-
-def test_llama_cpp_itself_writes_what_the_built_in_target_writes(tmp_path: Path) -> None:
-    """Where they part, the two best tokens must be within rounding of each other."""
-    with real_llama_server(tmp_path) as url:
-        remote, local = load_pair(f"{url}#target+assets/pair/draft"), load_pair("builtin")
-        assert remote.target.abilities.software.startswith("llama.cpp")
-        ours, theirs = (
-            [t for r in baseline(one, "Once upon a time", GREEDY) for t in r.emitted]
-            for one in (remote, local)
-        )
-        pairs = zip(ours, theirs, strict=True)
-        parted = next((theirs for ours, theirs in pairs if ours.id != theirs.id), None)
-        assert parted is None or parted.top_p[0].probability - parted.top_p[1].probability < 1e-3
-        *_, end = race(remote, "Once upon a time", GREEDY)
-        assert end.identical
-        assert remote.target.server.streaming_rate([1, 2, 3], 16) > 0
-        assert "Server(" in repr(Server(url))

@@ -28,6 +28,7 @@ from specviz import (
     race,
     speculate,
 )
+from specviz.__main__ import main
 from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
 from specviz.models.doctor import examine_served
@@ -36,6 +37,8 @@ from specviz.remote.completions import Completions
 from specviz.remote.interface import Abilities
 from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
+from specviz.report.charts import figures
+from specviz.report.terminal import metric_lines
 from specviz.trace.rules import check_trace
 from specviz.trace.validators import Invalid
 
@@ -94,6 +97,11 @@ def test_a_race_is_a_trace_that_says_what_it_is(
     assert all(r.exchanged and r.exchanged > 100 for r in trace.rounds)
     assert trace.end is not None and trace.end.identical
     assert compute_metrics(trace).alpha is not None
+    asked = list(figures(trace)["requests"].data)
+    assert [len(lane.x) for lane in asked] == [len(trace.lane(lane)) for lane in trace.lanes]
+    assert trace.header.streaming_rate is not None
+    said = "\n".join(metric_lines(trace))
+    assert "kB and" in said and "tokens/s by itself" in said and "per request, and says" in said
     # A card shows what the server listed, and nothing that was made up.
     for r in trace.rounds:
         for token in r.drafted:
@@ -253,6 +261,25 @@ def test_the_doctor_says_what_a_server_can_do(target: Any, draft: Path) -> None:
         assert "top_k from 1 to 20" in said["distributions"]
         report = examine_served(f"{server.url}#other+{draft}")
         assert report.verdict == "stop" and "no model 'other'" in report.findings[0].sentence
+
+
+def test_the_command_line_names_a_server_apart_from_its_models(
+    server: FakeServer, draft: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--target-url", server.url]
+    assert main(["run", "hello", *at, "--pair", f"target+{draft}", "--max-new-tokens", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "per request" in said and "127.0.0.1" not in said
+    assert main(["doctor", "target", str(draft), *at]) == 0
+    assert "vLLM 0.32.0 answers" in capsys.readouterr().out
+    for wrong, sentence in {
+        ("--target-url", f"{server.url}#target"): "takes an address such as",
+        ("--target-url", "localhost:8000"): "takes an address such as",
+        (*at, "--pair", "target"): "MODEL as the server",
+        (*at, "--pair", f"{server.url}#target+{draft}"): "without an address",
+    }.items():
+        assert main(["run", "hello", *wrong]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_only_the_operator_names_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
