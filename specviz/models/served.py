@@ -7,49 +7,59 @@ from typing import Any
 
 import torch
 
-from ..environment import REMOTE, REMOTE_KEY, SERVED
+from ..environment import BUILTIN, REMOTE, REMOTE_KEY, SERVED
 from ..errors import PairError
+from ..remote.recognise import watched_addresses
 from ..remote.target import RemoteTarget, remote_target, split_address
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
+from .watched import watched_pair
 from .weights import LoadOptions, load_model
 
 
 def served_address(name: str) -> str | None:
-    """The whole name of a pair whose target is on a server, "http://HOST:PORT/v1#MODEL+DRAFT"; None
-    for other pairs. `SERVED` is the one that the operator has named. Raises `PairError`."""
+    """The whole name of a pair whose target is on a server, "http://HOST:PORT/v1#MODEL+DRAFT", or
+    that is only watched (`watched.watched_pair`); None for other pairs. `SERVED` is the one that
+    the operator has named. Raises `PairError`."""
     if name == SERVED:
         address = REMOTE.read()
         if address is None:
             raise PairError(f"no server holds a target here: set {REMOTE.name}.")
         return address
-    return name if split_address(name) is not None else None
+    is_served = watched_addresses(name) is not None or split_address(name) is not None
+    return name if is_served else None
 
 
 def address_of(url: str | None, pair: str) -> str:
-    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
-    "MODEL+DRAFT". Raises `PairError` if either cannot be part of it."""
+    """The name of a pair: `pair` itself, or with a server at `url` the whole name of "MODEL+DRAFT"
+    there, or of a "MODEL" that is watched. `url` may also be a whole name. Raises `PairError` if
+    they do not make one."""
     if url is None:
         return pair
-    if "#" in url or not url.startswith(("http://", "https://")):
-        raise PairError("--target-url takes an address such as http://HOST:PORT/v1, and no model.")
-    if split_address(f"{url}#{pair}") is None or "://" in pair:
-        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
-    return f"{url}#{pair}"
+    if not url.startswith(("http://", "https://")):
+        raise PairError("--target-url takes an address such as http://HOST:PORT/v1.")
+    if ("#" in url) != (pair == BUILTIN) or "://" in pair:
+        raise PairError(
+            "beside --target-url http://HOST:PORT/v1, name the pair MODEL+DRAFT: MODEL as the "
+            "server calls it, without an address."
+        )
+    return url if "#" in url else f"{url}#{pair}"
 
 
 def served_pair(
     address: str, options: LoadOptions, device: torch.device, on_progress: Watcher | None
 ) -> Pair:
-    """The pair with a name such as "http://HOST:PORT/v1#MODEL+DRAFT".
+    """The pair with a name such as "http://HOST:PORT/v1#MODEL+DRAFT", or a `Watched` one.
 
     The draft is loaded here, as `options` say; its tokenizer must be the target's too. The name
     of the pair has no address. Raises `PairError` and `ServerError`.
     """
     if on_progress is not None:
         on_progress(Progress("asking the server of the target"))
+    if (watched := watched_pair(address)) is not None:
+        return watched
     target, source, tokenizer = served_target(address)
     draft = load_model(source, replace(options, device=device), on_progress)
     name = f"{target.name_or_path}+{source.shown}"
