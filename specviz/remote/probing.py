@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..errors import PairError
 from .completions import Completions
 from .interface import Abilities, TargetServer, UnsuitedError
-from .llama_server import LlamaServer
+from .llama_target import LlamaTarget
 from .reading import served_models
-from .sglang import Sglang
+from .sglang_target import SglangTarget
 from .wire import Server, UnknownError
 
-ADAPTERS = (Completions, Sglang, LlamaServer)
+ADAPTERS = (Completions, SglangTarget, LlamaTarget)
 
 
 def find_server(

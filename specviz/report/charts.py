@@ -53,7 +53,7 @@ CHARTS: dict[str, str] = {
     "speed": "Tokens per second",
     "parts": "Where a round's time goes",
     "positions": "α by position",
-    "requests": "What a round’s request costs",
+    "requests": "A round’s request: ms by kB",
 }
 """The titles of the charts by name, in the order of the page. The last one is only of runs whose
 target is on a server."""
@@ -257,5 +257,5 @@ _X_TITLES = {
     "speed": "clock, s",
     "parts": "ms per round",
     "positions": "place in the draft",
-    "requests": "kB per round (upwards: ms)",
+    "requests": "kB there and back",
 }
