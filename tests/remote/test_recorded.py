@@ -18,10 +18,10 @@ from toy_models import byte_level, llama
 from specviz import Settings, Trace
 from specviz.errors import ServerError
 from specviz.remote.completions import Completions
-from specviz.remote.llama_server import LlamaServer as LlamaCpp
-from specviz.remote.stream import Engine
-from specviz.remote.vllm import Vllm
-from specviz.remote.watching import watch
+from specviz.remote.watched.llama_server import LlamaServer as LlamaCpp
+from specviz.remote.watched.stream import Engine
+from specviz.remote.watched.vllm import Vllm
+from specviz.remote.watched.watching import watch
 from specviz.remote.wire import Server
 from specviz.trace.rules import check_trace
 
