@@ -108,6 +108,7 @@ export function spoken(round) {
   const own = round.emitted[round.emitted.length - 1];
   const word = own ? visible(own.text) : "";
   const number = `Round ${round.index + 1}`;
+  if (own?.outcome === "untold") return `Step ${round.index + 1}: ${plural(round.emitted.length, "token")} came, the last is ${word}.`;
   if (!drafted) return `${number}: no guesses, the target wrote ${word}.`;
   if (own?.outcome === "bonus") {
     return `${number}: ${drafted === 1 ? "the guess" : `all ${drafted} guesses`} accepted, ${word} came free.`;

@@ -35,7 +35,7 @@ class Watched(Pair):
         assert self.stream is not None
 
     @property
-    def drafters(self) -> tuple[str, ...]:  # type: ignore[override]
+    def drafters(self) -> tuple[str, ...]:
         """None of ours: the server drafts."""
         return ("none",)
 
