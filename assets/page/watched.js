@@ -13,7 +13,7 @@ const NOT_TOLD = "The server drafts and judges by itself. It does not tell p, q 
 const STREAMS = "Times are the client’s, from chunk to chunk: the network and the server’s other users are in them.";
 const UNTOLD = "not told by the server";
 
-export const GUESSER = "the server guesses and judges by itself; its stream is watched";
+export const GUESSER = "the server guesses and judges";
 
 /**
  * What the strip says in the place of a drafter and its settings.

@@ -70,6 +70,10 @@ export function sameness({ compared, differAt }, trace) {
   if (temperature !== 0 && verdict === "typical") {
     return "This text is not the target’s: typical acceptance changes its distribution.";
   }
+  if (temperature !== 0 && trace.header.source) {
+    return "Both lanes draw at random, so their texts may differ. Whether the server keeps the target’s distribution "
+      + "is not checked here.";
+  }
   if (temperature !== 0) {
     return "Both lanes draw at random from the same distribution, so their texts may differ.";
   }
@@ -125,7 +129,8 @@ export function spoken(round) {
  * @param {Header} header
  */
 export function provenance(header) {
-  const { device, processor, dtype, versions, date } = header;
+  const { device, processor, versions, date } = header;
+  const dtype = header.source ? "" : header.dtype; // the server's is not told
   const torch = versions?.torch?.split("+")[0];
   const when = new Date(date);
   const day = Number.isNaN(when.valueOf()) ? ""
