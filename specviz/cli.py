@@ -28,7 +28,7 @@ from .models.progress import terminal_watcher
 from .models.served import served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
-from .remote.recognise import watched_addresses
+from .remote.watched.recognise import watched_addresses
 from .report.html import standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv

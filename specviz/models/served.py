@@ -9,8 +9,8 @@ import torch
 
 from ..environment import REMOTE, REMOTE_KEY, SERVED
 from ..errors import PairError
-from ..remote.recognise import watched_addresses
 from ..remote.target import RemoteTarget, remote_target, split_address
+from ..remote.watched.recognise import watched_addresses
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair
