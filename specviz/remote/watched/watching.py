@@ -181,13 +181,20 @@ class _Grouped:
         return [Step(words[:1], 0, 0), *([Step(words[1:])] if words[1:] else [])]
 
 
-def _warm_up(engine: Engine, settings: Settings) -> None:
+def tells_steps(engine: Engine) -> bool:
+    """Whether an engine tells what each of its steps drafts, by a short stream. Raises
+    `ServerError`."""
+    return _warm_up(engine, served_settings(Settings()))
+
+
+def _warm_up(engine: Engine, settings: Settings) -> bool:
+    """Let an engine write a few tokens; returns whether it tells what its steps draft."""
     few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     path, body = engine.request(WARM_PROMPT, few)
     reader = engine.reader(few)
     with closing(stamped(engine.server, path, body)) as chunks:
-        for _, chunk in chunks:
-            reader.read(chunk)
+        arrivals = [reader.read(chunk) for _, chunk in chunks]
+    return engine.steps_told or any(one.counts is not None for one in arrivals)
 
 
 def _header(
