@@ -131,18 +131,24 @@ export class Store {
   }
 
   /**
-   * A round that was there before is told again: a watched server may tell its counts at the end.
+   * A round that was there before is told again, in the place of itself and all behind it in its
+   * lane: a watched server may tell its counts at the end.
    * @param {Round[]} rounds
    */
   #add(rounds) {
-    const known = this.#live?.rounds ?? [];
-    const places = new Map(known.map((one, place) => [`${one.lane} ${one.index}`, place]));
-    const isAgain = (/** @type {Round} */ { lane, index }) => places.has(`${lane} ${index}`);
-    const retold = rounds.filter(isAgain), added = rounds.filter((one) => !isAgain(one));
-    for (const one of retold) known[places.get(`${one.lane} ${one.index}`) ?? 0] = one;
-    known.push(...added);
-    if (retold.length) this.#on.retold();
-    else this.#on.rounds(added);
+    if (!this.#live) return;
+    const { rounds: known } = this.#live;
+    let isRetold = false;
+    for (const round of rounds) {
+      const isBehind = (/** @type {Round} */ one) => one.lane === round.lane && one.index >= round.index;
+      if (known.some(isBehind)) {
+        known.splice(0, known.length, ...known.filter((one) => !isBehind(one)));
+        isRetold = true;
+      }
+      known.push(round);
+    }
+    if (isRetold) this.#on.retold();
+    else this.#on.rounds(rounds);
   }
 
   async #askMissed() {

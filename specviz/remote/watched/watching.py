@@ -41,7 +41,8 @@ def watch(watched: Engine, alone: Engine | None, prompt: Prompt, settings: Setti
     """Watch one stream of a server, then one of the server of its target alone if there is one.
 
     Yields a `Header`, the `Round`s as they come, and an `End`. If the server tells only at the end
-    what its steps drafted, rounds with the same indices follow then, which replace the others.
+    what its steps drafted, the rounds follow then once more from the first on, in the place of the
+    others.
     `gamma`, `drafter`, `gamma_policy` and `verdict` are the server's affair: those of the settings
     are not used. Raises `SettingsError` for what the server lacks, and `ServerError`. Closing the
     generator ends the request; so does sending it True after an event, which yields the `End`.
