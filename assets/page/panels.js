@@ -4,7 +4,7 @@ import { explain } from "./costs.js";
 import { DifferenceCheck, partingOf } from "./difference.js";
 import { element, findAll } from "./dom.js";
 import { Experiment } from "./experiment.js";
-import { OURS } from "./lanes.js";
+import { hasBaseline, OURS } from "./lanes.js";
 import { showGreedy, showSampled } from "./same.js";
 import { WhatIf } from "./whatif.js";
 import { showWhy } from "./why.js";
@@ -14,6 +14,14 @@ import { showWhy } from "./why.js";
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 const REDRAW = 300; // ms between drawings, at least
+
+/**
+ * Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
+ * @param {string | undefined} name
+ * @param {Trace} trace
+ */
+const canOpen = (name, { header }) =>
+  !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));
 
 export class Panels {
   #drawer = element("div", "sv-drawer");
@@ -94,7 +102,7 @@ export class Panels {
       this.#check.forget();
     }
     this.#shown = { rounds, trace, lane };
-    for (const button of this.#openers) button.hidden = !rounds.length;
+    for (const button of this.#openers) button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
     if (this.#open !== null) this.#fillSoon();
   }
 
@@ -136,7 +144,9 @@ export class Panels {
     const { rounds, trace, lane } = this.#shown;
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
-    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace, this.#check.node);
+    else if (trace.header.settings.temperature === 0) {
+      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#check.node);
+    }
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
     this.#filled = trace;
   }

@@ -3,6 +3,7 @@
 
 import { element, find } from "./dom.js";
 import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
+import { sourceItems } from "./watched.js";
 import { fixed, FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
 
 /**
@@ -107,7 +108,13 @@ function served(rate) {
  * @param {Header} header
  * @returns {Item[]}
  */
-export function describe({ prompt, target, draft, drafts, lanes, memory, settings, streaming_rate: rate }) {
+export function describe(header) {
+  const { prompt, target, draft, drafts, lanes, memory, settings, streaming_rate: rate } = header;
+  if (header.source) {
+    const text = `“${prompt.replace(/\s+/g, " ").trim()}”`;
+    return [{ name: "prompt", text, title: prompt }, { name: "target", text: `${target.name} ${size(target)}` },
+      ...sourceItems(header), ...sharedItems(settings).filter(({ name }) => name !== "chat")];
+  }
   if (lanes) return describeSeveral({ prompt, target, drafts, lanes, settings, streaming_rate: rate });
   const { drafter, gamma, gamma_policy: policy } = settings;
   /** @type {Item[]} */

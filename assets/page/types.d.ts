@@ -4,7 +4,8 @@
 // tokens are left out of the JSON.
 
 type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
-type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus";
+// "untold": the last token of a step of a watched server that does not tell what it drafted
+type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus" | "untold";
 type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
 
 interface Choice {
@@ -14,7 +15,7 @@ interface Choice {
 }
 
 interface Token {
-  id: number;
+  id: number; // of a rejected draft of a watched server it is missing, and its text is empty
   text: string;
   outcome: Outcome;
   p?: number;
@@ -87,6 +88,7 @@ interface Header {
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
+  source?: string | null; // the serving engine that speculated by itself and was only watched
   lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
   drafts?: Record<LaneName, Model | null> | null;
   streaming_rate?: number | null; // tokens per second of the server's own stream
@@ -101,6 +103,7 @@ interface Agreement {
 interface End extends Agreement {
   reasons: Partial<Record<LaneName, EndReason>>;
   lanes?: Record<LaneName, Agreement> | null;
+  counted?: { steps: number; drafted: number; accepted: number } | null; // by a watched server
 }
 
 interface Trace {

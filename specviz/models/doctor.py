@@ -10,6 +10,8 @@ import torch
 
 from ..errors import PairError, ServerError
 from ..remote.target import split_address
+from ..remote.watched.recognise import watched_addresses
+from ..remote.watched.watching import tells_steps
 from .catalogue import known_model, suggested_draft
 from .findings import (
     Finding,
@@ -25,6 +27,7 @@ from .findings import (
     size_findings,
     table_findings,
     vocabulary_findings,
+    watched_findings,
 )
 from .head_files import head_values
 from .head_findings import examined_head, head_findings
@@ -35,6 +38,7 @@ from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .served import served_target
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
+from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -141,7 +145,10 @@ def examine(
 
 
 def examine_served(address: str) -> Report:
-    """The report on a pair whose target is on a server: it is asked, and no weights are read."""
+    """The report on a pair whose target is on a server, or that is only watched: the server is
+    asked, and no weights are read."""
+    if (watched := watched_addresses(address)) is not None:
+        return _examine_watched(address, watched[0][1])
     _, model, draft = split_address(address) or ("", "", "")
     try:
         target, source, _ = served_target(address)
@@ -150,6 +157,17 @@ def examine_served(address: str) -> Report:
         return Report(model, _shown(draft), (stop,), {}, 0, None)
     findings = served_findings(target, source.shown)
     return Report(model, source.shown, tuple(findings), {}, 0, None)
+
+
+def _examine_watched(address: str, model: str) -> Report:
+    try:
+        pair = watched_pair(address)
+        assert pair is not None, "the caller has seen that it is one"
+        told = tells_steps(pair.stream)
+    except (PairError, ServerError) as error:
+        return Report(model, None, (Finding("stop", "server", str(error)),), {}, 0, None)
+    findings = watched_findings(pair.stream, pair.alone, told=told)
+    return Report(model, None, tuple(findings), {}, 0, None)
 
 
 def _options(
