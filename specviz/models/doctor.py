@@ -11,6 +11,7 @@ import torch
 from ..errors import PairError, ServerError
 from ..remote.target import split_address
 from .catalogue import known_model, suggested_draft
+from .closed import closed_sentence
 from .findings import (
     Finding,
     Level,
@@ -108,6 +109,9 @@ def examine(
     tokens: the length of the text in the caches.
     """
     names = _names(target, draft)
+    if closed := closed_sentence(names):
+        stop = Finding("stop", "closed", closed)
+        return Report(names[0], names[1] if len(names) > 1 else None, (stop,), {}, 0, None)
     shown = [_shown(name) for name in names]
     suggested = suggested_draft(shown[0])
     devices = device_memory(torch.device(device) if device is not None else None)
