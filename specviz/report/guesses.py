@@ -15,8 +15,8 @@ WHY = (
     "if it is the very token that was written."
 )
 UNITS = (
-    "Tokens are the draft's; the model that wrote the text has others. tau would be the upper "
-    "limit of a speed-up, with guesses and checks that cost nothing."
+    "Tokens are the draft's; the model that wrote the text has others. Tokens per round would be "
+    "the upper limit of a speed-up, with guesses and checks that cost nothing."
 )
 
 
