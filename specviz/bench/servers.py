@@ -18,6 +18,7 @@ from tqdm import tqdm
 from ..environment import REMOTE_KEY
 from ..errors import PairError, ServerError
 from ..models.pair import Pair
+from ..remote.watched.recognise import recognised
 from ..remote.wire import Server
 from ..settings import Settings
 from ..trace import Lane
@@ -47,7 +48,8 @@ class RivalServer:
         self._url, _, model = address.partition("#")
         self._server, self.lane = self._connected(), lane
         self._model = model or self._first_model()
-        self.who = f"{_engine(self._server)} at {self._server.shown}"
+        engine = recognised(self._url, self._model, REMOTE_KEY.read())
+        self.who = f"{engine.source} at {self._server.shown}"
 
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
@@ -166,16 +168,6 @@ def _comparison(
     }
     same = {who: prompts - len(some) for who, some in places.items()}
     return Comparison(complete, same, prompts, places)
-
-
-def _engine(server: Server) -> str:
-    """Name and version of a server's engine, as far as it tells them."""
-    for path, key, name in (("/version", "version", "vLLM"), ("/props", "build_info", "llama.cpp")):
-        try:
-            return f"{name} {str(server.get(path)[key])[:40]}"
-        except (ServerError, KeyError, TypeError):
-            continue
-    return "a server"
 
 
 def _own_clock(timings: Any) -> float | None:

@@ -20,6 +20,7 @@ from specviz.bench.rival_table import rival_report
 from specviz.bench.servers import compare_with_servers, parts_at
 from specviz.engines.choose import eager_only
 from specviz.errors import PairError, ServerError
+from specviz.remote.watched import recognise
 from specviz.remote.wire import Server
 
 COUNT = 8
@@ -44,7 +45,8 @@ def engine(written: list[str], asked: list[dict[str, Any]]) -> Callable[..., htt
         if path == "/props" and not is_vllm:
             return httpx.Response(200, json={"build_info": "b9"})
         if path == "/v1/models":
-            return httpx.Response(200, json={"data": [{"id": "target"}]})
+            entry = {"id": "target"} if is_vllm else {"id": "mine", "owned_by": "llamacpp"}
+            return httpx.Response(200, json={"data": [entry]})
         if path != "/v1/completions":
             return httpx.Response(404)
         body = json.loads(request.content)
@@ -73,7 +75,8 @@ def test_servers_take_turns_and_their_texts_are_compared(
     with eager_only():
         _, written = own_run(pair, "the cat", SETTINGS, Way(HERE, "baseline", 1, 0))
         transport = httpx.MockTransport(engine(written, asked))
-        monkeypatch.setattr(servers, "Server", lambda url, key: Server(url, key, transport))
+        for module in (servers, recognise):
+            monkeypatch.setattr(module, "Server", lambda url, key: Server(url, key, transport))
         compare = partial(
             compare_with_servers, [ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2
         )
