@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import guess
 from .bench import cli as bench
 from .choose import cli as choose
 from .decoding.difference import explain_difference
@@ -108,6 +109,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
+
+    guessing = verbs.add_parser(
+        "guess", help="what a draft would get right of a closed model's text"
+    )
+    guess.add_arguments(guessing)
+    guessing.set_defaults(verb=guess.main)
 
     make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
     train.add_arguments(make)

@@ -13,6 +13,7 @@ from ..remote.target import split_address
 from ..remote.watched.recognise import watched_addresses
 from ..remote.watched.watching import tells_steps
 from .catalogue import known_model, suggested_draft
+from .closed import closed_sentence
 from .findings import (
     Finding,
     Level,
@@ -112,6 +113,9 @@ def examine(
     tokens: the length of the text in the caches.
     """
     names = _names(target, draft)
+    if closed := closed_sentence(names):
+        stop = Finding("stop", "closed", closed)
+        return Report(names[0], names[1] if len(names) > 1 else None, (stop,), {}, 0, None)
     shown = [_shown(name) for name in names]
     suggested = suggested_draft(shown[0])
     devices = device_memory(torch.device(device) if device is not None else None)

@@ -12,6 +12,7 @@ from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
+from .closed import closed_sentence
 from .head_files import HeadMetadata, load_head, read_head
 from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
@@ -81,6 +82,8 @@ def load_pair(
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
     target, draft = model_names(name)
+    if closed := closed_sentence([one for one in (target, draft) if one]):
+        raise PairError(closed)
     metadata = read_metadata(target)
     head = read_head(draft, metadata.model) if draft else None
     models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
