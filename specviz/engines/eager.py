@@ -46,6 +46,15 @@ class EagerEngine:
     def states(self) -> Tensor:
         return torch.cat([kept[0].to(self.device) for kept in self._kept.values()], -1)
 
+    def shared_keys(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """By kind of attention, the keys and values of the last layer of that kind that keeps any,
+        [1, kv_heads, tokens, head_dim] each; a sliding window has only its own tokens. Valid until
+        the next pass."""
+        kinds = text_config(self._model).layer_types
+        # With shared caches the last layers have none, and in some versions no entry either.
+        kept = zip(kinds, self._cache.layers, strict=False)
+        return {kind: (one.keys, one.values) for kind, one in kept if one.is_initialized}
+
     @torch.inference_mode()
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0

@@ -12,7 +12,7 @@ from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
-from .head_files import HeadMetadata, load_head, read_head
+from .heads import AnyMetadata, load_any_head, read_any_head
 from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
@@ -80,10 +80,11 @@ def load_pair(
         on_progress(Progress(f"reading what {name} needs"))
     target, draft = model_names(name)
     metadata = read_metadata(target)
-    head = read_head(draft, metadata.model) if draft else None
+    head = read_any_head(draft, metadata) if draft else None
     models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
     meta_pair(models)  # raises if the two do not match
-    return _placed_pair(name, models, head, options, device_memory(place), on_progress)
+    named_head = None if head is None else (draft or "", head)
+    return _placed_pair(name, models, named_head, options, device_memory(place), on_progress)
 
 
 def model_names(name: str) -> tuple[str, str | None]:
@@ -131,7 +132,7 @@ def best_device() -> torch.device:
 
 def planned_loads(
     models: list[ModelMetadata],
-    head: HeadMetadata | None,
+    head: AnyMetadata | None,
     options: list[LoadOptions],
     device: torch.device,
 ) -> list[PlannedLoad]:
@@ -161,18 +162,18 @@ def _splits(name: str) -> list[tuple[str, str]]:
 def _placed_pair(
     name: str,
     models: list[ModelMetadata],
-    head: HeadMetadata | None,
+    head: tuple[str, AnyMetadata] | None,
     options: list[LoadOptions],
     devices: list[DeviceMemory],
     on_progress: Watcher | None,
 ) -> Pair:
-    loads = planned_loads(models, head, options, devices[0].device)
+    loads = planned_loads(models, head[1] if head else None, options, devices[0].device)
     draft = loads[1] if len(loads) > 1 else None
     device, most = place_target(loads[0], draft, devices)
     options = [replace(options[0], most=most), options[1]]
     names = [one.source.name for one in models]
     try:
-        head_name = head.source.name if head else None
+        head_name = head[0] if head else None
         return _loaded(name, names, head_name, options, device, on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
@@ -196,7 +197,7 @@ def _loaded(
     target = load_model(sources[0], replace(options[0], device=device), on_progress)
     alone = Pair(target=target, draft=None, tokenizer=tokenizers[0], name=name)
     if head is not None:
-        alone = replace(alone, head=load_head(head, target, alone.device, on_progress))
+        alone = replace(alone, head=load_any_head(head, target, alone.device, on_progress))
     if len(sources) == 1:
         return alone
     draft = load_model(sources[1], replace(options[1], device=alone.device), on_progress)
