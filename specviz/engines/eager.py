@@ -61,7 +61,9 @@ class EagerEngine:
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        options = {"logits_to_keep": self._kept_logits(len(ids), keep)} if self._trims_logits else {}
+        options = (
+            {"logits_to_keep": self._kept_logits(len(ids), keep)} if self._trims_logits else {}
+        )
         with memory_limited():
             output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),

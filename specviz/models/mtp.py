@@ -21,7 +21,7 @@ from .memory import MemoryNeed
 from .metadata import ModelMetadata, configured_caches
 from .pair import text_config
 from .truncated import FINAL
-from .weight_headers import folder_weights
+from .weight_headers import weight_names
 
 MTP = "mtp"
 """The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
@@ -120,7 +120,7 @@ def read_mtp(target: ModelMetadata) -> MtpMetadata:
             f"{shown} has quantized weights, of which transformers cannot read the multi-token "
             "prediction layers: choose the checkpoint in 16 bits, or another drafter."
         )
-    if target.source.folder is not None and not _has_weights(target):
+    if not _has_weights(target):
         raise PairError(_lacking_sentence(shown))
     return MtpMetadata(target.source, model)
 
@@ -170,10 +170,12 @@ def load_mtp(target: Any, shown: str) -> MtpHead:
 
 
 def _has_weights(target: ModelMetadata) -> bool:
+    """Whether the files have weights of these layers; True if that cannot be known yet."""
     from transformers.modeling_layers import MtpModel
 
+    names = weight_names(target.source)
     pattern = MtpModel.get_mtp_weights_regex(target.model)
-    return any(pattern.search(name) for name in folder_weights(target.source).shapes)
+    return names is None or any(pattern.search(name) for name in names)
 
 
 def _lacking_sentence(shown: str) -> str:
