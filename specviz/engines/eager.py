@@ -61,9 +61,8 @@ class EagerEngine:
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        options = (
-            {"logits_to_keep": self._kept_logits(len(ids), keep)} if self._trims_logits else {}
-        )
+        trimmed = self._trims_logits
+        options = {"logits_to_keep": self._kept_logits(len(ids), keep)} if trimmed else {}
         with memory_limited():
             output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),
@@ -81,7 +80,8 @@ class EagerEngine:
     def _kept_logits(self, tokens: int, keep: int) -> int | Tensor:
         # If it gets a number, a model whose last layers share keys skips the other tokens there,
         # and with them their states.
-        if self._kept and getattr(text_config(self._model), "num_kv_shared_layers", 0):
+        shared = getattr(text_config(self._model), "num_kv_shared_layers", 0)
+        if self._kept and shared:
             return torch.arange(tokens - keep, tokens, device=self.device)
         return keep
 

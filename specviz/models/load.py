@@ -46,7 +46,8 @@ def load_pair(
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
     TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model, and in the
-    place of a draft there may be an EAGLE-3 head, which becomes the pair's `head`. Only
+    place of a draft there may be an EAGLE-3 head or an assistant of Gemma 4, which becomes the
+    pair's `head`, or "mtp" for the target's own multi-token prediction layers. Only
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without

@@ -55,7 +55,7 @@ def test_layers_that_transformers_drops_are_named_by_the_doctor(tmp_path: Path):
 
 
 def assert_refused(folder: Path, begin: str) -> str:
-    """That loading and the doctor refuse the target's own layers with the same sentence, returned."""
+    """Loading and the doctor refuse the target's own layers with this sentence, the same one."""
     with pytest.raises(PairError, match=begin) as caught:
         load_pair(f"{folder}+mtp", device="cpu")
     assert sentence_about(examine(str(folder), "mtp"), "head", "stop") == str(caught.value)
