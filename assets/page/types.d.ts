@@ -42,6 +42,8 @@ interface Round {
   overhead_seconds: number;
   clock: number; // seconds
   wall?: number; // seconds
+  exchanged?: number; // bytes, if the target is on a server
+  server_seconds?: number; // of verify_seconds, if the server tells
 }
 
 interface Settings {
@@ -87,6 +89,7 @@ interface Header {
   mode: string;
   lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
   drafts?: Record<LaneName, Model | null> | null;
+  streaming_rate?: number | null; // tokens per second of the server's own stream
 }
 
 interface Agreement {

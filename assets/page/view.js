@@ -10,7 +10,7 @@ import { measure } from "./metrics.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
 import { ruleOf } from "./rules.js";
-import { Strip } from "./strip.js";
+import { SERVER, Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
 
@@ -93,7 +93,7 @@ export class View {
     this.#root.dataset.source = this.#session.source;
     this.#asked = null;
     this.#grid.arrange(trace.header);
-    this.#charts.begin(lanesOf(trace.header));
+    this.#charts.begin(lanesOf(trace.header), trace.header.target.form === SERVER);
     for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
     this.#readout.begin(trace);
     this.#strip.show(trace, origin);

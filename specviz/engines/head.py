@@ -23,7 +23,7 @@ class StateReader:
 
     form = "eager"
     partial = False
-    exchanged = 0
+    spent = None
     _unread: Tensor  # [n, states * width]
 
     def __init__(self, device: torch.device, vocab: int) -> None:
