@@ -3,7 +3,7 @@
 
 import { element, find } from "./dom.js";
 import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
-import { FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
+import { FROM_FILE, plural, provenance, quoted, UNVERIFIED } from "./words.js";
 
 /**
  * One thing that the strip says: the field, the words, and more of them for those who point at it.
@@ -98,7 +98,7 @@ export function describe({ prompt, target, draft, drafts, lanes, memory, setting
   const { drafter, gamma, gamma_policy: policy } = settings;
   /** @type {Item[]} */
   const items = [
-    { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
+    { name: "prompt", text: quoted(prompt), title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
   if (target.form === SERVER) items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
@@ -136,7 +136,7 @@ function describeSeveral({ prompt, target, drafts, lanes, settings }) {
   const gammas = new Set(Object.values(lanes).map(({ gamma }) => gamma));
   /** @type {Item[]} */
   const items = [
-    { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
+    { name: "prompt", text: quoted(prompt), title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
   if (draft) items.push({ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) });
