@@ -136,8 +136,10 @@ def _add_lanes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _lanes(options: argparse.Namespace) -> dict[str, Settings]:
-    return beside(settings_from(options), map(parsed_lane, options.lane))
+def _lanes(options: argparse.Namespace, pair: Pair | None = None) -> dict[str, Settings]:
+    """The settings of all lanes; those without a drafter take the pair's."""
+    own = settings_from(options, pair.drafters[0]) if pair else settings_from(options)
+    return beside(own, map(parsed_lane, options.lane))
 
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
@@ -165,14 +167,14 @@ def _variables(_: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    lanes = _lanes(options)
+    _lanes(options)  # what is wrong with them is said before the models are loaded
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     color = options.color == "always" or (options.color == "auto" and tty)
     spare_threads()
     pair = _named_pair(options)
     print(legend(color=color))
     events: list[Event] = []
-    for event in race(pair, options.prompt, lanes):
+    for event in race(pair, options.prompt, _lanes(options, pair)):
         events.append(event)
         line = event_line(event, color=color)
         if line is not None:
@@ -192,11 +194,12 @@ def _sweep(options: argparse.Namespace) -> None:
 
 
 def _record(options: argparse.Namespace) -> None:
-    lanes = _lanes(options)
+    _lanes(options)
     if not Path(options.out).absolute().parent.is_dir():
         raise TraceError(f"there is no folder for {options.out}: make it first.")
     spare_threads()
-    events = race(_named_pair(options), options.prompt, lanes)
+    pair = _named_pair(options)
+    events = race(pair, options.prompt, _lanes(options, pair))
     Trace.from_events(events).save(options.out)
     print(file_summary(options.out))
 

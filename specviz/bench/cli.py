@@ -91,13 +91,14 @@ class Subject:
 
 
 def _subject(options: argparse.Namespace) -> Subject:
-    settings = replace(settings_from(options), ignore_eos=True)
+    settings_from(options)  # what is wrong with them is said before anything is loaded
     decider = scripted(options.acceptance) if options.acceptance is not None else None
     if options.shape:
-        prompts = _number_prompts(options.count)
-        return Subject(shaped_pair(options.shape), prompts, settings, decider)
-    prompts = _prompts(options.prompts, options.count)
-    pair = load_pair("+".join(options.models) if options.models else options.pair)
+        prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
+    else:
+        prompts = _prompts(options.prompts, options.count)
+        pair = load_pair("+".join(options.models) if options.models else options.pair)
+    settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
 
 

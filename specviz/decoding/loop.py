@@ -45,10 +45,11 @@ def speculate(
 ) -> Iterator[Round]:
     """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
 
+    Without settings they are those of `Pair.settings`, which drafts with what the pair has.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or Settings(), SPECULATIVE, memory)
+    return _rounds_only(pair, prompt, settings or pair.settings(), SPECULATIVE, memory)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:

@@ -56,9 +56,10 @@ def race(
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
-    With one `Settings` the lanes are "speculative" and "baseline". With several, by the names of
-    their lanes or in a sequence (names are then made of what differs), each has a lane beside the
-    baseline; they may differ only in how they draft (`lanes.SHARED` lists what must be equal).
+    Without settings they are those of `Pair.settings`. With one `Settings` the lanes are
+    "speculative" and "baseline". With several, by the names of their lanes or in a sequence (names
+    are then made of what differs), each has a lane beside the baseline; they may differ only in how
+    they draft (`lanes.SHARED` lists what must be equal).
 
     Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
     lane whose clock is behind runs next and rounds come in clock order; in mode "sequential", one
@@ -69,7 +70,7 @@ def race(
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
-    lanes = checked_lanes(settings)
+    lanes = checked_lanes(pair.settings() if settings is None else settings)
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     first = next(iter(lanes.values()))

@@ -10,13 +10,20 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import PairError
-from .pair import text_config
 
 
 def layer_count(model: Any) -> int:
     """The number of the model's blocks. Raises `PairError` if they cannot be found."""
     path = _path(model)
     return len(model.get_submodule(path))
+
+
+def has_early_exits(model: Any) -> bool:
+    """Whether the model's first layers can run without the others."""
+    try:
+        return layer_count(model) > 1
+    except PairError:
+        return False
 
 
 def truncated_model(model: Any, layers: int) -> Any:
@@ -78,7 +85,7 @@ def _shallow_copy(module: Any) -> Any:
 
 def _path(model: Any) -> str:
     """The dotted name of the list that holds the model's blocks."""
-    config = text_config(model)
+    config = model.config.get_text_config()
     found: list[str] = []
     for name, module in model.named_modules():
         # A list of experts inside a block may be as long as the list of blocks.
