@@ -1,9 +1,12 @@
 // Plotly charts: layouts and colours come from Python, points from the shown rounds.
 
 import { element, find, findAll } from "./dom.js";
+import { extentsOf } from "./extents.js";
 import { shortened, titleOf, tracesOf } from "./lane-charts.js";
-import { ALONE, OURS } from "./lanes.js";
+import { ALONE, lanesOf, OURS } from "./lanes.js";
 import { series } from "./metrics.js";
+
+/** @import { Extent } from "./extents.js" */
 
 const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
@@ -65,6 +68,8 @@ export class Charts {
   #shown = [];
   /** @type {LaneName[]} */
   #names = [OURS, ALONE];
+  /** @type {Trace | null} */
+  #trace = null; // that the shown rounds are of
   /** @type {Round[] | null} */
   #requested = null; // rounds that are still to be drawn
   #hurried = false; // what was asked for while drawing must not wait either
@@ -97,10 +102,12 @@ export class Charts {
   }
 
   /**
-   * The lanes of the run that is shown from now on.
-   * @param {LaneName[]} names
+   * Another run is shown from now on.
+   * @param {Trace} trace
    */
-  begin(names) {
+  begin(trace) {
+    const names = lanesOf(trace.header);
+    this.#trace = trace;
     if (names.join("\n") === this.#names.join("\n")) return;
     this.#names = names;
     for (const [name, plot] of this.#plots) {
@@ -181,12 +188,12 @@ export class Charts {
    */
   async #drawAll(rounds) {
     const names = this.#names; // a run with other lanes may be shown meanwhile
-    const points = series(rounds, names), specs = this.#config.charts[theme()];
+    const points = series(rounds, names), specs = this.#config.charts[theme()], extents = extentsOf(this.#trace);
     let spent = 0;
     for (const [name, plot] of this.#plots) {
       const begun = performance.now();
-      this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, names) }, points[name],
-        rounds.length === 0);
+      const spec = { ...specs[name], traces: tracesOf(specs[name], name, names), extent: extents[name] };
+      this.#drawOne(plot, spec, points[name], rounds.length === 0);
       spent += performance.now() - begun;
       await nextFrame(); // one chart a frame, so that none is long
     }
@@ -195,7 +202,7 @@ export class Charts {
 
   /**
    * @param {HTMLElement} plot
-   * @param {ChartSpec} spec
+   * @param {ChartSpec & { extent?: Extent }} spec
    * @param {Points[]} points
    * @param {boolean} isEmpty
    */
@@ -203,7 +210,10 @@ export class Charts {
     const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i]) }));
     const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
     enlarge(traces, layout, this.#scale());
-    if (isEmpty) {
+    const { x, y } = spec.extent ?? {};
+    if (x) layout.xaxis = { ...layout.xaxis, range: x };
+    if (y) layout.yaxis = { ...layout.yaxis, range: y };
+    if (isEmpty && !x) {
       layout.xaxis = { ...layout.xaxis, range: [0, 1], showticklabels: false };
       layout.yaxis = { ...layout.yaxis, showticklabels: false };
     }

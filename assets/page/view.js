@@ -5,7 +5,7 @@ import { Charts } from "./charts.js";
 import { find } from "./dom.js";
 import { keepReachable } from "./keys.js";
 import { LaneGrid } from "./lane-grid.js";
-import { ALONE, draftedLanes, lanesOf, twoOf, twoRounds } from "./lanes.js";
+import { ALONE, draftedLanes, twoOf, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
@@ -93,7 +93,7 @@ export class View {
     this.#root.dataset.source = this.#session.source;
     this.#asked = null;
     this.#grid.arrange(trace.header);
-    this.#charts.begin(lanesOf(trace.header));
+    this.#charts.begin(trace);
     for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
     this.#readout.begin(trace);
     this.#strip.show(trace, origin);

@@ -21,12 +21,12 @@ export function visible(text) {
 }
 
 /**
- * A text in quotation marks, on one line; one that has such marks itself needs no more of them.
+ * A text in quotation marks, on one line; one that begins with such a mark needs no more of them.
  * @param {string} text
  */
 export function quoted(text) {
   const line = text.replace(/\s+/g, " ").trim();
-  return /["“”«„]/.test(line) ? line : `“${line}”`;
+  return /^["“«„]/.test(line) ? line : `“${line}”`;
 }
 
 /**
