@@ -144,10 +144,12 @@ export class Charts {
    * @returns {Promise<void>}
    */
   #load() {
+    const { plotly } = this.#config;
     return new Promise((resolve) => {
+      if (!plotly) return; // a small player has no charts
       const fetchPlotly = () => {
         const script = element("script");
-        script.src = new URL(this.#config.plotly, document.baseURI).href;
+        script.src = new URL(plotly, document.baseURI).href;
         script.onload = () => resolve();
         document.head.append(script);
       };

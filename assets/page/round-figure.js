@@ -15,6 +15,8 @@ const TOKEN = `25px ${SERIF}`;
 const CONTEXT = `22px ${SERIF}`;
 const MARGIN = 1.06; // of a measured width: another computer's letters may be wider
 
+const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
+
 /** What a verdict is called here, with its mark. @type {Record<string, string>} */
 const VERDICTS = { accepted: "kept ✓", rejected: "refused ✕", ignored: "not judged", corrected: "corrected ↳", bonus: "bonus ★" };
 
@@ -158,7 +160,7 @@ function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colo
     x, y, "font-size": size, "font-weight": weight, "font-family": family, fill: sheet.colours[colour], "text-anchor": anchor,
     "xml:space": "preserve",
   });
-  node.textContent = text;
+  node.textContent = text.replace(NOT_XML, "\ufffd");
   return node;
 }
 
