@@ -10,7 +10,7 @@ from places import HELPERS
 from specviz.worker.client import ProcessWorker
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def worker() -> Iterator[ProcessWorker]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HELPERS))  # so that the process can read such tasks
