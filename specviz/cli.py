@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import guess
 from .bench import cli as bench
 from .choose import cli as choose
 from .decoding.difference import explain_difference
@@ -25,7 +26,7 @@ from .models.load import load_pair
 from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
-from .models.served import served_address
+from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .report.html import standalone_html
@@ -34,7 +35,7 @@ from .report.tables import rounds_csv, tokens_csv
 from .report.terminal import difference_lines, event_line, legend, metric_lines
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
-from .trace import Event, Trace
+from .trace import Event, Round, Trace
 from .trace.recording import UNVERIFIED, file_summary, read_file
 from .training import cli as train
 
@@ -102,11 +103,18 @@ def _parser() -> argparse.ArgumentParser:
     doctor = verbs.add_parser("doctor", help="check if two models can race, before any download")
     doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
     doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    _add_url(doctor)
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
     doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
+
+    guessing = verbs.add_parser(
+        "guess", help="what a draft would get right of a closed model's text"
+    )
+    guess.add_arguments(guessing)
+    guessing.set_defaults(verb=guess.main)
 
     make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
     train.add_arguments(make)
@@ -119,11 +127,24 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     names = (
-        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', or "
-        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server"
+        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', "
+        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
+        "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
     )
     parser.add_argument("--pair", default="builtin", help=names)
+    _add_url(parser)
+    alone = "where a second server holds the target alone, as the baseline of one that is watched"
+    parser.add_argument("--baseline-url", metavar="URL", help=alone)
     _add_loading(parser)
+
+
+def _add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target-url",
+        metavar="URL",
+        help="where a server holds the target, such as http://HOST:PORT/v1: the pair is then "
+        "MODEL+DRAFT, or MODEL to watch the server speculate; its key is SPECVIZ_REMOTE_KEY",
+    )
 
 
 def _add_lanes(parser: argparse.ArgumentParser) -> None:
@@ -136,8 +157,10 @@ def _add_lanes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _lanes(options: argparse.Namespace) -> dict[str, Settings]:
-    return beside(settings_from(options), map(parsed_lane, options.lane))
+def _lanes(options: argparse.Namespace, pair: Pair | None = None) -> dict[str, Settings]:
+    """The settings of all lanes; those without a drafter take the pair's."""
+    own = settings_from(options, pair.drafters[0]) if pair else settings_from(options)
+    return beside(own, map(parsed_lane, options.lane))
 
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +176,8 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
-    return load_pair(options.pair, on_progress=terminal_watcher(), **_loading(options))
+    name = address_of(options.target_url, options.pair, options.baseline_url)
+    return load_pair(name, on_progress=terminal_watcher(), **_loading(options))
 
 
 def _page(_: argparse.Namespace) -> None:
@@ -165,19 +189,22 @@ def _variables(_: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    lanes = _lanes(options)
+    _lanes(options)  # what is wrong with them is said before the models are loaded
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     color = options.color == "always" or (options.color == "auto" and tty)
     spare_threads()
     pair = _named_pair(options)
     print(legend(color=color))
     events: list[Event] = []
-    for event in race(pair, options.prompt, lanes):
+    for event in race(pair, options.prompt, _lanes(options, pair)):
+        # What a watched server's steps drafted may be told at its end, by the same rounds again.
+        if event not in events and not (isinstance(event, Round) and event.untold):
+            _print_event(event, color)
         events.append(event)
-        line = event_line(event, color=color)
-        if line is not None:
-            print(line, flush=True)
     trace = Trace.from_events(events)
+    for one in trace.rounds:
+        if one.untold:
+            _print_event(one, color)
     for lane in trace.header.speculative:
         named = [] if trace.header.lanes is None else [f"{lane}:"]
         print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
@@ -186,17 +213,24 @@ def _run(options: argparse.Namespace) -> None:
         trace.save(options.save)
 
 
+def _print_event(event: Event, color: bool) -> None:
+    line = event_line(event, color=color)
+    if line is not None:
+        print(line, flush=True)
+
+
 def _sweep(options: argparse.Namespace) -> None:
     request = choose.request_from(options)
     choose.main(options, partial(_named_pair, options), request)
 
 
 def _record(options: argparse.Namespace) -> None:
-    lanes = _lanes(options)
+    _lanes(options)
     if not Path(options.out).absolute().parent.is_dir():
         raise TraceError(f"there is no folder for {options.out}: make it first.")
     spare_threads()
-    events = race(_named_pair(options), options.prompt, lanes)
+    pair = _named_pair(options)
+    events = race(pair, options.prompt, _lanes(options, pair))
     Trace.from_events(events).save(options.out)
     print(file_summary(options.out))
 
@@ -221,7 +255,9 @@ def _pairs(options: argparse.Namespace) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    address = None if options.draft else served_address(options.target)
+    named = "+".join(one for one in (options.target, options.draft) if one)
+    whole = address_of(options.target_url, named if options.target_url else options.target)
+    address = None if options.draft and not options.target_url else served_address(whole)
     report = (
         examine_served(address)
         if address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,6 +13,10 @@ DRAFTERS = ("model", "ngram", "suffix", "early-exit", "head", "none")
 """Where drafts may come from: the draft model, the last match in the text so far, counts over the
 text so far and earlier texts, the target's own first layers, a head on the target's hidden states,
 or nowhere (no speculation)."""
+
+DRAFTING_PARTS = ("model", "head")
+"""The drafters that need a part of a pair beside its target: a draft model, a head. A pair that has
+some of them drafts with the first one unless asked otherwise."""
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
@@ -126,14 +131,28 @@ class Settings:
         return cls(**values)
 
 
+def drafters_of(parts: Collection[str], *, early_exit: bool = True) -> tuple[str, ...]:
+    """The drafters that a pair offers, the one that it drafts with by default first.
+
+    parts: those of `DRAFTING_PARTS` that it has. early_exit: whether its target's first layers can
+    draft.
+    """
+    own = tuple(name for name in DRAFTING_PARTS if name in parts)
+    return (*own, "ngram", "suffix", *(("early-exit",) if early_exit else ()), "none")
+
+
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
-    """An option for each setting, named as the field; `defaults` replaces the fields' own."""
+    """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
+    the option of the drafter, `settings_from` takes the pair's."""
     for field in fields(Settings):
         flag, default = "--" + field.name.replace("_", "-"), defaults.get(field.name, field.default)
         if field.name == "stop":
             parser.add_argument(flag, action="append", default=[], help="end at this text")
         elif field.name == "ignore_eos":
             parser.add_argument(flag, action="store_true", help="decode past the end of text")
+        elif field.name == "drafter":
+            text = "default: the draft model, or what the pair has in its place"
+            parser.add_argument(flag, choices=DRAFTERS, default=defaults.get("drafter"), help=text)
         elif field.name in CHOICES:
             choices = CHOICES[field.name]
             parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
@@ -142,9 +161,11 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
 
 
-def settings_from(options: argparse.Namespace) -> Settings:
-    """The settings that `add_settings` parsed. Raises `SettingsError`."""
-    return Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
+def settings_from(options: argparse.Namespace, drafter: str = DRAFTING_PARTS[0]) -> Settings:
+    """The settings that `add_settings` parsed, with this drafter if none was asked for. Raises
+    `SettingsError`."""
+    values = {field.name: getattr(options, field.name) for field in fields(Settings)}
+    return Settings(**{**values, "drafter": values["drafter"] or drafter})
 
 
 def _bounds(name: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from ..errors import PairError, PromptError, SettingsError
-from ..settings import CHATS
+from ..settings import CHATS, Settings, drafters_of
 from .shared_tokens import FEWEST, SharedTokens, shared_tokens
+from .truncated import has_early_exits
 
 CHATML_END = "<|im_end|>"
 """The end of a turn in ChatML, the template that some base models have too."""
@@ -24,7 +25,8 @@ class Pair:
         only the other drafters can be used. tokenizer: the target's.
     draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
         drafts are translated (see `shared`).
-    name: shown to the user. head: a `Head` on the target, for the drafter "head", or None.
+    name: shown to the user. head: what reads the target's states, for the drafter "head": a
+        `Head`, `MtpHead` or `Assistant`, or None.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -41,7 +43,7 @@ class Pair:
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
         if self.head is not None:
-            check_head(self.head.config, self.target)
+            self.head.check(self.target)
         if self.draft is None:
             return
         _check_causal(self.draft, "draft")
@@ -52,6 +54,19 @@ class Pair:
                 f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
                 f"{self.vocab}: choose a draft made for the same tokenizer."
             )
+
+    @cached_property
+    def drafters(self) -> tuple[str, ...]:
+        """The drafters that can be used with this pair, by their names in `Settings`; the first is
+        what it drafts with if nothing else is asked for."""
+        held = {"model": self.draft, "head": self.head}
+        parts = [name for name, part in held.items() if part is not None]
+        return drafters_of(parts, early_exit=has_early_exits(self.target))
+
+    def settings(self, **values: Any) -> Settings:
+        """`Settings` with these values and, unless `drafter` is among them, the first of
+        `drafters`. Raises `SettingsError`."""
+        return Settings(**{"drafter": self.drafters[0], **values})
 
     @cached_property
     def shared(self) -> SharedTokens | None:

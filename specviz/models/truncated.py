@@ -10,13 +10,23 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import PairError
-from .pair import text_config
+
+FINAL = -1
+"""The states that the final norm gives, which the target's own head reads."""
 
 
 def layer_count(model: Any) -> int:
     """The number of the model's blocks. Raises `PairError` if they cannot be found."""
     path = _path(model)
     return len(model.get_submodule(path))
+
+
+def has_early_exits(model: Any) -> bool:
+    """Whether the model's first layers can run without the others."""
+    try:
+        return layer_count(model) > 1
+    except PairError:
+        return False
 
 
 def truncated_model(model: Any, layers: int) -> Any:
@@ -30,7 +40,7 @@ def truncated_model(model: Any, layers: int) -> Any:
 
 def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor], None]) -> Any:
     """`model` that calls `see(n, states)` in every pass after its first n layers have run, for each
-    n of `layers`, with their output [batch, tokens, width].
+    n of `layers`, with their output [batch, tokens, width]; n may be `FINAL`.
 
     The weights are shared. `model` itself does not change, so that nothing is added to its passes.
     Raises `PairError` if the blocks cannot be found.
@@ -38,21 +48,27 @@ def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor]
 
     def watched(blocks: list[Any]) -> list[Any]:
         for n in layers:
-            twin = copy.copy(blocks[n - 1])
-            # The hooks of the original are kept, and it gets no new ones.
-            twin._forward_hooks = OrderedDict(twin._forward_hooks)
-            twin.register_forward_hook(_seen_by(see, n))
-            blocks[n - 1] = twin
+            if n != FINAL:
+                twin = copy.copy(blocks[n - 1])
+                _watch(twin, see, n)
+                blocks[n - 1] = twin
         return blocks
 
-    return _with_blocks(model, watched)
+    root = _with_blocks(model, watched)
+    if FINAL in layers:
+        _watch(root.get_submodule(_path(model).rpartition(".")[0]), see, FINAL)
+    return root
 
 
-def _seen_by(see: Callable[[int, Tensor], None], n: int) -> Callable[[Any, Any, Any], None]:
+def _watch(twin: Any, see: Callable[[int, Tensor], None], n: int) -> None:
+    """Let a copy of a module call `see` with its output."""
+
     def hook(module: Any, inputs: Any, output: Any) -> None:
-        see(n, output[0] if isinstance(output, tuple) else output)
+        see(n, output if isinstance(output, Tensor) else output[0])
 
-    return hook
+    # The hooks of the original are kept, and it gets no new ones.
+    twin._forward_hooks = OrderedDict(twin._forward_hooks)
+    twin.register_forward_hook(hook)
 
 
 def _with_blocks(model: Any, changed: Callable[[list[Any]], list[Any]]) -> Any:
@@ -78,7 +94,7 @@ def _shallow_copy(module: Any) -> Any:
 
 def _path(model: Any) -> str:
     """The dotted name of the list that holds the model's blocks."""
-    config = text_config(model)
+    config = model.config.get_text_config()
     found: list[str] = []
     for name, module in model.named_modules():
         # A list of experts inside a block may be as long as the list of blocks.

@@ -16,7 +16,7 @@ Points = dict[str, list[Any]]
 
 def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, list[Points]]:
     """The points of every chart, one entry for each of its traces; times are in seconds, but in
-    milliseconds in the chart "parts".
+    milliseconds in the charts "parts" and "requests".
 
     names: the lanes, the baseline last. With several speculative lanes, "rates", "tau" and
     "positions" have a trace for each of them, of what was measured.
@@ -32,6 +32,7 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
         "speed": [_speed(found) for found in lanes.values()],
         "parts": _parts(lanes),
         "positions": [_positions(found) for found in speculative],
+        "requests": [_requests(found) for found in lanes.values()],
     }
 
 
@@ -51,7 +52,7 @@ def _speed(rounds: Sequence[Round]) -> Points:
 
 def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
     """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
-    the values over all speculative rounds up to it."""
+    the values over all speculative rounds up to it; None if a server tells no drafts."""
     accepted = judged = emitted = 0
     lengths: Counter[int] = Counter()  # drafted per round -> rounds
     x: list[int] = []
@@ -59,16 +60,17 @@ def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
     efficiencies: list[float | None] = []
     measured: list[float] = []
     predicted: list[float | None] = []
-    for passes, r in enumerate(rounds, start=1):
+    is_told = not any(r.untold for r in rounds)
+    for passes, r in enumerate((r for r in rounds if not r.reads_prompt), start=1):
         lengths[len(r.drafted)] += 1
         accepted += sum(t.outcome == "accepted" for t in r.drafted)
         judged += sum(t.outcome != "ignored" for t in r.drafted)
         emitted += len(r.emitted)
         drafted = sum(length * count for length, count in lengths.items())
-        alpha = accepted / judged if judged else None
+        alpha = accepted / judged if judged and is_told else None
         x.append(passes)
         alphas.append(alpha)
-        efficiencies.append(accepted / drafted if drafted else None)
+        efficiencies.append(accepted / drafted if drafted and is_told else None)
         measured.append(emitted / passes)
         predicted.append(None if alpha is None else _predicted(alpha, lengths))
     return (
@@ -86,7 +88,10 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     """Mean milliseconds per round of each part, one bar per lane; the baseline is the lowest."""
     traces: list[Points] = []
     upwards = list(lanes)[::-1]
-    for part in ("draft_seconds", "verify_seconds", "overhead_seconds"):
+    parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
+    if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
+        parts = ["overhead_seconds"]  # of a watched server, which tells no parts
+    for part in parts:
         means = []
         for lane in upwards:
             rounds = lanes[lane]
@@ -96,11 +101,20 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     return traces
 
 
+def _requests(rounds: Sequence[Round]) -> Points:
+    """What each round asked of a server: kB that went and came, and milliseconds of its pass."""
+    asked = [r for r in rounds if r.exchanged]
+    return {
+        "x": [(r.exchanged or 0) / 1000 for r in asked],
+        "y": [1000 * r.verify_seconds for r in asked],
+    }
+
+
 def _positions(rounds: Sequence[Round]) -> Points:
     """alpha of the tokens judged at each position of a draft, counted from 1."""
     accepted: list[int] = []
     judged: list[int] = []
-    for r in rounds:
+    for r in () if any(r.untold for r in rounds) else rounds:
         for i, token in enumerate(r.drafted):
             if i == len(judged):
                 accepted.append(0)

@@ -8,8 +8,15 @@ from typing import Any, Literal, TypeAlias
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
 
-Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
+Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
+"""What may become of a token. Beside these, the last token of a step of a watched server is
+"untold" if the server does not tell how many tokens it drafted: it is a correction, a bonus token
+or, where the text ended, perhaps an accepted draft."""
+
+UNKNOWN_ID = -1
+"""The id of a token that a watched server did not tell, such as a draft that it rejected. Its text
+is empty, and its JSON has no id."""
 
 EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
@@ -17,6 +24,9 @@ settings, or a request to stop."""
 
 SERVER = "server"
 """The form of a target whose distributions come over a network."""
+
+STREAMED = 32
+"""Tokens of the stream by which a server's own speed is measured."""
 
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
@@ -46,7 +56,8 @@ class Token:
         together, so its ignored tokens have p, u, weight and threshold too.
     chance: the probability that a draft drawn from q is kept at its position, if it was judged and
         the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
-    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
+    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged. A server that
+        drew by itself tells neither beta nor top_p nor top_residual.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
         the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
@@ -90,6 +101,8 @@ class Round:
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
     exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
+    server_seconds: how long the server says that it worked on them, in `verify_seconds`; the rest
+        of these is the network, the server's queue and this machine. None if it does not tell.
     """
 
     lane: Lane
@@ -102,6 +115,19 @@ class Round:
     clock: float
     wall: float | None = None
     exchanged: int | None = None
+    server_seconds: float | None = None
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether it is the first of a watched server, whose token came from reading the prompt:
+        the clock begins behind it, so speeds and tau leave it out."""
+        return self.index == 0 and self.clock == 0.0
+
+    @property
+    def untold(self) -> bool:
+        """Whether a watched server does not tell how many tokens it drafted: `drafted` then has
+        only the accepted ones."""
+        return bool(self.emitted) and self.emitted[-1].outcome == "untold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +147,16 @@ class Header:
         None if it was given none.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
+    source: the name and version of the serving engine whose own speculation this run only watched,
+        such as "vLLM 0.32.0"; None if target and drafts were judged here. Such a run has no
+        probabilities, its rounds have times but no parts of them, and its settings have no drafter:
+        how many tokens a step drafts is the server's affair. Without a second server there is no
+        baseline lane, and `prefill_seconds` lacks it.
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
         lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
         `settings` and `draft` are those of the first.
+    streaming_rate: tokens per second of the server's own greedy stream, measured before the race
+        by one request of `STREAMED` tokens from this machine; None without a server.
     """
 
     prompt: str
@@ -143,6 +176,8 @@ class Header:
     memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+    source: str | None = None
+    streaming_rate: float | None = None
 
     @property
     def on_server(self) -> bool:
@@ -157,8 +192,9 @@ class Header:
 
     @property
     def all_lanes(self) -> tuple[Lane, ...]:
-        """The names of all lanes, the baseline last."""
-        return (*self.speculative, BASELINE)
+        """The names of all lanes, the baseline last if there is one."""
+        has_baseline = self.source is None or BASELINE in self.prefill_seconds
+        return (*self.speculative, *((BASELINE,) if has_baseline else ()))
 
     def settings_of(self, lane: Lane) -> Settings:
         """The settings of a lane; the baseline's are the first lane's, without its drafts."""
@@ -204,6 +240,8 @@ class End:
     identical, compared, divergence: the `Agreement` of the first speculative lane.
     lanes: speculative lane -> its `Agreement`, if the lanes have names of their own (see `Header`)
         and were compared.
+    counted: by how much the counters of a watched server moved while its stream ran: "steps",
+        "drafted" and "accepted" tokens of all its users; None if it has none.
     """
 
     reasons: dict[str, EndReason]
@@ -211,6 +249,7 @@ class End:
     compared: int = 0
     divergence: Divergence | None = None
     lanes: dict[Lane, Agreement] | None = None
+    counted: dict[str, int] | None = None
 
     def agreement(self, lane: Lane) -> Agreement:
         """The agreement of a speculative lane."""

@@ -151,9 +151,13 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..models.doctor import examine
+        from ..models.doctor import examine, examine_served
+        from ..models.served import served_address
 
         pair, options = pair_and_options(self.pair)
+        if (address := served_address(pair)) is not None:
+            yield examine_served(address).to_dict()
+            return
         with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]
         yield report.to_dict()

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 
-from specviz import Settings, load_pair, speculate
+from specviz import Settings, load_pair, race, speculate
 from specviz.errors import PairError
 from specviz.models.doctor import examine
 
@@ -36,8 +36,14 @@ def test_a_target_with_a_head_loads_by_name_and_races(head: ToyHead, target: Pat
     folder = head.save_speculators(tmp_path / "head")
     pair = load_pair(f"{target}+{folder}", device="cpu")
     assert pair.draft is None and pair.head.config.states == (2, 3, 5)
-    rounds = list(speculate(pair, [1, 2, 3], Settings(drafter="head", max_new_tokens=9)))
+    # Nobody has to say that such a pair drafts with its head.
+    assert pair.drafters == ("head", "ngram", "suffix", "early-exit", "none")
+    rounds = list(speculate(pair, [1, 2, 3], pair.settings(max_new_tokens=9)))
     assert any(r.drafted for r in rounds)
+    header = next(iter(race(pair, [1, 2, 3])))
+    assert header.settings.drafter == "head"
+    with pytest.raises(PairError, match=r"no draft model: .* offers: head, ngram, suffix"):
+        next(race(pair, [1, 2, 3], Settings()))
     report = examine(str(target), str(folder))
     assert report.verdict == "warning" and report.summary.startswith("target with head can race")
     assert "after 2, 3, 5 of its 6 layers" in sentence_about(report, "head", "good")

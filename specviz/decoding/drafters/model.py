@@ -21,10 +21,9 @@ class ModelDrafter:
 
     def __init__(self, pair: Pair, run: RunContext) -> None:
         if pair.draft is None:
-            own = "'head', " if pair.head is not None else ""
             raise PairError(
-                f"this pair has no draft model: choose one, or the drafter {own}'ngram', "
-                "'early-exit' or 'none'."
+                "this pair has no draft model: choose one, or one of the drafters that it offers: "
+                f"{', '.join(pair.drafters)}."
             )
         self.engine: Engine = make_engine(pair.draft, run.vocab)
         self.form: str | None = self.engine.form

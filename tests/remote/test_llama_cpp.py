@@ -1,0 +1,67 @@
+"""llama.cpp's own server, a real engine that is there in every test run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+from llama_server import PROMPT, LlamaServer
+from toy_models import emitted_ids
+
+from specviz import Pair, Settings, Trace, baseline, load_pair, race
+from specviz.trace.rules import check_trace
+
+DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
+
+TIED = 1e-3  # nats: far above the rounding of fp32 in other kernels, far below a real preference
+
+
+def assert_same_or_tied(pair: Pair, text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
+    """Both engines are greedy: where their texts part, the target has two first choices."""
+    same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), None)
+    if same is None:
+        return
+    ids = [*pair.tokenizer(text)["input_ids"], *ours[:same]]
+    with torch.inference_mode():
+        row = pair.target(torch.tensor([ids])).logits[0, -1]
+    behind = float(row.max() - torch.minimum(row[ours[same]], row[theirs[same]]))
+    assert behind < TIED, f"token {same}: the worse candidate is {behind:.2g} nats behind"
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_it_writes_the_greedy_text_of_the_same_target_here(
+    llama_cpp: Callable[..., LlamaServer], draft: bool
+) -> None:
+    pair, server = load_pair("builtin"), llama_cpp(draft=draft)
+    question = {
+        "prompt": pair.tokenizer(PROMPT)["input_ids"],
+        "n_predict": 64,
+        "temperature": 0,
+        "return_tokens": True,
+    }
+    answer = httpx.post(server.url.removesuffix("v1") + "completion", json=question).json()
+    local = baseline(pair, PROMPT, Settings(max_new_tokens=64))
+    assert_same_or_tied(pair, PROMPT, emitted_ids(local), answer["tokens"])
+    times = answer["timings"]
+    assert ("draft_n" in times) == draft
+    assert not draft or 0 < times["draft_n_accepted"] < times["draft_n"]
+
+
+def test_as_a_target_it_judges_drafts_of_this_machine(
+    llama_cpp: Callable[..., LlamaServer],
+) -> None:
+    local = load_pair("builtin")
+    pair = load_pair(f"{llama_cpp().url}#target+{DRAFT}")
+    assert pair.target.abilities.software.startswith("llama.cpp")
+    assert pair.target.abilities.listed == pair.vocab
+    settings = Settings(max_new_tokens=24, gamma=4)
+    trace = Trace.from_events(race(pair, PROMPT, settings))
+    check_trace(trace)
+    assert trace.end is not None and trace.end.identical
+    assert all(0 < (r.server_seconds or 0) <= r.verify_seconds for r in trace.rounds)
+    assert trace.header.streaming_rate is not None and trace.header.streaming_rate > 0
+    ours = [t.id for r in trace.lane("baseline") for t in r.emitted]
+    assert_same_or_tied(local, PROMPT, ours, emitted_ids(baseline(local, PROMPT, settings)))
