@@ -8,6 +8,7 @@ import { readsPrompt, series } from "./metrics.js";
 const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
 const SHARE = 24; // drawing may take one part in this many of the page's time
+const REQUESTS = "requests"; // the chart that only targets on a server have
 const BASE_SIZE = 11; // px of the text in a chart that is not enlarged
 
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
@@ -82,6 +83,7 @@ export class Charts {
     for (const [name, title] of Object.entries(config.titles)) {
       const figure = element("figure");
       figure.dataset.chart = name;
+      figure.hidden = name === REQUESTS;
       const plot = element("div", "sv-plot");
       plot.setAttribute("role", "img");
       plot.setAttribute("aria-label", "Nothing is shown yet.");
@@ -98,11 +100,14 @@ export class Charts {
   }
 
   /**
-   * The lanes of the run that is shown from now on.
+   * The lanes of the run that is shown from now on, and whether its target is on a server.
    * @param {LaneName[]} names
-   * @param {boolean} isWatched  whether they are a server's, which was only watched
+   * @param {{ isServed: boolean, isWatched: boolean }} kind  whether requests were timed, or a stream watched
    */
-  begin(names, isWatched) {
+  begin(names, { isServed, isWatched }) {
+    const requests = this.#plots.get(REQUESTS)?.parentElement;
+    if (requests) requests.hidden = !isServed;
+    this.#box.toggleAttribute("data-served", isServed);
     if (names.join("\n") === this.#names.join("\n") && isWatched === this.#isWatched) return;
     this.#names = names;
     this.#isWatched = isWatched;
@@ -187,6 +192,7 @@ export class Charts {
     const points = series(rounds, names), specs = this.#config.charts[theme()];
     let spent = 0;
     for (const [name, plot] of this.#plots) {
+      if (plot.parentElement?.hidden) continue;
       const begun = performance.now();
       this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, names, isWatched) }, points[name],
         rounds.length === 0);

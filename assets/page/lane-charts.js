@@ -19,7 +19,7 @@ export function tracesOf({ traces, lanes: styles }, name, lanes, isWatched) {
   }
   if (!lanes.includes(ALONE) && (name === "tokens" || name === "speed")) return traces.slice(0, 1);
   if (lanes.length < 3 || name === "parts") {
-    const own = lanes[0] !== OURS && (name === "tokens" || name === "speed");
+    const own = lanes[0] !== OURS && ["tokens", "speed", "requests"].includes(name);
     return own ? [named(traces[0], lanes[0]), traces[1]] : traces;
   }
   const drafted = lanes.slice(0, -1).map((lane, i) => named(styles[i], lane));
@@ -30,8 +30,10 @@ export function tracesOf({ traces, lanes: styles }, name, lanes, isWatched) {
  * @param {ChartTrace} style
  * @param {LaneName} lane
  */
-const named = (style, lane) =>
-  ({ ...style, name: lane, hovertemplate: `%{y:.3~f}<extra>${labelOf(lane)}</extra>` });
+const named = (style, lane) => {
+  const [shown] = (style.hovertemplate ?? "").split("<extra>");
+  return { ...style, name: lane, hovertemplate: `${shown}<extra>${labelOf(lane)}</extra>` };
+};
 
 /**
  * @param {Config} config

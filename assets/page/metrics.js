@@ -268,7 +268,14 @@ export function series(rounds, names = [OURS, ALONE]) {
       y: labels,
     })),
     positions: ours.map(byPosition),
+    requests: lists.map(requests),
   };
+}
+
+/** @param {Round[]} rounds */
+function requests(rounds) {
+  const asked = rounds.filter((round) => round.exchanged);
+  return { x: asked.map(({ exchanged = 0 }) => exchanged / 1000), y: asked.map((round) => 1000 * round.verify_seconds) };
 }
 
 /** @param {Round[]} rounds */

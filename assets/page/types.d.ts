@@ -43,6 +43,8 @@ interface Round {
   overhead_seconds: number;
   clock: number; // seconds
   wall?: number; // seconds
+  exchanged?: number; // bytes, if the target is on a server
+  server_seconds?: number; // of verify_seconds, if the server tells
 }
 
 interface Settings {
@@ -89,6 +91,7 @@ interface Header {
   source?: string | null; // the serving engine that speculated by itself and was only watched
   lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
   drafts?: Record<LaneName, Model | null> | null;
+  streaming_rate?: number | null; // tokens per second of the server's own stream
 }
 
 interface Agreement {

@@ -10,7 +10,7 @@ import { measure } from "./metrics.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
 import { ruleOf } from "./rules.js";
-import { Strip } from "./strip.js";
+import { SERVER, Strip } from "./strip.js";
 import { Transport } from "./transport.js";
 import { spoken } from "./words.js";
 
@@ -93,8 +93,9 @@ export class View {
     this.#root.dataset.source = this.#session.source;
     this.#asked = null;
     this.#grid.arrange(trace.header);
-    this.#charts.begin(lanesOf(trace.header), Boolean(trace.header.source));
-    this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
+    const isWatched = Boolean(trace.header.source);
+    this.#charts.begin(lanesOf(trace.header), { isServed: trace.header.target.form === SERVER && !isWatched, isWatched });
+    this.#root.toggleAttribute("data-watched", isWatched);
     this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
     for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
     this.#readout.begin(trace);

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from .._version import __version__
-from ..errors import SettingsError
+from ..errors import PairError, ServerError, SettingsError
 from ..lanes import SPECULATIVE, Several, checked_lanes
 from ..models.head import Head
 from ..models.pair import Pair, context_length, parameter_count
@@ -26,6 +26,7 @@ from ..remote.watched.watching import watch
 from ..settings import Settings
 from ..trace import (
     BASELINE,
+    STREAMED,
     Agreement,
     Divergence,
     End,
@@ -224,7 +225,21 @@ def _header(
         processor=_processor_name(),
         lanes=lanes if named else None,
         drafts=drafts if named else None,
+        streaming_rate=_streaming_rate(pair, prompt_ids),
     )
+
+
+def _streaming_rate(pair: Pair, prompt_ids: list[int]) -> float | None:
+    """How fast the target's server streams by itself; None if it has none or does not tell."""
+    if not isinstance(pair.target, RemoteTarget):
+        return None
+    room = context_length(pair.target)
+    if room is not None and len(prompt_ids) + STREAMED > room:
+        return None
+    try:
+        return pair.target.server.streaming_rate(prompt_ids, STREAMED)
+    except (PairError, ServerError):  # the race needs no stream
+        return None
 
 
 def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ class EagerEngine:
 
     form = "eager"
     partial = False
-    exchanged = 0
+    spent = None
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)

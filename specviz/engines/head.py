@@ -23,7 +23,7 @@ class HeadEngine:
 
     form = "eager"
     partial = False
-    exchanged = 0
+    spent = None
 
     def __init__(self, head: Head, vocab: int) -> None:
         self.device = head.device

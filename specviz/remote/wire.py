@@ -191,8 +191,8 @@ class Server:
             )
         if status == 429:
             return _BusyError(self.shown, _wait(response))
-        if status == 404:
-            return ServerError(
+        if status in (404, 405, 501):
+            return UnknownError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
                 "and let the address end in /v1."
             )
@@ -209,6 +209,10 @@ class RefusedError(ServerError):
     def __init__(self, sentence: str, said: str) -> None:
         super().__init__(sentence)
         self.said = said
+
+
+class UnknownError(ServerError):
+    """The server has no such address or model."""
 
 
 class _BusyError(ServerError):
