@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..engines.compiled.rows import Sizes, arranged_rows, product
-from ..engines.compiled.vector import BYTES, KINDS, MOST_ROWS
+from ..engines.compiled.products import BYTES, KINDS, MOST_ROWS
 from ..models.pair import Pair
 
 ROUNDS = 25  # each kernel runs once per round
