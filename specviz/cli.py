@@ -17,7 +17,7 @@ from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
-from .errors import PairError, TraceError
+from .errors import TraceError
 from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
@@ -28,7 +28,6 @@ from .models.progress import terminal_watcher
 from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
-from .remote.recognise import watched_addresses
 from .report.html import standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
@@ -126,13 +125,9 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
         "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
     )
     parser.add_argument("--pair", default="builtin", help=names)
-    url = (
-        "where a server holds the target of --pair MODEL+DRAFT, such as http://HOST:PORT/v1, or "
-        "the whole name of a server that is watched; its key is in SPECVIZ_REMOTE_KEY"
-    )
-    parser.add_argument("--target-url", metavar="URL", help=url)
-    alone = "the target alone on a second server, if the first is watched"
-    parser.add_argument("--baseline-url", metavar="URL#MODEL", help=alone)
+    _add_url(parser)
+    alone = "where a second server holds the target alone, as the baseline of one that is watched"
+    parser.add_argument("--baseline-url", metavar="URL", help=alone)
     _add_loading(parser)
 
 
@@ -141,7 +136,7 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
         "--target-url",
         metavar="URL",
         help="where a server holds the target, such as http://HOST:PORT/v1: the pair is then "
-        "MODEL+DRAFT, and the server's key SPECVIZ_REMOTE_KEY",
+        "MODEL+DRAFT, or MODEL to watch the server speculate; its key is SPECVIZ_REMOTE_KEY",
     )
 
 
@@ -174,20 +169,8 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
-    return load_pair(_pair_name(options), on_progress=terminal_watcher(), **_loading(options))
-
-
-def _pair_name(options: argparse.Namespace) -> str:
-    """The name that --pair and --target-url make, with that of --baseline-url if there is one."""
-    name, other = address_of(options.target_url, options.pair), options.baseline_url
-    if other is None:
-        return name
-    if watched_addresses(name) is None:
-        raise PairError(
-            "--baseline-url belongs to a server that is watched: name one with "
-            "--target-url http://HOST:PORT/v1#MODEL."
-        )
-    return f"{name} | {other}"
+    name = address_of(options.target_url, options.pair, options.baseline_url)
+    return load_pair(name, on_progress=terminal_watcher(), **_loading(options))
 
 
 def _page(_: argparse.Namespace) -> None:

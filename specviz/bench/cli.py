@@ -100,7 +100,7 @@ def _subject(options: argparse.Namespace) -> Subject:
     else:
         prompts = _prompts(options.prompts, options.count)
         name = "+".join(options.models) if options.models else options.pair
-    pair = load_pair(address_of(options.target_url, name))
+        pair = load_pair(address_of(options.target_url, name))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
 

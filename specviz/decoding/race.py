@@ -22,7 +22,7 @@ from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..models.watched import Watched
 from ..remote.target import RemoteTarget
-from ..remote.watching import watch
+from ..remote.watched.watching import watch
 from ..settings import Settings
 from ..trace import (
     BASELINE,
@@ -71,7 +71,7 @@ def race(
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
     before the clocks begin; the header says how many.
     A pair that is only watched (`models.watched`) has the lane of its server's stream, and a
-    baseline if it has a second server; `remote.watching` says what differs.
+    baseline if it has a second server; `remote.watched.watching` says what differs.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """

@@ -1,109 +1,108 @@
-"""The stream of llama.cpp's server: a chunk per token, with the drafted and accepted tokens so
-far."""
+"""llama.cpp's server as a target: its own `/completion`, one prefix after another.
+
+It ignores `echo` and `prompt_logprobs`. One request carries a prompt per wanted place; the server
+works on them one after another in a slot, and its prompt cache (`cache_prompt`) leaves one new
+token for each. So a round of gamma drafts costs gamma + 1 small passes of the target: the text is
+exact, and nothing is gained in speed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..errors import PairError, ServerError, SettingsError
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import PairError
 from ..settings import Settings
-from ..trace import UNKNOWN_ID, EndReason
-from .stream import Arrival, Prompt
+from .interface import Abilities, Drawn, Spent, UnsuitedError
+from .reading import listed_count, positive, rate_of, row_of, texts_or_ids
 from .wire import Server
 
-RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
+FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
 
 
 class LlamaServer:
-    """A model on llama.cpp's server."""
+    """The model on a server of llama.cpp: a `TargetServer` that does not draw."""
 
-    steps_told = True
-
-    def __init__(self, server: Server, model: str, meta: dict[str, Any]) -> None:
+    def __init__(self, server: Server, model: str) -> None:
         self.server, self.model = server, model
-        self.parameters = _whole(meta.get("n_params")) or 0
-        self.context = _whole(meta.get("n_ctx")) or None
-        self.source = f"llama.cpp {_build(server)}".rstrip()
+        self.spent = Spent()
 
-    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
-        if settings.seed >= RANDOM_SEED:
-            raise SettingsError(
-                f"llama.cpp takes seeds below {RANDOM_SEED}: choose a smaller seed."
-            )
-        return "/completion", {
-            "prompt": prompt if isinstance(prompt, str) else list(prompt),
-            "n_predict": settings.max_new_tokens,
-            "temperature": settings.temperature,
-            "top_k": settings.top_k,
-            "top_p": settings.top_p,
-            "min_p": 0.0,
-            "repeat_penalty": 1.0,
-            "samplers": ["temperature", "top_k", "top_p"],
-            "seed": settings.seed,
-            "stop": list(settings.stop),
-            "ignore_eos": settings.ignore_eos,
-            "stream": True,
-            "timings_per_token": True,  # nosec B105
-            "return_tokens": True,  # nosec B105
-        }
+    def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
+        answer = self.server.post("/completion", self._question(prefixes, listed))
+        self.spent = Spent(answer.sent + answer.received, _worked(answer.value))
+        return self._read(answer.value, len(prefixes), vocab)
 
-    def reader(self, settings: Settings) -> LlamaReader:
-        return LlamaReader(self, settings)
+    def draws(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        asked: Sequence[int],
+        settings: Settings,
+        seed: int,
+        count: int = 1,
+    ) -> list[list[Drawn]]:
+        raise PairError("llama.cpp's server does not tell the probabilities of chosen tokens.")
 
-    def tokenize(self, prompt: str) -> list[int]:
+    def abilities(self, vocab: int) -> Abilities:
+        answer = self.server.ask("/completion", self._question([[0], [0, 0]], vocab))
+        listed = listed_count(self._read(answer, 2, vocab).numpy(), vocab, vocab)
+        told = self.server.get("/props")
+        limit = told.get("default_generation_settings", {}).get("n_ctx")
+        build = str(told.get("build_info", ""))[:40]
+        return Abilities(f"llama.cpp {build}".strip(), positive(limit), listed)
+
+    def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
+        body = {**self._body([list(prompt)], count), "prompt": list(prompt), "stream": True}
+        with self.server.stream("/completion", body | {"ignore_eos": True}) as chunks:
+            return rate_of(self.server, (not chunk.get("stop") for chunk in chunks), count)
+
+    def tokenize(self, text: str) -> list[int]:
+        body = {"content": text, "add_special": False, "parse_special": True}
+        answer = self.server.ask("/tokenize", body)
+        ids: list[int] = texts_or_ids(self.server, answer, "tokens", list)
+        return ids
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        answer = self.server.ask("/detokenize", {"tokens": list(ids)})
+        return str(texts_or_ids(self.server, answer, "content", str))
+
+    def _body(self, prompts: list[list[int]], count: int) -> dict[str, Any]:
+        return {"prompt": prompts, "n_predict": count, "temperature": 0.0, "cache_prompt": True}
+
+    def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
+        prompts = [list(ids) for ids in prefixes]
+        return {**self._body(prompts, 1), "n_probs": listed, "response_fields": FIELDS}
+
+    def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
         try:
-            answer = self.server.ask("/tokenize", {"content": prompt, "add_special": True})
-            return [int(one) for one in answer["tokens"]]
-        except (PairError, RuntimeError, KeyError, TypeError, ValueError):
-            return []
+            places = sorted(_listed(answer), key=lambda one: int(one["index"]))
+            if len(places) != count:
+                raise ValueError
+            tops = [one["completion_probabilities"][0]["top_logprobs"] for one in places]
+            rows = [
+                row_of([int(t["id"]) for t in top], [float(t["logprob"]) for t in top], vocab)
+                for top in tops
+            ]
+            return torch.from_numpy(np.stack(rows))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise UnsuitedError(
+                f"{self.server.shown} gives no log-probabilities by token id after several "
+                "prefixes, as llama.cpp's server gives them (n_probs)."
+            ) from error
 
 
-class LlamaReader:
-    """Reads one stream. A token that holds a part of a character is not sent, only counted."""
-
-    def __init__(self, engine: LlamaServer, settings: Settings) -> None:
-        self._shown, self._rubbish = engine.server.shown, engine.server.rubbish()
-        self._most = settings.max_new_tokens
-        self._count = self._drafted = self._accepted = 0
-        self._step: object = None
-
-    def read(self, chunk: dict[str, Any]) -> Arrival:
-        if "error" in chunk:
-            error = chunk["error"]
-            said = error.get("message") if isinstance(error, dict) else error
-            raise ServerError(f"{self._shown} failed in mid-answer: {str(said)[:200].rstrip('.')}.")
-        try:
-            ids = [int(one) for one in chunk["tokens"]]
-            text, count = str(chunk["content"]), int(chunk["tokens_predicted"])
-            timings = chunk.get("timings") or {}
-            # Until something was drafted the counts are left out.
-            self._drafted = int(timings.get("draft_n", self._drafted))
-            self._accepted = int(timings.get("draft_n_accepted", self._accepted))
-            ended = self._reason(chunk, count) if chunk["stop"] else None
-        except (KeyError, TypeError, ValueError) as error:
-            raise ServerError(self._rubbish) from error
-        if ended is None or self._step is None:
-            # The last chunk's time is that of the whole text.
-            self._step = (self._drafted, self._accepted, timings.get("predicted_ms"))
-        missing = [UNKNOWN_ID] * max(0, count - self._count - len(ids))
-        self._count = max(count, self._count)
-        ids = [*missing, *ids]
-        texts = [""] * (len(ids) - 1) + [text] if ids else []
-        return Arrival(ids, texts, self._drafted, self._accepted, self._step, ended)
-
-    def _reason(self, chunk: dict[str, Any], count: int) -> EndReason:
-        reason = chunk.get("stop_type")
-        if reason == "limit":
-            return "length" if count >= self._most else "context"
-        return "stop" if reason == "word" else "eos"
+def _listed(answer: Any) -> list[dict[str, Any]]:
+    """The answers to several prompts; the answer to a single one comes by itself."""
+    return answer if isinstance(answer, list) else [answer]
 
 
-def _build(server: Server) -> str:
+def _worked(answer: Any) -> float | None:
+    """Seconds that the server says it worked on its answers."""
     try:
-        return str(server.get("/props")["build_info"])[:40]
-    except (PairError, RuntimeError, KeyError, TypeError):
-        return ""
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None
+        told = [one["timings"] for one in _listed(answer)]
+        return sum(float(one["prompt_ms"]) + float(one["predicted_ms"]) for one in told) / 1000
+    except (KeyError, TypeError, ValueError):
+        return None

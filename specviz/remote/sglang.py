@@ -1,112 +1,130 @@
-"""SGLang's `/generate`: chunks that repeat all tokens so far, and at the end what its verify steps
-drafted and accepted, one by one (`--speculative-decoding-stats detailed`) or in sum.
+"""SGLang as a target: its own `/generate`, which verifies in one pass.
 
-Written after its sources; never run against a server.
+One request carries the whole text and asks for one token, with the log-probabilities of the
+likeliest tokens at its last places (`logprob_start_len`, `top_logprobs_num`): SGLang's radix cache
+serves what stands before them. Written from its documentation and sources, not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from ..errors import PairError, ServerError, SettingsError
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import PairError
 from ..settings import Settings
-from ..trace import EndReason
-from .steps import Counts, counts_of
-from .stream import Arrival, Prompt
-from .wire import Server
+from .interface import LISTS, Abilities, Drawn, Spent, UnsuitedError
+from .reading import listed_count, positive, rate_of, row_of, served_models, texts_or_ids
+from .wire import RefusedError, Server
+
+# What a server would take from the model's own generation_config.json is said here. At
+# temperature 0 SGLang's log-probabilities are those of the logits as they are.
+GREEDY = {
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "ignore_eos": True,
+}
 
 
 class Sglang:
-    """The model on an SGLang server."""
+    """The model of one name on a server of SGLang: a `TargetServer` that does not draw.
 
-    steps_told = False
-    parameters = 0
+    Its draws come with probabilities before top-k and top-p, under which it does not tell them.
+    """
 
-    def __init__(self, server: Server, model: str, context: int | None) -> None:
-        self.server, self.model, self.context = server, model, context
-        self.source = _version(server)
+    def __init__(self, server: Server, model: str) -> None:
+        self.server, self.model = server, model
+        self.spent = Spent()
 
-    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
-        if settings.seed and not settings.greedy:
-            raise SettingsError("SGLang draws without a seed: leave seed at 0.")
-        key = "text" if isinstance(prompt, str) else "input_ids"
-        return "/generate", {
-            key: prompt if isinstance(prompt, str) else list(prompt),
-            "sampling_params": {
-                "max_new_tokens": settings.max_new_tokens,
-                "temperature": settings.temperature,
-                "top_k": settings.top_k or -1,
-                "top_p": settings.top_p,
-                "stop": list(settings.stop),
-                "no_stop_trim": True,
-                "skip_special_tokens": False,
-                "ignore_eos": settings.ignore_eos,
-            },
-            "stream": True,
+    def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
+        answer = self.server.post("/generate", self._question(prefixes, listed))
+        told = answer.value.get("meta_info") if isinstance(answer.value, dict) else None
+        latency = told.get("e2e_latency") if isinstance(told, dict) else None
+        known = float(latency) if isinstance(latency, (int, float)) else None
+        self.spent = Spent(answer.sent + answer.received, known)
+        return self._read(answer.value, len(prefixes), vocab)
+
+    def draws(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        asked: Sequence[int],
+        settings: Settings,
+        seed: int,
+        count: int = 1,
+    ) -> list[list[Drawn]]:
+        raise PairError("SGLang does not tell the probabilities that it draws with: set top_k.")
+
+    def abilities(self, vocab: int) -> Abilities:
+        served = served_models(self.server).get(self.model, {})
+        for listed in (vocab, *LISTS):
+            try:
+                answer = self.server.ask("/generate", self._question([[0], [0, 0]], listed))
+            except RefusedError as refused:
+                if listed > 1:
+                    continue
+                raise UnsuitedError(str(refused)) from refused
+            found = listed_count(self._read(answer, 2, vocab).numpy(), listed, vocab)
+            return Abilities(self._software(), positive(served.get("max_model_len")), found)
+        raise AssertionError("the last attempt returns or raises")
+
+    def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
+        asked = {**GREEDY, "max_new_tokens": count}
+        body = {"input_ids": list(prompt), "sampling_params": asked, "stream": True}
+        with self.server.stream("/generate", body) as chunks:
+            return rate_of(self.server, (chunk.get("meta_info") for chunk in chunks), count)
+
+    def tokenize(self, text: str) -> list[int]:
+        body = {"model": self.model, "prompt": text, "add_special_tokens": False}
+        answer = self.server.ask("/tokenize", body)
+        ids: list[int] = texts_or_ids(self.server, answer, "tokens", list)
+        return ids
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        body = {"model": self.model, "tokens": list(ids), "skip_special_tokens": False}
+        return str(texts_or_ids(self.server, self.server.ask("/detokenize", body), "text", str))
+
+    def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
+        longest = list(prefixes[-1])
+        return {
+            "input_ids": longest,
+            "sampling_params": {**GREEDY, "max_new_tokens": 1},
+            "return_logprob": True,
+            # The first place that is listed has no distribution: nothing stands before it there.
+            "logprob_start_len": len(longest) - len(prefixes),
+            "top_logprobs_num": listed,
+            "return_text_in_logprobs": False,
         }
 
-    def reader(self, settings: Settings) -> SglangReader:
-        return SglangReader(self, settings)
-
-    def tokenize(self, prompt: str) -> list[int]:
-        return []
-
-
-class SglangReader:
-    """Reads one stream, whose chunks repeat what came before or, if the server was started so,
-    hold only what is new: `completion_tokens` tells which."""
-
-    def __init__(self, engine: Sglang, settings: Settings) -> None:
-        self._shown, self._rubbish = engine.server.shown, engine.server.rubbish()
-        self._most = settings.max_new_tokens
-        self._count = 0
-        self._text = ""
-
-    def read(self, chunk: dict[str, Any]) -> Arrival:
-        if "error" in chunk:
-            raise ServerError(f"{self._shown} failed in mid-answer: {str(chunk['error'])[:200]}.")
+    def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
+        """The lists before the last `count` - 1 tokens of the prompt, and the one behind it."""
         try:
-            meta, ids = chunk["meta_info"], [int(one) for one in chunk["output_ids"]]
-            count, text = int(meta["completion_tokens"]), str(chunk.get("text") or "")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ServerError(self._rubbish) from error
-        if len(ids) == count:
-            ids = ids[self._count :]
-            text, self._text = text.removeprefix(self._text), text
-        self._count += len(ids)
-        if self._count != count:
-            raise ServerError(self._rubbish)
-        texts = [""] * (len(ids) - 1) + [text] if ids else []
-        ended = self._reason(meta.get("finish_reason"))
-        return Arrival(ids, texts, ended=ended, counts=counts_in(meta) if ended else None)
+            told = answer["meta_info"]
+            given, after = told["input_top_logprobs"] or [], told["output_top_logprobs"]
+            if len(given) != count:
+                raise ValueError
+            lists = [*given[1:], after[0]]
+            rows = [
+                row_of([int(one[1]) for one in some], [float(one[0]) for one in some], vocab)
+                for some in lists
+            ]
+            return torch.from_numpy(np.stack(rows))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise UnsuitedError(
+                f"{self.server.shown} gives no log-probabilities of the last places of a prompt, "
+                "as SGLang gives them (logprob_start_len, top_logprobs_num)."
+            ) from error
 
-    def _reason(self, reason: Any) -> EndReason | None:
-        if reason is None:
-            return None
-        kind = reason.get("type") if isinstance(reason, Mapping) else reason
-        if kind == "abort":
-            said = reason.get("message", "") if isinstance(reason, Mapping) else ""
-            raise ServerError(f"{self._shown} broke its answer off: {str(said)[:200]}.")
-        if kind == "length":
-            return "length" if self._count >= self._most else "context"
-        matched = reason.get("matched") if isinstance(reason, Mapping) else None
-        return "stop" if isinstance(matched, str) else "eos"
-
-
-def counts_in(meta: Mapping[str, Any]) -> Counts | None:
-    """The counts of all verify steps, if they are told one by one: lengths hold the target's own
-    token as well."""
-    told = meta.get("speculative_decoding_stats")
-    if not isinstance(told, Mapping):
-        return None
-    return counts_of(told.get("verify_lengths"), told.get("accept_lengths"), own=1)
-
-
-def _version(server: Server) -> str:
-    for path in ("/server_info", "/get_server_info"):
+    def _software(self) -> str:
         try:
-            return f"SGLang {str(server.get(path)['version'])[:40]}"
+            version = self.server.get("/get_server_info")["version"]
         except (PairError, RuntimeError, KeyError, TypeError):
-            continue
-    return "SGLang"
+            return "SGLang"
+        return f"SGLang {str(version)[:40]}"

@@ -176,8 +176,8 @@ class Header:
     memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
-    streaming_rate: float | None = None
     source: str | None = None
+    streaming_rate: float | None = None
 
     @property
     def on_server(self) -> bool:

@@ -158,7 +158,7 @@ def digest_of(data: dict[str, Any]) -> str:
 
 def event_dict(event: Event) -> dict[str, Any]:
     """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
-    only a race of named lanes or with a server has."""
+    only a race of named lanes, or with a server, has."""
     if not isinstance(event, Round):
         known = asdict(event)
         return {k: v for k, v in known.items() if v is not None or k not in RARE}
@@ -172,7 +172,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     return values
 
 
-RARE = ("lanes", "drafts", "source", "counted", "streaming_rate")
+RARE = ("lanes", "drafts", "source", "streaming_rate", "counted")
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 

@@ -115,7 +115,7 @@ def test_the_law_is_kept_whatever_the_draft() -> None:
     chains = [mini(4, seed=seed, spread=2.0, decay=0.0, max_position_embeddings=4000)
               for seed in (2, 3)]  # fmt: skip
     local = pair_of(*chains)
-    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=500, seed=1)
+    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=300, seed=1)
     with fake_server(chains[0], words(4), processed=True) as server:
         for able in (Abilities("vLLM", 4000, 4), Abilities("vLLM", 4000, 3, draws=True)):
             target = RemoteTarget(Completions(Server(server.url), "target"), able, 4)
@@ -266,15 +266,18 @@ def test_the_doctor_says_what_a_server_can_do(target: Any, draft: Path) -> None:
 def test_the_command_line_names_a_server_apart_from_its_models(
     server: FakeServer, draft: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = ("--target-url", server.url)
+    at = ["--target-url", server.url]
     assert main(["run", "hello", *at, "--pair", f"target+{draft}", "--max-new-tokens", "8"]) == 0
     said = capsys.readouterr().out
     assert "per request" in said and "127.0.0.1" not in said
     assert main(["doctor", "target", str(draft), *at]) == 0
     assert "vLLM 0.32.0 answers" in capsys.readouterr().out
+    assert main(["run", "hello", "--target-url", f"{server.url}#target+{draft}"]) == 0
+    capsys.readouterr()
     for wrong, sentence in {
-        at: "name the pair MODEL+DRAFT",
-        ("--target-url", "localhost:8000"): "takes an address such as",
+        ("--target-url", "localhost:8000"): "is no address of a server",
+        (*at, "--pair", "unknown"): "has no model 'unknown'",
+        (*at, "--pair", f"target+{draft}", "--baseline-url", server.url): "belongs to a server",
         (*at, "--pair", f"{server.url}#target+{draft}"): "without an address",
     }.items():
         assert main(["run", "hello", *wrong]) == 2

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..errors import PairError, ServerError
-from ..settings import Settings
-from ..trace import EndReason
+from ...errors import PairError, ServerError
+from ...settings import Settings
+from ...trace import EndReason
+from ..wire import Server
 from .steps import Counts, counts_of
 from .stream import Arrival, Prompt
-from .wire import Server
 
 MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for

@@ -13,11 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from .._version import __version__
-from ..errors import ServerError, SettingsError
-from ..lanes import BASELINE, SPECULATIVE, Lane
-from ..settings import Settings
-from ..trace import (
+from ..._version import __version__
+from ...errors import ServerError, SettingsError
+from ...lanes import BASELINE, SPECULATIVE, Lane
+from ...settings import Settings
+from ...trace import (
     SERVER,
     Agreement,
     Divergence,
