@@ -29,7 +29,7 @@ from .models.progress import terminal_watcher
 from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
-from .report.html import standalone_html
+from .report.html import embedded_html, standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
 from .report.terminal import difference_lines, event_line, legend, metric_lines
@@ -77,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     export = verbs.add_parser("export", help="convert a recording to a page or to tables")
     export.add_argument("file", metavar="FILE", help="a recording")
     export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
+    export.add_argument(
+        "--embed", metavar="OUT", help="write a small player for a frame in an article"
+    )
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
 
@@ -292,12 +295,14 @@ def _explain_difference(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> None:
-    if not (options.html or options.csv):
-        raise TraceError("name what to write: --html OUT, --csv DIR, or both.")
+    if not (options.html or options.embed or options.csv):
+        raise TraceError("name what to write: --html OUT, --embed OUT, --csv DIR, or several.")
     trace, _ = read_file(options.file)
     texts: dict[Path, str] = {}
     if options.html:
         texts[Path(options.html)] = standalone_html(trace)
+    if options.embed:
+        texts[Path(options.embed)] = embedded_html(trace)
     if options.csv:
         texts[Path(options.csv) / "tokens.csv"] = tokens_csv(trace)
         texts[Path(options.csv) / "rounds.csv"] = rounds_csv(trace)

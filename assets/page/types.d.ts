@@ -263,7 +263,7 @@ interface Preset {
 
 interface Config {
   modules?: string; // address of the folder with the page's modules
-  plotly: string; // address of Plotly's script
+  plotly?: string; // address of Plotly's script; a small player has none
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name

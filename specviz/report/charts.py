@@ -232,9 +232,11 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
     x, y = {**axis, "showgrid": False}, {**axis, "rangemode": "tozero"}
     x["title"] = {**axis["title"], "text": _X_TITLES[name]}
     if name in ("rates", "positions"):
-        y["range"] = [0, 1.04 if name == "rates" else 1.18]
+        y["range"] = [0, 1.04 if name == "rates" else 1.3]
     if name == "positions":
         x["dtick"] = 1
+    if name in ("tokens", "speed"):
+        x["rangemode"] = "tozero"
     if name in ("rates", "tau"):
         x["tickformat"] = "d"
     if name == "requests":

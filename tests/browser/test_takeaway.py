@@ -141,6 +141,16 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.locator(".sv-drawer")).to_contain_text("needs the models")
     expect(offline.get_by_role("button", name="Draw")).to_have_count(0)
 
+    small = taken(visitor, "embed", tmp_path)  # fills a frame of any size, and plays there
+    for width, height in ((720, 420), (360, 520)):
+        offline.set_viewport_size({"width": width, "height": height})
+        offline.goto(small.as_uri())
+        offline.wait_for_selector("[data-player][data-ready][data-state=running]")
+        for place in ("[data-lane=speculative]", "[data-lane=baseline]", "[data-play]"):
+            box = offline.locator(place).bounding_box()
+            assert box and box["y"] + box["height"] <= height and box["x"] + box["width"] <= width
+        expect(offline.locator("[data-charts]")).to_be_hidden()
+
 
 def check_last_picture(painted: list[str], run: Trace) -> None:
     """A film ends with the whole run: its ratio, both lanes' counts and speeds, and their text."""

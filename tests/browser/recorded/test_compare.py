@@ -130,6 +130,14 @@ def test_a_question_is_asked_guessed_and_answered_by_its_run(
     judged = counts["accepted"] + counts["rejected"]
     expect(answer).to_contain_text(f"{counts['accepted']} of {judged} held, α = {m.alpha:.2f}")
     expect(page.locator("[data-tally]")).to_have_text("The room guessed: 1 A, 2 B.")
+    page.keyboard.press("PageUp")  # a presenter's remote: back, the answer, on
+    expect(asked).to_contain_text("Will it be kept?")
+    page.keyboard.press("PageDown")
+    expect(answer).to_contain_text("p, q and a draw decide")
+    page.keyboard.press("PageDown")
+    expect(asked).to_contain_text("Is that α?")
+    page.keyboard.press("PageDown")
+    expect(answer).to_contain_text(right)
     page.keyboard.press("1")  # another run: what was said is not about it
     expect(answer).to_be_hidden()
     expect(page.locator("h1")).to_be_visible()
