@@ -5,7 +5,7 @@ import { explain } from "./costs.js";
 import { DifferenceCheck, partingOf } from "./difference.js";
 import { closest, element, findAll } from "./dom.js";
 import { Experiment } from "./experiment.js";
-import { OURS } from "./lanes.js";
+import { hasBaseline, OURS } from "./lanes.js";
 import { showGreedy, showSampled } from "./same.js";
 import { WhatIf } from "./whatif.js";
 import { showWhy } from "./why.js";
@@ -17,6 +17,14 @@ const TITLES = { why: "Why this speed?", same: "Is it the same text?", closed: "
 const CLOSED = "GPT-4, Claude or Gemini cannot race here. But what a draft would have got right of a text that they wrote can be "
   + "seen after the fact.";
 const REDRAW = 300; // ms between drawings, at least
+
+/**
+ * Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
+ * @param {string | undefined} name
+ * @param {Trace} trace
+ */
+const canOpen = (name, { header }) =>
+  !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));
 
 export class Panels {
   #drawer = element("div", "sv-drawer");
@@ -118,7 +126,7 @@ export class Panels {
       this.#check.forget();
     }
     this.#shown = { rounds, trace, lane };
-    for (const button of this.#openers) button.hidden = !rounds.length;
+    for (const button of this.#openers) button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
     if (this.#open !== null) this.#fillSoon();
   }
 
@@ -166,7 +174,9 @@ export class Panels {
     const { rounds, trace, lane } = this.#shown;
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
-    else if (trace.header.settings.temperature === 0) showGreedy(this.#body, rounds, trace, this.#check.node);
+    else if (trace.header.settings.temperature === 0) {
+      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#check.node);
+    }
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
     this.#filled = trace;
   }

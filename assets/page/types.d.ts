@@ -4,7 +4,8 @@
 // tokens are left out of the JSON.
 
 type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
-type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus";
+// "untold": the last token of a step of a watched server that does not tell what it drafted
+type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus" | "untold";
 type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
 
 interface Choice {
@@ -14,7 +15,7 @@ interface Choice {
 }
 
 interface Token {
-  id: number;
+  id: number; // of a rejected draft of a watched server it is missing, and its text is empty
   text: string;
   outcome: Outcome;
   p?: number;
@@ -42,6 +43,8 @@ interface Round {
   overhead_seconds: number;
   clock: number; // seconds
   wall?: number; // seconds
+  exchanged?: number; // bytes, if the target is on a server
+  server_seconds?: number; // of verify_seconds, if the server tells
 }
 
 interface Settings {
@@ -85,8 +88,10 @@ interface Header {
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
+  source?: string | null; // the serving engine that speculated by itself and was only watched
   lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
   drafts?: Record<LaneName, Model | null> | null;
+  streaming_rate?: number | null; // tokens per second of the server's own stream
 }
 
 interface Agreement {
@@ -98,6 +103,7 @@ interface Agreement {
 interface End extends Agreement {
   reasons: Partial<Record<LaneName, EndReason>>;
   lanes?: Record<LaneName, Agreement> | null;
+  counted?: { steps: number; drafted: number; accepted: number } | null; // by a watched server
 }
 
 interface Trace {
@@ -257,7 +263,7 @@ interface Preset {
 
 interface Config {
   modules?: string; // address of the folder with the page's modules
-  plotly: string; // address of Plotly's script
+  plotly?: string; // address of Plotly's script; a small player has none
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name

@@ -16,6 +16,7 @@ from ..models.hub import find_source
 from ..models.load import load_pair, model_names
 from ..models.metadata import read_tokenizer
 from ..models.pair import Pair, tokenizer_size
+from ..models.served import address_of
 from ..settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
 from .drafters import drafters_report
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench` to a parser."""
     add = parser.add_argument
     add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
     add("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="hub ids or folders")
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
@@ -116,7 +118,8 @@ def _subject(options: argparse.Namespace) -> Subject:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
         prompts = _prompts(options.prompts, options.count)
-        pair = load_pair("+".join(options.models) if options.models else options.pair)
+        name = "+".join(options.models) if options.models else options.pair
+        pair = load_pair(address_of(options.target_url, name))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
 

@@ -21,6 +21,7 @@ from ..trace import (
 from .guesses import UNITS, Guess, Guesses
 from .metrics import Metrics, best_lane, compute_metrics
 from .parting import Difference
+from .requests import request_lines
 from .uncertainty import DOUBTS, uncertainty
 from .watched import watched_lines, watched_rows
 from .words import comparison_line
@@ -114,7 +115,7 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         yield from watched_lines(trace, first)
         return
     if head.on_server:
-        yield PER_REQUEST
+        yield from request_lines(trace)
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
 
 
@@ -142,10 +143,6 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         yield comparison_line(trace.end.agreement(lane))
 
 
-PER_REQUEST = (
-    "The target is on a server: times are those of requests, with the network, the server's queue "
-    "and its other users. The ratio is per request, and says nothing of the server's own speed."
-)
 COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..report.guesses import Guesses
-from .tasks import Models, Stop
+from .loading import Models
+from .tasks import Stop
 
 
 class Guessed(NamedTuple):

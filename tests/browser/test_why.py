@@ -302,9 +302,12 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor.run()  # the engine is free again
 
 
-def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
+def test_a_listener_hears_rounds_and_where_lanes_part_is_told_as_python_tells_it(
+    visit: Visit,
+) -> None:
     visitor = visit()
-    visitor.set("number input for Length", 12)
+    visitor.button("greedy").click()
+    visitor.set("number input for Length", 24)
     data = visitor.run()
     trace = Trace.from_dict(data)
     for r in trace.lane("speculative"):
@@ -317,6 +320,13 @@ def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
             assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
+
+    assert called(visitor, "difference.js", "partingOf", data) is None
+    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
+    alone[9]["emitted"][0]["id"] += 1
+    wanted = parting_of(Trace.from_dict(data))
+    told = called(visitor, "difference.js", "partingOf", data)
+    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
 
 
 def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) -> None:
@@ -350,16 +360,3 @@ def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) 
     expect(page.locator("[data-identical]")).to_contain_text("not the target’s")
     assert "threshold" in card(visitor, "speculative", 0)
     expect(page.locator(".sv-card .sv-inexact")).to_be_visible()
-
-
-def test_the_place_where_lanes_part_is_told_as_python_tells_it(visit: Visit) -> None:
-    visitor = visit()
-    visitor.button("greedy").click()
-    visitor.set("number input for Length", 24)
-    data = visitor.run()
-    assert called(visitor, "difference.js", "partingOf", data) is None
-    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
-    alone[9]["emitted"][0]["id"] += 1
-    wanted = parting_of(Trace.from_dict(data))
-    told = called(visitor, "difference.js", "partingOf", data)
-    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
