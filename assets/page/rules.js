@@ -9,7 +9,6 @@ import { fixed, visible } from "./words.js";
 const EPSILON = 0.09;
 const DELTA = 0.3;
 
-/** @type {Record<string, string>} */
 /** What is said of a token whose place the target's server did not list but drew for. */
 export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
   + "known here. The text follows p exactly all the same.";
@@ -20,6 +19,7 @@ export const SERVER_DREW = "The server told p of the guesses and drew by itself:
  */
 export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
 
+/** @type {Record<string, string>} */
 export const RULE_NAMES = {
   token: "token by token", block: "block", "exact-match": "exact match", typical: "typical",
 };
