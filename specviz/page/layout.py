@@ -26,6 +26,7 @@ from .controls import (
     checked_prompt,
     checked_settings,
     compared_with,
+    drafter_choices,
     make_controls,
     summary_of,
     values_of,
@@ -37,6 +38,7 @@ from .experiment import sampling_functions
 from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
 from .memory import Memories
+from .offers import Offers
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
@@ -96,8 +98,9 @@ def build_page(
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
             player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
-        _connect_run(runs, pair, bar, controls, player)
+        _connect_run(runs, examiner.offers, pair, bar, controls, player)
         _connect_pairs(page, runs, pair, controls)
+        _connect_drafters(controls)
         _connect_doctor(examiner, pair, bar, controls, report)
         add_api(runs, examiner, pair)
         add_sweep_api(runs, pair, reader)
@@ -160,7 +163,9 @@ def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
     return missed
 
 
-def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player: gr.HTML) -> None:
+def _connect_run(
+    runs: RunQueue, offers: Offers, own: str, bar: Bar, controls: Controls, player: gr.HTML
+) -> None:
     memories = Memories()
 
     def start(
@@ -182,7 +187,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         if kept is None:
             memories.forget(session)
         name = partial(chosen_pair, *naming, own=own)
-        yield from _started(runs, session, name, prompt, asked, lanes, kept)
+        yield from _started(runs, offers, session, name, prompt, asked, lanes, kept)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -204,6 +209,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
 
 def _started(
     runs: RunQueue,
+    offers: Offers,
     session: str,
     pair: Callable[[], str],
     prompt: str,
@@ -213,7 +219,7 @@ def _started(
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
-        lanes = checked_others(settings, compared_with(settings, compare, name))
+        lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
@@ -238,28 +244,47 @@ def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls
     page.load(list_pairs, None, controls.naming[0], **PRIVATE)
 
 
+def _offering(offered: Sequence[str], drafter: str) -> Any:
+    """The control of the drafter with those that a pair offers; it moves to the pair's default if
+    the visitor's choice is not among them."""
+    moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
+    return gr.update(choices=drafter_choices(offered), **moved)
+
+
+def _connect_drafters(controls: Controls) -> None:
+    """The control of the drafter offers what the pair can use, in the browser, without a request;
+    for models that a visitor names, once the doctor has looked at them."""
+    pair, drafter = controls.naming[0], controls.settings["drafter"]
+    for one, what in ((pair, "paired"), (drafter, "drafted")):
+        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
+        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
+
+
 def _connect_doctor(
     doctor: Doctor, own: str, bar: Bar, controls: Controls, report: gr.HTML
 ) -> None:
     """Examine a pair as soon as a visitor chooses it, or when a link has chosen it."""
 
-    def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
+    def examine(
+        pair: str, target: str, draft: str, weights: str, drafter: str
+    ) -> Iterator[tuple[str, Any]]:
         if pair == own or (pair == OTHER and not target):
-            yield ""
+            yield "", gr.skip()
             return
         try:
             name = chosen_pair(pair, target, draft, weights, own=own)
         except SpecvizError as error:
-            yield refusal_html(str(error))
+            yield refusal_html(str(error)), gr.skip()
             return
-        yield from report_views(doctor, name)
+        for view in report_views(doctor, name):
+            yield view, _offering(doctor.offers.of(name), drafter)
 
     pair, target, draft, weights = controls.naming
     gr.on(
         [pair.input, target.submit, draft.submit, weights.input, bar.examine.click],
         examine,
-        list(controls.naming),
-        report,
+        [*controls.naming, controls.settings["drafter"]],
+        [report, controls.settings["drafter"]],
         concurrency_id="doctor",
         concurrency_limit=VISITORS,
         trigger_mode="always_last",

@@ -145,6 +145,8 @@ def _config() -> dict[str, Any]:
         "limits": {},
         "choices": {},
         "pairs": {},
+        "drafters": {},
+        "drafterLabels": [],
         "whole": [],
         "schema": SCHEMA,
         "mostPrompt": 0,

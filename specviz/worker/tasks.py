@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ..environment import ANY_WITH_TOKEN
 from ..models.catalogue import named_pair
+from ..models.sizes import LANES as COUNTED
 from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..settings import Settings
@@ -93,7 +94,8 @@ def with_weights(pair: str, weights: str) -> str:
     return pair if weights == "usual" else f"{pair}@{weights}"
 
 
-def _pair_and_options(name: str) -> tuple[str, dict[str, str]]:
+def pair_and_options(name: str) -> tuple[str, dict[str, str]]:
+    """A pair's own name, and the options of `load_pair`, in a name of `with_weights`."""
     pair, _, weights = name.rpartition("@")
     return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
 
@@ -111,11 +113,11 @@ def _token_of(pair: str) -> Iterator[None]:
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
     from ..decoding.loop import lane_threads
-    from ..engines.choose import make_engine
+    from ..engines.choose import make_engine, make_head_engine, make_state_engine
     from ..models.load import load_pair  # imports torch
     from ..models.progress import Progress
 
-    pair, options = _pair_and_options(name)
+    pair, options = pair_and_options(name)
     with _token_of(pair):
         loaded = load_pair(pair, on_progress=watcher, **options)
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
@@ -123,6 +125,9 @@ def load_named(name: str, watcher: Watcher) -> Any:
     make_engine(loaded.target, loaded.vocab)
     if loaded.draft is not None:
         make_engine(loaded.draft, loaded.draft_vocab)
+    elif loaded.head is not None:
+        make_state_engine(loaded.target, loaded.vocab)
+        make_head_engine(loaded.head, loaded.vocab)
     for lane in LANES:
         lane_threads(loaded, lane)
     return loaded
@@ -130,7 +135,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
 
 def memory_in_numbers(name: str) -> str:
     """A sentence with the memory that a pair takes, by the doctor's count; empty if unknown."""
-    pair, options = _pair_and_options(name)
+    pair, options = pair_and_options(name)
     if named_pair(pair) is None and "+" not in pair:
         return ""
     from ..models.doctor import examine
@@ -138,7 +143,8 @@ def memory_in_numbers(name: str) -> str:
     with _token_of(pair):
         memory = examine(pair, **options).memory  # type: ignore[arg-type]
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
-    return sizes and f"Weights and caches of {TYPICAL_CONTEXT:,} tokens take {sizes}."
+    caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
+    return sizes and f"Weights, and {caches}, take {sizes}."
 
 
 class Task(Protocol):
@@ -275,7 +281,7 @@ class ExamineTask:
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
         from ..models.doctor import examine
 
-        pair, options = _pair_and_options(self.pair)
+        pair, options = pair_and_options(self.pair)
         with _token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]
         yield report.to_dict()

@@ -77,9 +77,10 @@ class CostEstimate:
     @classmethod
     def of(cls, pair: Any) -> CostEstimate:
         """The estimate for a pair, from the sizes of its models."""
-        moved = parameter_bytes(pair.target) + parameter_bytes(pair.draft)
-        start = START + moved / MOVED
-        return cls(_pass_seconds(pair.target), _pass_seconds(pair.draft), start)
+        parts = [one for one in (pair.target, pair.draft, pair.head) if one is not None]
+        start = START + sum(map(parameter_bytes, parts)) / MOVED
+        draft = 0.0 if pair.draft is None else _pass_seconds(pair.draft)
+        return cls(_pass_seconds(pair.target), draft, start)
 
 
 def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -> float:
@@ -285,6 +286,9 @@ def _load_onto_gpu(name: str) -> Any:
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
-    for model in (pair.target, pair.draft):
-        model.to("cuda")
+    for model in (pair.target, pair.draft, pair.head):
+        if model is not None:
+            model.to("cuda")
+    if pair.head is not None:
+        pair.head.embedding = pair.head.embedding.to("cuda")  # it may be the target's
     return pair

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
+from toy_heads import ToyHead
+from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace, compute_metrics
@@ -36,7 +38,8 @@ def open_page() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A pair of folders in the hub's format, and a draft made for another tokenizer."""
+    """A pair of folders in the hub's format, a head on its target, and a draft made for another
+    tokenizer."""
     home = tmp_path_factory.mktemp("models")
     target, draft = saved_family(home, "llama", noise=0.02)
     foreign = home / "foreign"
@@ -47,7 +50,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     one, other = sorted(vocab, key=vocab.get)[20:22]
     vocab[one], vocab[other] = vocab[other], vocab[one]
     path.write_text(json.dumps(data))
-    return {"target": target, "draft": draft, "foreign": foreign}
+    model = AutoModelForCausalLM.from_pretrained(target)
+    layers, vocab_size = model.config.num_hidden_layers, model.config.vocab_size
+    head = ToyHead(model, (1, 1, layers), range(vocab_size)).save_eagle(home / "head")
+    return {"target": target, "draft": draft, "foreign": foreign, "head": head}
 
 
 def choose(visitor: Visitor, pair: str) -> None:
@@ -75,7 +81,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visitor = visit(address=open_page)
     # The recording that a visit begins with
     expect(visitor.player).to_have_attribute("data-source", "recording")
+    drafter = visitor.page.get_by_role("radiogroup", name="Drafter", exact=True)
+    own_model, own_head = drafter.get_by_text("Draft model"), drafter.get_by_text("Head on the")
+    choose(visitor, "Qwen3-4B_eagle3")  # a row of the table with a head and no draft model
+    expect(own_model).to_have_count(0)
+    expect(drafter.get_by_role("radio", name="Head on the target")).to_be_checked()
     choose(visitor, "Another pair")
+    expect(own_model).to_be_visible()  # nothing is known of it yet
+    name_models(visitor, folders["target"], folders["head"])
+    expect(own_model).to_have_count(0, timeout=PATIENCE)
+    visitor.set("number input for Length", 12)
+    header = visitor.run()["header"]
+    assert (header["settings"]["drafter"], header["draft"]["name"]) == ("head", "head")
     name_models(visitor, folders["target"], folders["target"].parent / "nowhere")
     expect(report(visitor).locator("p.stop")).to_contain_text("cannot race", timeout=PATIENCE)
     # The one who races it all the same gets the sentence, and the page lives on.
@@ -85,6 +102,8 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     name_models(visitor, folders["target"], folders["foreign"])
     common = report(visitor).filter(has_text="tokens in common")
     expect(common).to_be_visible(timeout=PATIENCE)
+    expect(own_head).to_have_count(0)
+    expect(drafter.get_by_role("radio", name="Draft model")).to_be_checked()
     visitor.set("number input for Length", 12)
     assert visitor.run()["header"]["draft"]["shared"] > 100
     expect(visitor.page.locator("[data-item=shared]")).to_contain_text("shared tokens")
