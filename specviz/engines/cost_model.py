@@ -51,9 +51,8 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
 
 def head_step_cost(head: Head, form: str) -> float:
     """The same for a step of a head along its chain: its layer, its final norm and its logits."""
-    parts = (head.midlayer, head.norm, head.lm_head)
-    read = sum(parameter_bytes(part) for part in parts)
-    return read + _call_cost(parts, head.device, form)
+    read = sum(map(parameter_bytes, head.step_parts))
+    return read + _call_cost(head.step_parts, head.device, form)
 
 
 def _call_cost(modules: Sequence[Any], device: torch.device, form: str) -> float:

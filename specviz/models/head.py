@@ -167,6 +167,11 @@ class Head(nn.Module):
         return self.fc.weight.dtype
 
     @property
+    def step_parts(self) -> tuple[nn.Module, ...]:
+        """The modules whose weights a step along the chain reads."""
+        return self.midlayer, self.norm, self.lm_head
+
+    @property
     def targets(self) -> Tensor:
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 

@@ -51,8 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     vocab[one], vocab[other] = vocab[other], vocab[one]
     path.write_text(json.dumps(data))
     model = AutoModelForCausalLM.from_pretrained(target)
-    layers, vocab_size = model.config.num_hidden_layers, model.config.vocab_size
-    head = ToyHead(model, (1, 1, layers), range(vocab_size)).save_eagle(home / "head")
+    head = ToyHead(model, (1, 2), range(model.config.vocab_size)).save_speculators(home / "head")
     return {"target": target, "draft": draft, "foreign": foreign, "head": head}
 
 
@@ -81,11 +80,11 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visitor = visit(address=open_page)
     # The recording that a visit begins with
     expect(visitor.player).to_have_attribute("data-source", "recording")
-    drafter = visitor.page.get_by_role("radiogroup", name="Drafter", exact=True)
-    own_model, own_head = drafter.get_by_text("Draft model"), drafter.get_by_text("Head on the")
+    own_model = visitor.page.get_by_role("radio", name="Draft model", exact=True)
+    own_head = visitor.page.get_by_role("radio", name="Head on the target", exact=True)
     choose(visitor, "Qwen3-4B_eagle3")  # a row of the table with a head and no draft model
     expect(own_model).to_have_count(0)
-    expect(drafter.get_by_role("radio", name="Head on the target")).to_be_checked()
+    expect(own_head).to_be_checked()
     choose(visitor, "Another pair")
     expect(own_model).to_be_visible()  # nothing is known of it yet
     name_models(visitor, folders["target"], folders["head"])
@@ -103,7 +102,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     common = report(visitor).filter(has_text="tokens in common")
     expect(common).to_be_visible(timeout=PATIENCE)
     expect(own_head).to_have_count(0)
-    expect(drafter.get_by_role("radio", name="Draft model")).to_be_checked()
+    expect(own_model).to_be_checked()
     visitor.set("number input for Length", 12)
     assert visitor.run()["header"]["draft"]["shared"] > 100
     expect(visitor.page.locator("[data-item=shared]")).to_contain_text("shared tokens")
