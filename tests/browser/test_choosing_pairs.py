@@ -18,6 +18,7 @@ from visitor import PATIENCE, Visit, Visitor
 from specviz import Token, Trace, compute_metrics
 from specviz.bench.browser import served_page
 from specviz.environment import ASSETS
+from specviz.page.controls import OFFERED
 from specviz.report.series import series
 from specviz.trace.recording import read_file
 
@@ -221,3 +222,39 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
 
 def lane_tokens(trace: Trace, lane: str) -> list[Token]:
     return [token for r in trace.lane(lane) for token in r.emitted]
+
+
+def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
+    visit: Visit, open_page: str
+) -> None:
+    visitor = visit(address=f"{open_page}?length=16&temperature=0.7&prompt=The+cat+and+the+cat+and")
+    differs = visitor.page.locator("[data-differs]")
+    labels = OFFERED["drafter"].choices or {}
+    for label, drafter in labels.items():
+        visitor.page.get_by_role("radio", name=label, exact=True).first.click()
+        trace = visitor.run()
+        assert trace["header"]["settings"]["drafter"] == drafter
+        drafted = sum(len(r["drafted"]) for r in trace["rounds"] if r["lane"] == "speculative")
+        assert (drafted > 0) == (drafter != "none"), drafter
+        expect(differs).to_be_hidden()  # the page knows of which pair each of them is
+    visitor.page.get_by_role("radio", name="Draft model", exact=True).click()
+    for label, verdict in (OFFERED["verdict"].choices or {}).items():
+        visitor.page.get_by_role("radio", name=label, exact=True).click()
+        trace = visitor.run()
+        assert trace["header"]["settings"]["verdict"] == verdict
+        expect(visitor.player).to_have_attribute("data-rule", verdict)
+        changed = visitor.page.locator("[data-run] .sv-inexact")
+        expect(changed).to_have_count(int(verdict == "typical"))
+
+    # The last one stays chosen; beside it race lanes whose text is the target's.
+    visitor.page.get_by_role("radio", name="Verdicts", exact=True).click()
+    lanes = visitor.run()["header"]["lanes"]
+    assert list(lanes) == ["typical", "token", "block"]
+    expect(changed).to_have_text("typical verdict in typical: changes the text")
+    expect(visitor.page.locator("[data-lane] h2 .sv-inexact")).to_have_count(1)
+    expect(visitor.lane("typical").locator("h2 .sv-inexact")).to_have_text("changes the text")
+    said = visitor.page.locator("[data-identical]")
+    for lane in lanes:
+        visitor.lane(lane).locator("h2 button").click()
+        expect(visitor.player).to_have_attribute("data-rule", lane)
+        expect(said).to_contain_text("typical acceptance changes")
