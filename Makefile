@@ -6,6 +6,7 @@
 # make bench       measure the built-in pair on this machine
 # make soak        the page under a crowd and 2,000 runs: nothing may fail, grow or stay
 # make gpu         all that only a GPU can show: CUDA tests and speeds, in less than 25 minutes
+# make engines     specviz against vLLM, which is installed for it; VLLM=PATH names its environment
 # make format      let ruff format and fix what it can
 # make pictures    take the README's pictures of the page
 # make recordings  record the page's presets with the built-in pair
@@ -13,7 +14,7 @@
 # make clean       remove .venv and every cache
 
 .DEFAULT_GOAL := run
-.PHONY: run test check lint formatting types bandit javascript docs bench soak gpu format pictures recordings lock clean
+.PHONY: run test check lint formatting types bandit javascript docs bench soak gpu engines format pictures recordings lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -28,6 +29,9 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP
 
 # Checks the page's JavaScript; only `make check` fetches it.
 TYPESCRIPT := typescript@5.9.3
+
+# A virtual environment with vLLM, made when it is first needed.
+VLLM ?= build/engines/vllm
 
 # Arguments for the verbs: make test ARGS="-k sampling", make bench ARGS="--page".
 ARGS ?=
@@ -67,6 +71,9 @@ soak: $(VENV)/.installed
 
 gpu: $(VENV)/.installed-dev
 	$(PY) -m scripts.measure_gpu $(ARGS)
+
+engines: $(VENV)/.installed-dev
+	$(PY) -m scripts.engines --vllm $(VLLM) $(ARGS)
 
 format: $(VENV)/.installed-dev
 	$(PY) -m ruff check --fix .

@@ -17,7 +17,7 @@ from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
-from .errors import TraceError
+from .errors import PairError, TraceError
 from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
@@ -28,13 +28,14 @@ from .models.progress import terminal_watcher
 from .models.served import served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
+from .remote.recognise import watched_addresses
 from .report.html import standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
 from .report.terminal import difference_lines, event_line, legend, metric_lines
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
-from .trace import Event, Trace
+from .trace import Event, Round, Trace
 from .trace.recording import UNVERIFIED, file_summary, read_file
 from .training import cli as train
 
@@ -120,9 +121,14 @@ def _parser() -> argparse.ArgumentParser:
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     names = (
         "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+head-id', "
-        "'target-id+none', or 'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server"
+        "'target-id+none', 'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
+        "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
     )
     parser.add_argument("--pair", default="builtin", help=names)
+    url = "such a name of a server, in the place of --pair"
+    parser.add_argument("--target-url", metavar="URL#MODEL", help=url)
+    alone = "the target alone on a second server, if the first is watched"
+    parser.add_argument("--baseline-url", metavar="URL#MODEL", help=alone)
     _add_loading(parser)
 
 
@@ -155,7 +161,20 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
-    return load_pair(options.pair, on_progress=terminal_watcher(), **_loading(options))
+    return load_pair(_pair_name(options), on_progress=terminal_watcher(), **_loading(options))
+
+
+def _pair_name(options: argparse.Namespace) -> str:
+    """The name that --pair or --target-url holds, with that of --baseline-url if there is one."""
+    name, other = options.target_url or options.pair, options.baseline_url
+    if other is None:
+        return str(name)
+    if watched_addresses(name) is None:
+        raise PairError(
+            "--baseline-url belongs to a server that is watched: name one with "
+            "--target-url http://HOST:PORT/v1#MODEL."
+        )
+    return f"{name} | {other}"
 
 
 def _page(_: argparse.Namespace) -> None:
@@ -175,17 +194,26 @@ def _run(options: argparse.Namespace) -> None:
     print(legend(color=color))
     events: list[Event] = []
     for event in race(pair, options.prompt, _lanes(options, pair)):
+        # What a watched server's steps drafted may be told at its end, by the same rounds again.
+        if event not in events and not (isinstance(event, Round) and event.untold):
+            _print_event(event, color)
         events.append(event)
-        line = event_line(event, color=color)
-        if line is not None:
-            print(line, flush=True)
     trace = Trace.from_events(events)
+    for one in trace.rounds:
+        if one.untold:
+            _print_event(one, color)
     for lane in trace.header.speculative:
         named = [] if trace.header.lanes is None else [f"{lane}:"]
         print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
     print("", *metric_lines(trace), sep="\n")
     if options.save:
         trace.save(options.save)
+
+
+def _print_event(event: Event, color: bool) -> None:
+    line = event_line(event, color=color)
+    if line is not None:
+        print(line, flush=True)
 
 
 def _sweep(options: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ SERVED = "served"
 """The name of the pair whose target is on the server of SPECVIZ_REMOTE."""
 
 T = TypeVar("T")
-_SERVED = re.compile(r"https?://[^\s@#]+#[^+]+\+.+")
+_SERVED = re.compile(r"https?://[^\s@#]+#[^+|]+(\+.+|\s*\|\s*https?://[^\s@#]+#[^+|]+)?")
 _ORIGIN = re.compile(r"https?://([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?")
 
 
@@ -176,8 +176,9 @@ REMOTE: Variable[str | None] = Variable(
     _served,
     None,
     "none",
-    "http://HOST:PORT/v1#MODEL+DRAFT",
-    "A pair whose target is on a server: visitors may choose it, and never see its address.",
+    "http://HOST:PORT/v1#MODEL+DRAFT, or http://HOST:PORT/v1#MODEL for a server that is watched",
+    "A pair whose target is on a server, or a server that speculates by itself: visitors may "
+    "choose it, and never see its address.",
     secret=True,
 )
 REMOTE_KEY: Variable[str | None] = Variable(

@@ -10,6 +10,9 @@ import pytest
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Its fixtures start a real engine once per run, for tests of any folder.
+pytest_plugins = ["llama_server"]
+
 BROWSER = Path(__file__).parent / "browser"
 
 

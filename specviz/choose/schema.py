@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import TraceError
 from ..settings import Settings
-from ..trace.schema import SETTINGS
+from ..trace.header_schema import SETTINGS
 from ..trace.validators import (
     Invalid,
     Reader,

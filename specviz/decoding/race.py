@@ -20,7 +20,9 @@ from ..lanes import SPECULATIVE, Several, checked_lanes
 from ..models.head import Head
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
+from ..models.watched import Watched
 from ..remote.target import RemoteTarget
+from ..remote.watching import watch
 from ..settings import Settings
 from ..trace import (
     BASELINE,
@@ -67,10 +69,16 @@ def race(
     the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
     before the clocks begin; the header says how many.
+    A pair that is only watched (`models.watched`) has the lane of its server's stream, and a
+    baseline if it has a second server; `remote.watching` says what differs.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
     lanes = checked_lanes(pair.settings() if settings is None else settings)
+    if isinstance(pair, Watched):
+        if set(lanes) != {SPECULATIVE} or memory:
+            raise SettingsError("a watched server has one lane with drafts: leave out the others.")
+        return watch(pair.stream, pair.alone, prompt, lanes[SPECULATIVE])
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     first = next(iter(lanes.values()))

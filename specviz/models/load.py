@@ -50,7 +50,9 @@ def load_pair(
     place of a draft there may be an EAGLE-3 head, which becomes the pair's `head`. Only
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
-    with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY.
+    with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
+    "+DRAFT" the server speculates by itself and is only watched (`models.watched`): " | " and the
+    address of a second server name its baseline.
     dtype: "float32", "bfloat16" or "float16"; None is fp32 on a CPU and the dtype of the
     checkpoint on a GPU. quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the

@@ -9,35 +9,41 @@ import torch
 
 from ..environment import REMOTE, REMOTE_KEY, SERVED
 from ..errors import PairError
+from ..remote.recognise import watched_addresses
 from ..remote.target import RemoteTarget, remote_target, split_address
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
+from .watched import watched_pair
 from .weights import LoadOptions, load_model
 
 
 def served_address(name: str) -> str | None:
-    """The whole name of a pair whose target is on a server, "http://HOST:PORT/v1#MODEL+DRAFT"; None
-    for other pairs. `SERVED` is the one that the operator has named. Raises `PairError`."""
+    """The whole name of a pair whose target is on a server, "http://HOST:PORT/v1#MODEL+DRAFT", or
+    that is only watched (`watched.watched_pair`); None for other pairs. `SERVED` is the one that
+    the operator has named. Raises `PairError`."""
     if name == SERVED:
         address = REMOTE.read()
         if address is None:
             raise PairError(f"no server holds a target here: set {REMOTE.name}.")
         return address
-    return name if split_address(name) is not None else None
+    is_served = watched_addresses(name) is not None or split_address(name) is not None
+    return name if is_served else None
 
 
 def served_pair(
     address: str, options: LoadOptions, device: torch.device, on_progress: Watcher | None
 ) -> Pair:
-    """The pair with a name such as "http://HOST:PORT/v1#MODEL+DRAFT".
+    """The pair with a name such as "http://HOST:PORT/v1#MODEL+DRAFT", or a `Watched` one.
 
     The draft is loaded here, as `options` say; its tokenizer must be the target's too. The name
     of the pair has no address. Raises `PairError` and `ServerError`.
     """
     if on_progress is not None:
         on_progress(Progress("asking the server of the target"))
+    if (watched := watched_pair(address)) is not None:
+        return watched
     target, source, tokenizer = served_target(address)
     draft = load_model(source, replace(options, device=device), on_progress)
     name = f"{target.name_or_path}+{source.shown}"

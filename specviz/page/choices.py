@@ -15,6 +15,7 @@ from ..models.catalogue import (
     pairs_by_fit,
 )
 from ..models.sizes import shown_bytes
+from ..remote.recognise import watched_addresses
 from ..worker.tasks import WEIGHTS, Machine, with_weights
 
 OTHER = "other"
@@ -44,7 +45,7 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
             listed = [one for one in members if one in offered]
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
     if served := REMOTE.read():
-        choices.append((f"{served.partition('#')[2]} · target on a server", SERVED))
+        choices.append((_served_label(served), SERVED))
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
 
 
@@ -104,6 +105,13 @@ def _title(pair: NamedPair) -> str:
         return "Built-in pair"
     target, part = (model.name.rpartition("/")[2] for model in (pair.target, pair.parts[0]))
     return f"{target} + {part}{'' if pair.head is None else ', a head'}"
+
+
+def _served_label(address: str) -> str:
+    """What the operator's server is called: an address stands in no page."""
+    models = address.partition("|")[0].partition("#")[2].strip()
+    watched = watched_addresses(address) is not None
+    return f"{models} · {'a server, watched' if watched else 'target on a server'}"
 
 
 def _label(pair: NamedPair, fit: str, cpu: bool) -> str:

@@ -113,10 +113,11 @@ class Run(Job):
         self.racing = False
         self.deltas: list[str] = []
         self.size = 0
-        self.ids: list[int] = []  # of the prompt, and of what the first lane has written
+        self._prompt_ids: list[int] = []
         self._ended = False
         self._asked: float | None = None  # when an update was asked for last
-        self._emitted: dict[Lane, int] = dict.fromkeys(names, 0)
+        # The ids of each round by lane: a round may be told again, and then replaces itself.
+        self._emitted: dict[Lane, list[list[int]]] = {name: [] for name in names}
         # The page limits the length of a run, so at most a note per token and lane waits here.
         self._notes: deque[Note] = deque()
 
@@ -128,11 +129,16 @@ class Run(Job):
         self.racing = self.racing or not isinstance(item, str)
         self._ended = isinstance(item, End)
         if isinstance(item, Round):
-            self._emitted[item.lane] += len(item.emitted)
-            if item.lane == next(iter(self._emitted)):
-                self.ids += [token.id for token in item.emitted]
+            self._emitted[item.lane][item.index : item.index + 1] = [[t.id for t in item.emitted]]
         elif isinstance(item, Header):
-            self.ids = list(item.prompt_ids)
+            self._prompt_ids = list(item.prompt_ids)
+            self._emitted = {name: [] for name in item.all_lanes}
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the prompt, and of what the first lane has written."""
+        first = next(iter(self._emitted.values()))
+        return [*self._prompt_ids, *(one for ids in first for one in ids if one >= 0)]
 
     def abandoned(self) -> bool:
         return self._asked is not None and time.monotonic() - self._asked > PATIENCE
@@ -143,7 +149,7 @@ class Run(Job):
             self._notes.append(End({lane: self._reason(lane) for lane in self._emitted}))
 
     def _reason(self, lane: Lane) -> EndReason:
-        complete = self._emitted[lane] >= self.settings.max_new_tokens
+        complete = sum(map(len, self._emitted[lane])) >= self.settings.max_new_tokens
         return "length" if complete else "stopped"
 
     def next_update(self) -> Update | None:

@@ -6,8 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ..environment import SERVED
+from ..environment import REMOTE, SERVED
 from ..models.catalogue import named_pair
+from ..remote.recognise import watched_addresses
 from ..settings import DRAFTERS, drafters_of
 from ..worker.tasks import pair_and_options
 from .choices import NO_DRAFT
@@ -22,7 +23,10 @@ def listed_drafters(pair: str) -> tuple[str, ...] | None:
         return row.drafters
     if pair.endswith(f"+{NO_DRAFT}"):
         return drafters_of(())
-    return drafters_of(("model",), early_exit=False) if pair == SERVED else None
+    served = REMOTE.read() if pair == SERVED else None
+    if served is None or watched_addresses(served) is not None:
+        return None
+    return drafters_of(("model",), early_exit=False)
 
 
 class Offers:

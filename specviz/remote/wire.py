@@ -64,6 +64,14 @@ class Server:
         `ServerError`."""
         return self._patiently("GET", path, None).value
 
+    def text(self, path: str) -> str:
+        """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
+        with self._faults(), self._client.stream("GET", self._at(path)) as response:
+            raw = self._read(response)
+            if response.status_code != httpx.codes.OK:
+                raise self._refusal(response, raw)
+            return raw.decode("utf-8", "replace")
+
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
         return self._patiently("POST", path, body).value

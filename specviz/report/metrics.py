@@ -20,6 +20,11 @@ class Metrics:
     of the baseline. The predictions are those of Leviathan et al. 2022 (see `theory`), averaged
     over the rounds.
 
+    Of a watched server (see `Header.source`) speeds and tau leave out the first token, which came
+    from reading the prompt; beta and c are unknown, and so are alpha, efficiency and the
+    predictions where the server does not tell how many tokens it drafted. `drafted` has then only
+    the accepted ones.
+
     counts: tokens by outcome; drafted = accepted + rejected + ignored and
         emitted = accepted + corrected + bonus. rounds: target passes.
     alpha: accepted / (accepted + rejected). efficiency: accepted / drafted.
@@ -80,9 +85,13 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
     emitted = sum(len(r.emitted) for r in rounds)
     c = _cost_ratio(rounds, alone)
+    is_told = not any(r.untold for r in rounds)
+    alpha = alpha if is_told else None
     tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}
+    timed = {one: _timed(of_lane[one]) for one in both}
+    passes = sum(not r.reads_prompt for r in rounds)
     seconds = {one: _seconds(of_lane[one]) for one in both}
-    prefill = {one: sum(trace.header.prefill_seconds.get(one, {}).values()) for one in both}
+    prefill = {one: _prefill(trace, one, of_lane[one]) for one in both}
     whole = {one: seconds[one] + prefill[one] for one in both}
     wall = {one: _wall_seconds(of_lane[one]) for one in both}
     can_compare = min(*tokens.values(), len(rounds), len(alone)) >= FEWEST
@@ -92,23 +101,23 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
         emitted=emitted,
         rounds=len(rounds),
         alpha=alpha,
-        efficiency=ratio(counts["accepted"], len(drafted)),
+        efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,
         beta=ratio(sum(betas), len(betas)),
-        tau=ratio(emitted, len(rounds)),
+        tau=ratio(timed[name], passes),
         tau_predicted=_mean_predicted_tau(rounds, alpha),
         c=c,
-        speedup=_speedup(seconds, tokens, name) if can_compare else None,
+        speedup=_speedup(seconds, timed, name) if can_compare else None,
         speedup_end_to_end=_speedup(whole, tokens, name) if can_compare else None,
         speedup_wall=_speedup(wall, tokens, name) if can_compare else None,
         speedup_predicted=_mean_predicted_speedup(rounds, alpha, c),
         tokens=tokens,
         seconds=seconds,
-        tokens_per_second={one: ratio(tokens[one], seconds[one]) for one in both},
+        tokens_per_second={one: ratio(timed[one], seconds[one]) for one in both},
         wall_seconds=wall,
         draft_seconds=sum(r.draft_seconds for r in rounds),
         verify_seconds=sum(r.verify_seconds for r in rounds),
         overhead_seconds=sum(r.overhead_seconds for r in rounds),
-        alpha_by_position=_alpha_by_position(rounds),
+        alpha_by_position=_alpha_by_position(rounds) if is_told else (),
     )
 
 
@@ -127,7 +136,18 @@ def _counts(rounds: Sequence[Round]) -> dict[str, int]:
     """Tokens by outcome. An accepted token is in both lists of its round, and is counted once."""
     seen = Counter(t.outcome for r in rounds for t in r.drafted)
     seen.update(t.outcome for r in rounds for t in r.emitted if t.outcome != "accepted")
-    return {outcome: seen[outcome] for outcome in OUTCOMES}
+    counts: dict[str, int] = {outcome: seen[outcome] for outcome in OUTCOMES}
+    return counts | ({"untold": seen["untold"]} if seen["untold"] else {})
+
+
+def _timed(rounds: Sequence[Round]) -> int:
+    return sum(len(r.emitted) for r in rounds if not r.reads_prompt)
+
+
+def _prefill(trace: Trace, lane: Lane, rounds: Sequence[Round]) -> float:
+    told = sum(trace.header.prefill_seconds.get(lane, {}).values())
+    is_watched = bool(rounds) and rounds[0].reads_prompt
+    return rounds[0].wall or 0.0 if is_watched else told
 
 
 def _seconds(rounds: Sequence[Round]) -> float:
@@ -157,7 +177,8 @@ def _mean_predicted_tau(rounds: Sequence[Round], alpha: float | None) -> float |
     # it, if the n-gram drafter finds no match, and in the last rounds.
     if alpha is None:
         return None
-    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), len(rounds))
+    passes = [r for r in rounds if not r.reads_prompt]
+    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in passes), len(passes))
 
 
 def _mean_predicted_speedup(

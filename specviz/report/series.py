@@ -51,7 +51,7 @@ def _speed(rounds: Sequence[Round]) -> Points:
 
 def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
     """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
-    the values over all speculative rounds up to it."""
+    the values over all speculative rounds up to it; None if a server tells no drafts."""
     accepted = judged = emitted = 0
     lengths: Counter[int] = Counter()  # drafted per round -> rounds
     x: list[int] = []
@@ -59,16 +59,17 @@ def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
     efficiencies: list[float | None] = []
     measured: list[float] = []
     predicted: list[float | None] = []
-    for passes, r in enumerate(rounds, start=1):
+    is_told = not any(r.untold for r in rounds)
+    for passes, r in enumerate((r for r in rounds if not r.reads_prompt), start=1):
         lengths[len(r.drafted)] += 1
         accepted += sum(t.outcome == "accepted" for t in r.drafted)
         judged += sum(t.outcome != "ignored" for t in r.drafted)
         emitted += len(r.emitted)
         drafted = sum(length * count for length, count in lengths.items())
-        alpha = accepted / judged if judged else None
+        alpha = accepted / judged if judged and is_told else None
         x.append(passes)
         alphas.append(alpha)
-        efficiencies.append(accepted / drafted if drafted else None)
+        efficiencies.append(accepted / drafted if drafted and is_told else None)
         measured.append(emitted / passes)
         predicted.append(None if alpha is None else _predicted(alpha, lengths))
     return (
@@ -100,7 +101,7 @@ def _positions(rounds: Sequence[Round]) -> Points:
     """alpha of the tokens judged at each position of a draft, counted from 1."""
     accepted: list[int] = []
     judged: list[int] = []
-    for r in rounds:
+    for r in () if any(r.untold for r in rounds) else rounds:
         for i, token in enumerate(r.drafted):
             if i == len(judged):
                 accepted.append(0)

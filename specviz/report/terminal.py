@@ -6,13 +6,29 @@ from collections.abc import Iterator, Mapping
 
 from ..lanes import label_of
 from ..settings import CHANGES_THE_TEXT
-from ..trace import BASELINE, LANES, Agreement, Event, Header, Lane, Outcome, Round, Token, Trace
+from ..trace import (
+    BASELINE,
+    LANES,
+    UNKNOWN_ID,
+    Event,
+    Header,
+    Lane,
+    Outcome,
+    Round,
+    Token,
+    Trace,
+)
 from .metrics import Metrics, best_lane, compute_metrics
 from .parting import Difference
 from .uncertainty import DOUBTS, uncertainty
+from .watched import watched_lines, watched_rows
+from .words import comparison_line
+from .words import shown_milliseconds as shown_milliseconds  # others import them from here
+from .words import shown_number as shown_number
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
-FINAL = ("corrected", "bonus")  # outcomes of the last token of a round
+UNSEEN = "?"  # in the place of a token that a server rejected without telling it
+FINAL = ("corrected", "bonus", "untold")  # outcomes of the last token of a round
 # outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
 STYLES: dict[Outcome, tuple[str, str]] = {
     "accepted": ("", "4;38;5;32"),
@@ -21,6 +37,8 @@ STYLES: dict[Outcome, tuple[str, str]] = {
     "corrected": ("↳", "4;38;5;175"),
     "bonus": ("★", "4;38;5;36"),
 }
+# Not in the legend of a run that is judged here: the end of a watched server's step.
+UNTOLD_STYLE = ("·", "4;38;5;245")
 
 
 def legend(*, color: bool) -> str:
@@ -47,8 +65,8 @@ def round_line(result: Round, *, color: bool) -> str:
 
 
 def _token(token: Token, color: bool) -> str:
-    mark = STYLES[token.outcome][0]
-    text = _printable(token.text)
+    mark = STYLES.get(token.outcome, UNTOLD_STYLE)[0]
+    text = _printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
     if not color:
         text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
     return _styled(token.outcome, mark + text, color)
@@ -61,7 +79,8 @@ def _printable(text: str) -> str:
 
 
 def _styled(outcome: Outcome, text: str, color: bool) -> str:
-    return f"\x1b[{STYLES[outcome][1]}m{text}\x1b[0m" if color else text
+    style = STYLES.get(outcome, UNTOLD_STYLE)[1]
+    return f"\x1b[{style}m{text}\x1b[0m" if color else text
 
 
 def _meaning_of_beta(rule: str) -> str:
@@ -82,12 +101,17 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         rate = shown_number(m.tokens_per_second[lane], 1)
         label = label_of(lane)
         yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
-    if len(by_lane) == 1:
+    if head.source is not None:
+        yield from watched_rows(trace, first)
+    elif len(by_lane) == 1:
         yield from _one_lane(trace, head.speculative[0], first)
     else:
         yield from _several_lanes(trace, by_lane)
     if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
         yield f"{', '.join(changing)}: {CHANGES_THE_TEXT}"
+    if head.source is not None:
+        yield from watched_lines(trace, first)
+        return
     if head.on_server:
         yield PER_REQUEST
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
@@ -114,7 +138,7 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
             yield from [f"{'  uncertain':15} {doubt}"] if doubt else []
     yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
     if trace.end and trace.end.identical is not None:
-        yield _comparison(trace.end.agreement(lane))
+        yield comparison_line(trace.end.agreement(lane))
 
 
 PER_REQUEST = (
@@ -138,7 +162,7 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
         if doubt:
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
-            yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
+            yield f"{lane}: {comparison_line(trace.end.agreement(lane))}"
 
 
 def difference_lines(found: Difference) -> Iterator[str]:
@@ -169,27 +193,7 @@ def _doubt_of(trace: Trace, lane: Lane) -> str:
     return DOUBTS[found.doubt] if found is not None and found.doubt is not None else ""
 
 
-def _comparison(said: Agreement) -> str:
-    where = said.divergence
-    if where is None:
-        return f"{said.compared}/{said.compared} tokens identical to the baseline"
-    margin = shown_number(where.margin, 4)
-    return (
-        f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"
-    )
-
-
 def _verdict(m: Metrics) -> str:
     if m.speedup is None:
         return "too short to compare"
     return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"
-
-
-def shown_number(value: float | None, places: int) -> str:
-    """A shown_number with `places` decimals, or a dash for None."""
-    return "–" if value is None else f"{value:.{places}f}"
-
-
-def shown_milliseconds(seconds: float | None) -> str:
-    """Seconds as text in milliseconds: "1.52 ms", or a dash for None."""
-    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"

@@ -71,7 +71,7 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
     lane: None is the first. Raises `TraceError` if the trace has no such lane.
     """
     speedup = compute_metrics(trace, lane).speedup
-    if speedup is None:
+    if speedup is None or trace.header.source is not None:
         return None
     name = trace.speculative_lane(lane)
     lanes = {one: trace.lane(one) for one in (name, BASELINE)}

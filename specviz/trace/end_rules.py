@@ -49,7 +49,7 @@ def check_end(trace: Trace, end: End) -> None:
         except Invalid as invalid:
             raise invalid.inside("end") from None
     _check_end_of_text(trace, end)
-    _check_comparison(trace, end)
+    check_comparison(trace, end)
 
 
 def _check_reason(trace: Trace, lane: Lane, end: End) -> None:
@@ -92,8 +92,9 @@ def _check_end_of_text(trace: Trace, end: End) -> None:
             )
 
 
-def _check_comparison(trace: Trace, end: End) -> None:
-    """Check the end's comparison of each text with the baseline's against their ids."""
+def check_comparison(trace: Trace, end: End) -> None:
+    """Check the end's comparison of each text with the baseline's against their ids; raises
+    `Invalid`."""
     stopped = "stopped" in end.reasons.values()
     greedy = trace.header.settings.greedy
     if end.identical is None and (stopped or not greedy):

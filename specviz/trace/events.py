@@ -8,8 +8,15 @@ from typing import Any, Literal, TypeAlias
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
 
-Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus"]
+Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
+"""What may become of a token. Beside these, the last token of a step of a watched server is
+"untold" if the server does not tell how many tokens it drafted: it is a correction, a bonus token
+or, where the text ended, perhaps an accepted draft."""
+
+UNKNOWN_ID = -1
+"""The id of a token that a watched server did not tell, such as a draft that it rejected. Its text
+is empty, and its JSON has no id."""
 
 EndReason: TypeAlias = Literal["eos", "length", "context", "stop", "stopped"]
 """Why a lane ended: an end-of-text token, `max_new_tokens`, a full context, a stop text of the
@@ -103,6 +110,18 @@ class Round:
     wall: float | None = None
     exchanged: int | None = None
 
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether it is the first of a watched server, whose token came from reading the prompt:
+        the clock begins behind it, so speeds and tau leave it out."""
+        return self.index == 0 and self.clock == 0.0
+
+    @property
+    def untold(self) -> bool:
+        """Whether a watched server does not tell how many tokens it drafted: `drafted` then has
+        only the accepted ones."""
+        return bool(self.emitted) and self.emitted[-1].outcome == "untold"
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -121,6 +140,11 @@ class Header:
         None if it was given none.
     prefill_seconds: lane -> model ("target", "draft") -> seconds.
     mode: "interleaved" or "sequential".
+    source: the name and version of the serving engine whose own speculation this run only watched,
+        such as "vLLM 0.32.0"; None if target and drafts were judged here. Such a run has no
+        probabilities, its rounds have times but no parts of them, and its settings have no drafter:
+        how many tokens a step drafts is the server's affair. Without a second server there is no
+        baseline lane, and `prefill_seconds` lacks it.
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
         lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
         `settings` and `draft` are those of the first.
@@ -143,6 +167,7 @@ class Header:
     memory: dict[str, int] | None = None
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
+    source: str | None = None
 
     @property
     def on_server(self) -> bool:
@@ -157,8 +182,9 @@ class Header:
 
     @property
     def all_lanes(self) -> tuple[Lane, ...]:
-        """The names of all lanes, the baseline last."""
-        return (*self.speculative, BASELINE)
+        """The names of all lanes, the baseline last if there is one."""
+        has_baseline = self.source is None or BASELINE in self.prefill_seconds
+        return (*self.speculative, *((BASELINE,) if has_baseline else ()))
 
     def settings_of(self, lane: Lane) -> Settings:
         """The settings of a lane; the baseline's are the first lane's, without its drafts."""
@@ -204,6 +230,8 @@ class End:
     identical, compared, divergence: the `Agreement` of the first speculative lane.
     lanes: speculative lane -> its `Agreement`, if the lanes have names of their own (see `Header`)
         and were compared.
+    counted: by how much the counters of a watched server moved while its stream ran: "steps",
+        "drafted" and "accepted" tokens of all its users; None if it has none.
     """
 
     reasons: dict[str, EndReason]
@@ -211,6 +239,7 @@ class End:
     compared: int = 0
     divergence: Divergence | None = None
     lanes: dict[Lane, Agreement] | None = None
+    counted: dict[str, int] | None = None
 
     def agreement(self, lane: Lane) -> Agreement:
         """The agreement of a speculative lane."""

@@ -1,7 +1,8 @@
 """The rules that every real run follows, whatever its models: `check_trace`.
 
 Those of a token's numbers are in `token_rules`, those of how drafts were judged in
-`verdict_rules`, those of the length of drafts in `draft_rules`, those of the end in `end_rules`.
+`verdict_rules`, those of the length of drafts in `draft_rules`, those of the end in `end_rules`,
+and those of a watched server in `watched_rules`.
 The times of a run cannot be verified, only that they add up: a recording holds nothing else that
 depends on them.
 """
@@ -22,6 +23,7 @@ from .token_rules import check_accepted_copies, check_token
 from .trace import Trace
 from .validators import Invalid
 from .verdict_rules import check_block, check_correction
+from .watched_rules import check_watched
 
 CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
 
@@ -41,6 +43,9 @@ class _LaneState:
 def check_trace(trace: Trace) -> None:
     """Check all rules; raises `Invalid` with the first one that the trace breaks."""
     header = trace.header
+    if header.source is not None:
+        check_watched(trace)
+        return
     partial = header.on_server
     of_lane = {lane: header.settings_of(lane) for lane in trace.lanes}
     lanes = {

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
-from ..errors import SettingsError
-from ..lanes import BASELINE, LANE_NAME, MOST_LANES, Lane, check_shared
-from ..settings import CHOICES, RANGES, Settings
-from .events import OUTCOMES, Agreement, Choice, Divergence, End, Header, Round, Token
+from ..lanes import MOST_LANES, Lane
+from ..settings import RANGES
+from .events import (
+    OUTCOMES,
+    UNKNOWN_ID,
+    Agreement,
+    Choice,
+    Divergence,
+    End,
+    Header,
+    Round,
+    Token,
+)
+from .header_schema import HEADER, ID, LONG, SECONDS, by_lane, is_lane, placed, same_lanes
 from .validators import (
     Invalid,
     boolean,
-    date,
     integer,
-    keyed_by,
     list_of,
     not_a,
     number,
@@ -31,30 +39,16 @@ SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 
 Parts: TypeAlias = "tuple[Header, list[Round], End | None]"
 
-LONG = 1_000_000  # characters or tokens of a prompt
+MOST_DRAFTED = 64  # a server may draft more than gamma allows here
 MOST_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
-MOST_DRAFTED = int(RANGES["gamma"][1])
 
 # The last token's text holds all remaining bytes that do not form a character.
 TEXT = text(10_000)
-NAME = text(200)
-ID = integer(0, 2**31 - 1)
 PROBABILITY = number(0.0, 1.0 + SLACK, "a probability from 0 to 1")
-SECONDS = number(0.0, 1e7)
-THREADS = integer(1, 100_000)
-
-
-def _is_lane(name: object) -> TypeGuard[str]:
-    return type(name) is str and LANE_NAME.fullmatch(name) is not None
-
-
-def _by_lane(reader: Any) -> Any:
-    """Reads an object with a value for each of some lanes."""
-    return keyed_by(_is_lane, "the name of a lane", reader, MOST_LANES + 1)
 
 
 def _lane_name(value: Any) -> str:
-    if _is_lane(value):
+    if is_lane(value):
         return value
     raise not_a(value, "the name of a lane")
 
@@ -75,10 +69,15 @@ def _top(label: str) -> Any:
     return read
 
 
+def _token(*, id: int = UNKNOWN_ID, **values: Any) -> Token:
+    return Token(id=id, **values)
+
+
 TOKEN = object_of(
-    Token,
-    {"id": ID, "text": TEXT, "outcome": one_of(OUTCOMES)},
+    _token,
+    {"text": TEXT, "outcome": one_of((*OUTCOMES, "untold"))},
     {
+        "id": ID,  # only tokens of watched servers may lack it
         **dict.fromkeys(
             ("p", "q", "beta", "soft_p", "soft_q", "weight", "threshold", "chance"),
             optional(PROBABILITY),
@@ -104,126 +103,6 @@ ROUND = object_of(
 )
 
 
-def _settings(**values: Any) -> Settings:
-    try:
-        return Settings(**values)
-    except SettingsError as error:
-        # The readers below have checked these values, so the sentence is short and safe to show.
-        raise Invalid(str(error).rstrip("."), "settings") from error
-
-
-SETTINGS = object_of(
-    _settings,
-    {
-        **{name: integer(*map(int, RANGES[name])) for name in ("gamma", "top_k", "max_new_tokens")},
-        "seed": integer(*map(int, RANGES["seed"])),
-        **{name: number(*RANGES[name]) for name in ("temperature", "top_p")},
-        "drafter": one_of(CHOICES["drafter"]),
-        "stop": list_of(text(1000), 100, "stop text"),
-        "ignore_eos": boolean,
-    },
-    # Older recordings lack these fields; their runs used the defaults.
-    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat", "verdict")},
-    label="settings",
-)
-
-
-def _placed(place: str, reader: Any) -> Any:
-    """Reads what `reader` reads; its errors name the place."""
-
-    def read(value: Any) -> Any:
-        try:
-            return reader(value)
-        except Invalid as invalid:
-            raise invalid.inside(place) if invalid.named else invalid from None
-
-    return read
-
-
-def _model(role: str) -> Any:
-    known = {"name": NAME, "parameters": integer(0, 10**15), "form": NAME}
-    extra = {"revision": optional(NAME), "context": optional(integer(1, 10**15))}
-    if role == "draft":
-        extra["shared"] = integer(1, 2**31)
-    return object_of(dict, known, extra, label=role)
-
-
-def _header(*, prompt_ids: list[int], **values: Any) -> Header:
-    if not prompt_ids:
-        raise Invalid("prompt_ids is empty", "header")
-    header = Header(prompt_ids=tuple(prompt_ids), **values)
-    if header.lanes is not None or header.drafts is not None:
-        _check_lanes(header)
-    _same_lanes(header.prefill_seconds, header.all_lanes, "header", "prefill_seconds")
-    if header.lane_threads is not None:
-        _same_lanes(header.lane_threads, header.all_lanes, "header", "lane_threads")
-    return header
-
-
-def _check_lanes(header: Header) -> None:
-    """Check that lanes with names of their own are the same ones everywhere in the header."""
-    lanes, drafts = header.lanes, header.drafts
-    if not lanes or drafts is None:
-        raise Invalid("lanes and drafts must both be there, and hold a lane", "header")
-    if BASELINE in lanes:
-        raise Invalid(f"{BASELINE} is among the lanes with drafts", "header", "lanes")
-    _same_lanes(drafts, tuple(lanes), "header", "drafts")
-    try:
-        check_shared(lanes)
-    except SettingsError as error:
-        raise Invalid(str(error).partition(":")[0], "header", "lanes") from None
-    first = header.speculative[0]
-    if header.settings != lanes[first] or header.draft != drafts[first]:
-        raise Invalid("settings and draft are not those of the first lane", "header")
-
-
-def _same_lanes(values: Mapping[str, Any], lanes: Sequence[Lane], *places: str) -> None:
-    """Check that there is a value for each of `lanes`, and for no other."""
-    for lane in lanes:
-        if lane not in values:
-            raise Invalid(f"{lane} is missing", *places)
-    for name in values:
-        if name not in lanes:
-            raise Invalid(f"{name} is not one of {', '.join(lanes)}", *places)
-
-
-DRAFT = _model("draft")
-PREFILL = object_of(dict, {"target": SECONDS}, {"draft": SECONDS})
-
-HEADER = object_of(
-    _header,
-    {
-        "prompt": text(LONG),
-        "prompt_ids": list_of(ID, LONG, "prompt id"),
-        "settings": SETTINGS,
-        "target": _model("target"),
-        "draft": optional(DRAFT),
-        "device": NAME,
-        "dtype": NAME,
-        "versions": object_of(
-            dict,
-            dict.fromkeys(("python", "torch", "transformers"), NAME),
-            dict.fromkeys(("specviz", "cuda"), NAME),
-            label="versions",
-        ),
-        "threads": THREADS,
-        "date": date,
-        "prefill_seconds": _placed("prefill_seconds", _by_lane(PREFILL)),
-        "mode": one_of(("interleaved", "sequential")),
-    },
-    {
-        "processor": NAME,
-        "lane_threads": optional(_by_lane(THREADS)),
-        "memory": optional(
-            object_of(dict, dict.fromkeys(("texts", "tokens"), integer(1, LONG)), label="memory")
-        ),
-        # Only a race of named lanes has these.
-        "lanes": optional(_placed("lanes", _by_lane(SETTINGS))),
-        "drafts": optional(_placed("drafts", _by_lane(optional(DRAFT)))),
-    },
-    label="header",
-)
-
 DIVERGENCE = object_of(
     Divergence,
     {"index": integer(0, MOST_ROUNDS), "margin": optional(number(0.0, 1e6))},
@@ -241,10 +120,15 @@ AGREEMENT = {
 END = object_of(
     End,
     {
-        "reasons": _placed("reasons", _by_lane(REASON)),
+        "reasons": placed("reasons", by_lane(REASON)),
         **AGREEMENT,
     },
-    {"lanes": optional(_placed("lanes", _by_lane(object_of(Agreement, AGREEMENT))))},
+    {
+        "lanes": optional(placed("lanes", by_lane(object_of(Agreement, AGREEMENT)))),
+        "counted": optional(
+            object_of(dict, dict.fromkeys(("steps", "drafted", "accepted"), integer(0, 2**53)))
+        ),
+    },
     label="end",
 )
 
@@ -258,9 +142,16 @@ def _round_label(place: int, item: Any) -> str:
     # These values are unchecked: they may name the round only if they are short.
     if type(item) is dict:
         lane, index = item.get("lane"), item.get("index")
-        if _is_lane(lane) and type(index) is int and 0 <= index < 10**6:
+        if is_lane(lane) and type(index) is int and 0 <= index < 10**6:
             return round_name(lane, index)
     return f"entry {place + 1} of the rounds"
+
+
+def _check_ids(r: Round) -> None:
+    for kind, tokens in (("drafted", r.drafted), ("emitted", r.emitted)):
+        for place, token in enumerate(tokens, 1):
+            if token.id == UNKNOWN_ID:
+                raise Invalid("id is missing", round_name(r.lane, r.index), f"{kind} token {place}")
 
 
 def _parts(header: Header, rounds: Sequence[Round], end: End | None, **_: Any) -> Parts:
@@ -269,10 +160,12 @@ def _parts(header: Header, rounds: Sequence[Round], end: End | None, **_: Any) -
         if r.lane not in lanes:
             unknown = f"lane is {shown(r.lane)}, not one of {', '.join(lanes)}"
             raise Invalid(unknown, f"entry {place + 1} of the rounds")
+        if header.source is None:
+            _check_ids(r)
     if end is not None:
-        _same_lanes(end.reasons, lanes, "end", "reasons")
+        same_lanes(end.reasons, lanes, "end", "reasons")
         if end.lanes is not None:
-            _same_lanes(end.lanes, header.speculative, "end", "lanes")
+            same_lanes(end.lanes, header.speculative, "end", "lanes")
     return header, list(rounds), end
 
 

@@ -23,7 +23,7 @@ import orjson
 
 from ..errors import TraceError
 from ..lanes import Lane
-from .events import End, Event, Header, Round, Token
+from .events import UNKNOWN_ID, End, Event, Header, Round, Token
 from .schema import SCHEMA, read_trace
 
 
@@ -37,15 +37,21 @@ class Trace:
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Trace:
-        """The trace of all events of a race; raises `TraceError` if the header is not first."""
+        """The trace of all events of a race; raises `TraceError` if the header is not first.
+
+        A round with the lane and the index of an earlier one replaces it: a watched server may
+        tell only at the end what its steps drafted.
+        """
         trace: Trace | None = None
+        places: dict[tuple[Lane, int], int] = {}
         for event in events:
             if isinstance(event, Header):
                 trace = cls(event)
             elif trace is None:
                 raise TraceError("a trace must begin with its header: pass all events of a race.")
             elif isinstance(event, Round):
-                trace.rounds.append(event)
+                place = places.setdefault((event.lane, event.index), len(trace.rounds))
+                trace.rounds[place : place + 1] = [event]
             else:
                 trace.end = event
         if trace is None:
@@ -152,10 +158,10 @@ def digest_of(data: dict[str, Any]) -> str:
 
 def event_dict(event: Event) -> dict[str, Any]:
     """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
-    only a race of named lanes has."""
+    only a race of named lanes or a watched server has."""
     if not isinstance(event, Round):
         known = asdict(event)
-        return {k: v for k, v in known.items() if v is not None or k not in OF_NAMED_LANES}
+        return {k: v for k, v in known.items() if v is not None or k not in RARE}
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
     for name in ("wall", "exchanged"):
         if values[name] is None:
@@ -166,7 +172,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     return values
 
 
-OF_NAMED_LANES = ("lanes", "drafts")
+RARE = ("lanes", "drafts", "source", "counted")
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 
@@ -177,6 +183,6 @@ def _token_dict(token: Token) -> dict[str, Any]:
         value = getattr(token, name)
         if name in TOPS:
             value = [{"id": c.id, "text": c.text, "probability": c.probability} for c in value]
-        if value is not None and value != []:
+        if value is not None and value != [] and (name != "id" or value != UNKNOWN_ID):
             values[name] = value
     return values

@@ -116,10 +116,13 @@ def load_named(name: str, watcher: Watcher) -> Any:
     from ..engines.choose import make_engine, make_head_engine, make_state_engine
     from ..models.load import load_pair  # imports torch
     from ..models.progress import Progress
+    from ..models.watched import Watched
 
     pair, options = pair_and_options(name)
     with _token_of(pair):
         loaded = load_pair(pair, on_progress=watcher, **options)
+    if isinstance(loaded, Watched):
+        return loaded
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
     make_engine(loaded.target, loaded.vocab)

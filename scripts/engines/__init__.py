@@ -1,0 +1,1 @@
+"""specviz against real serving engines that run on this machine."""

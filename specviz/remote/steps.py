@@ -1,0 +1,156 @@
+"""From the steps of a watched server to rounds: what was drafted, as far as the server tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from ..lanes import BASELINE, Lane
+from ..trace import UNKNOWN_ID, Outcome, Round, Token
+
+
+class Word(NamedTuple):
+    """A token of a stream. at: seconds from the request to its arrival."""
+
+    id: int
+    text: str
+    at: float
+
+
+class Step(NamedTuple):
+    """One step of an engine: its tokens, and how many it drafted and accepted; None if the server
+    does not tell. Where the text ended, there are fewer tokens than accepted + 1."""
+
+    words: Sequence[Word]
+    drafted: int | None = None
+    accepted: int | None = None
+
+
+class Counts(NamedTuple):
+    """What a server tells of each verify step, in order."""
+
+    drafted: Sequence[int]
+    accepted: Sequence[int]
+
+
+def counts_of(drafted: object, accepted: object, own: int = 0) -> Counts | None:
+    """The counts in two lists of a server's answer; None if they are no lists of whole numbers.
+    own: how many of the target's own tokens each number holds as well."""
+    lists = []
+    for one in (drafted, accepted):
+        if not isinstance(one, list) or not all(type(number) is int for number in one):
+            return None
+        lists.append([number - own for number in one])
+    return Counts(*lists)
+
+
+def round_of(step: Step, lane: Lane, index: int, begun: float, before: float) -> Round:
+    """The round of a step. begun: when the lane's first tokens came, in seconds after its request;
+    before: the clock of the round before."""
+    at = step.words[-1].at
+    drafted, emitted = _tokens(step, lane)
+    clock = max(before, at - begun)
+    return Round(
+        lane=lane,
+        index=index,
+        drafted=drafted,
+        emitted=emitted,
+        draft_seconds=0.0,
+        verify_seconds=0.0,
+        overhead_seconds=clock - before,
+        clock=clock,
+        wall=clock + begun,
+    )
+
+
+def rounds_of(steps: Sequence[Step], lane: Lane) -> list[Round]:
+    """The rounds of all steps of a lane."""
+    rounds: list[Round] = []
+    begun = steps[0].words[-1].at if steps else 0.0
+    for index, step in enumerate(steps):
+        rounds.append(round_of(step, lane, index, begun, rounds[-1].clock if rounds else 0.0))
+    return rounds
+
+
+def _tokens(step: Step, lane: Lane) -> tuple[list[Token], list[Token]]:
+    """The drafted and the emitted tokens of a step."""
+    words, drafted, accepted = step
+    if lane == BASELINE:
+        return [], [_token(word, "bonus") for word in words]
+    if drafted is None or accepted is None:
+        kept = [_token(word, "accepted") for word in words[:-1]]
+        return kept, [*kept, _token(words[-1], "untold")]
+    kept = [_token(word, "accepted") for word in words[:accepted]]
+    is_cut = len(words) <= accepted
+    rejected = not is_cut and accepted < drafted
+    rest: list[Outcome] = ["ignored"] * (drafted - len(kept))
+    rest[: int(rejected)] = ["rejected"] * rejected
+    own: Outcome = "corrected" if rejected else "bonus"
+    unseen = [Token(UNKNOWN_ID, "", outcome) for outcome in rest]
+    return [*kept, *unseen], [*kept, *(_token(word, own) for word in words[accepted:])]
+
+
+def _token(word: Word, outcome: Outcome) -> Token:
+    return Token(word.id, word.text, outcome)
+
+
+def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
+    """The steps of a stream whose counts were told at its end; None if the counts do not add up to
+    the text, or if they could be those of several of its chunks.
+
+    chunks: as they came, the first with the one token that reading the prompt gave. Each verify
+    step emits what it accepted and one token more; only the last may have been cut off. Chunks that
+    came late may hold several steps.
+    """
+    sizes = [accepted + 1 for accepted in counts.accepted]
+    if len(counts.drafted) != len(sizes) or any(
+        not 0 <= size - 1 <= drafted for size, drafted in zip(sizes, counts.drafted, strict=True)
+    ):
+        return None
+    first, words = chunks[0], [word for chunk in chunks[1:] for word in chunk.words]
+    if sizes and sum(sizes[:-1]) < len(words) <= sum(sizes):
+        ends = list(accumulate(sizes))
+        parts = [words[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+        told = [Step(*one) for one in zip(parts, counts.drafted, counts.accepted, strict=True)]
+    else:
+        # Steps without drafts, of which n-grams have many, are not counted.
+        places = _only_places([len(chunk.words) for chunk in chunks[1:]], sizes)
+        if places is None:
+            return None
+        told = [
+            Step(chunk.words, 0, 0)
+            if place is None
+            else Step(chunk.words, counts.drafted[place], counts.accepted[place])
+            for chunk, place in zip(chunks[1:], places, strict=True)
+        ]
+    return [Step(first.words, 0, 0), *told]
+
+
+def _only_places(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None] | None:
+    """Which of `sizes` each chunk is, None for a step without drafts; None if there is no way or
+    more than one. The last chunk may be shorter than its size."""
+    chunks, steps = len(lengths), len(sizes)
+    ways = [[0] * (steps + 1) for _ in range(chunks + 1)]
+    ways[chunks][steps] = 1
+
+    def fits(chunk: int, step: int) -> bool:
+        if step == steps:
+            return False
+        exact = lengths[chunk] == sizes[step]
+        return exact or (chunk == chunks - 1 and lengths[chunk] < sizes[step])
+
+    for chunk in range(chunks - 1, -1, -1):
+        for step in range(steps, -1, -1):
+            plain = ways[chunk + 1][step] if lengths[chunk] == 1 else 0
+            drafted = ways[chunk + 1][step + 1] if fits(chunk, step) else 0
+            ways[chunk][step] = plain + drafted
+    if ways[0][0] != 1:
+        return None
+    places: list[int | None] = []
+    step = 0
+    for chunk in range(chunks):
+        is_drafted = fits(chunk, step) and ways[chunk + 1][step + 1] == 1
+        places.append(step if is_drafted else None)
+        step += is_drafted
+    return places

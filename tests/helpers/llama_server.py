@@ -1,0 +1,130 @@
+"""llama.cpp's own server on this machine, serving the built-in pair: a real engine for tests.
+
+The wheel `xllamacpp` holds it. It runs in a process of its own, which may be killed:
+
+    python llama_server.py TARGET.gguf [DRAFT.gguf]    prints its address; ends with its input
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODEL = "target"
+CONTEXT = 512  # tokens
+GAMMA = 5
+PROMPT = "Once upon a time"
+
+
+@dataclass(frozen=True)
+class LlamaServer:
+    """A running server. url: of its OpenAI interface; its own addresses lie beside /v1.
+
+    software: the wheel's version, since the server's own build number is unset.
+    """
+
+    url: str
+    software: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def llama_server(target: Path, draft: Path | None = None) -> Iterator[LlamaServer]:
+    """A server of one GGUF file, alone or speculating with the draft in another one.
+
+    Weights and cache are what the files hold, so fp32 files make an fp32 engine.
+    """
+    files = [str(one) for one in (target, draft) if one is not None]
+    process = subprocess.Popen(
+        [sys.executable, __file__, *files],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address, f"the server ended with status {process.wait()}"
+        software = f"llama.cpp in xllamacpp {version('xllamacpp')}"
+        yield LlamaServer(f"{address}/v1", software, process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def write_pair(folder: Path) -> tuple[Path, Path]:
+    """Write the built-in pair to a folder as GGUF files in fp32; returns target and draft."""
+    from specviz import load_pair
+    from specviz.bench.gguf import write_gguf
+
+    pair, files = load_pair("builtin"), (folder / "target.gguf", folder / "draft.gguf")
+    for model, file in zip((pair.target, pair.draft), files, strict=True):
+        write_gguf(model, pair.tokenizer, file, "fp32", [PROMPT])
+    return files
+
+
+@pytest.fixture(scope="session")
+def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Target and draft of the built-in pair as GGUF files in fp32."""
+    if find_spec("xllamacpp") is None:
+        pytest.skip("xllamacpp is not installed, which holds llama.cpp's server")
+    return write_pair(tmp_path_factory.mktemp("gguf"))
+
+
+@pytest.fixture(scope="session")
+def llama_cpp(gguf_pair: tuple[Path, Path]) -> Iterator[Callable[..., LlamaServer]]:
+    """Call it for a server of the built-in target that lasts for the session; with
+    `draft=True` it speculates by itself, up to `GAMMA` tokens in a round."""
+    running: dict[bool, LlamaServer] = {}
+    with ExitStack() as stack:
+
+        def start(draft: bool = False) -> LlamaServer:
+            if draft not in running:
+                files = gguf_pair if draft else gguf_pair[:1]
+                running[draft] = stack.enter_context(llama_server(*files))
+            return running[draft]
+
+        yield start
+
+
+def serve(target: str, draft: str | None = None) -> None:
+    """Run a server in this process until its input ends."""
+    import xllamacpp as engine
+
+    params = engine.CommonParams()
+    params.model.path, params.model_alias = target, {MODEL}
+    params.n_ctx, params.warmup, params.fit_params = CONTEXT, False, False
+    params.endpoint_metrics = params.endpoint_props = True
+    _in_fp32(params)
+    if draft is not None:
+        speculation = params.speculative
+        speculation.types = [engine.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        speculation.draft.mparams.path, speculation.draft.n_max = draft, GAMMA
+        speculation.draft.cpuparams.n_threads = 1
+        _in_fp32(speculation.draft)
+    server = engine.Server(params)
+    print(server.listening_address, flush=True)
+    sys.stdin.read()
+
+
+def _in_fp32(params: Any) -> None:
+    import xllamacpp as engine
+
+    params.cache_type_k = params.cache_type_v = engine.ggml_type.GGML_TYPE_F32
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

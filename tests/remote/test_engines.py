@@ -1,0 +1,127 @@
+"""The checks of `make engines`: they pass on the right target, and fail on a wrong one.
+
+Those marked `engines` run against servers of the built-in target that are named in ENGINES, such as
+ENGINES="http://127.0.0.1:8000/v1 http://127.0.0.1:8001/v1".
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_completions import FakeServer, fake_server
+from record_answers import recorded
+
+from scripts.engines import checks, environment, few_words
+from scripts.engines.__main__ import examine, table
+from scripts.engines.deployments import Deployment, commands
+from specviz import Pair, load_pair
+from specviz.environment import ASSETS
+from specviz.remote.completions import Completions
+from specviz.remote.wire import Server
+
+ENGINES = os.environ.get("ENGINES", "").split()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return few_words.save(tmp_path_factory.mktemp("few-words"))
+
+
+@pytest.fixture(scope="module")
+def local(folders: tuple[Path, Path]) -> Pair:
+    return load_pair("+".join(map(str, folders)))
+
+
+@pytest.fixture(scope="module")
+def right(local: Pair) -> Iterator[FakeServer]:
+    with fake_server(local.target, local.tokenizer) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def wrong(local: Pair) -> Iterator[FakeServer]:
+    """A server of the draft under the target's name."""
+    with fake_server(local.draft, local.tokenizer) as server:
+        yield server
+
+
+def remote(server: FakeServer, folders: tuple[Path, Path]) -> Pair:
+    return load_pair(f"{server.url}#target+{folders[1]}")
+
+
+def test_another_target_has_other_tokens_and_another_distribution(
+    right: FakeServer, wrong: FakeServer, folders: tuple[Path, Path], local: Pair
+) -> None:
+    ours, theirs = (remote(server, folders) for server in (right, wrong))
+    short, prompts = {"max_new_tokens": 16}, ("w1 w2",)
+    for settings in (checks.GREEDY, checks.SAMPLED):
+        same = checks.same_tokens(ours, local, replace(settings, **short), prompts)
+        assert same.passed and same.says == "32 tokens, all the same"
+    other = checks.same_tokens(theirs, local, replace(checks.GREEDY, **short), prompts)
+    assert not other.passed and "after 'w1 w2'" in other.says
+    same = checks.same_distribution(ours, local, 40)
+    other = checks.same_distribution(theirs, local, 60)
+    assert same.passed, same.says
+    assert not other.passed and other.figures["p_value"] < checks.SMALLEST
+
+
+def test_a_server_that_dies_is_a_finding(
+    right: FakeServer, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(handler: Any) -> bool:
+        handler.close_connection = True
+        return True
+
+    pair = remote(right, folders)
+    went_on = checks.killed(pair, lambda: None)
+    assert not went_on.passed and "the run went on" in went_on.says
+    one = checks.killed(pair, lambda: monkeypatch.setattr(right, "fault", cut))
+    assert one.passed and one.says.startswith("3 rounds kept: 127.0.0.1")
+    dead = checks.found("cost", lambda: checks.cost(pair, Completions(Server(right.url), "target")))
+    assert (dead.check, dead.passed) == ("cost", False) and "ended the connection" in dead.says
+
+
+def test_counts_of_a_servers_own_speculation_add_up() -> None:
+    *_, last, done = recorded("vllm")["streamed with speculation"]["answer"]
+    told = last["metrics"]["speculative_decoding"]
+    assert done == "[DONE]" and checks.adds_up(told, 12)
+    assert not checks.adds_up(told, 20)
+    for name, value in ((checks.KEPT, 6), (checks.DRAFTED, 0)):
+        changed = copy.deepcopy(told)
+        changed[name][-1] = value
+        assert not checks.adds_up(changed, 12)
+
+
+def test_what_does_not_start_is_in_the_table(tmp_path: Path) -> None:
+    pair = ASSETS / "pair"
+    broken = Deployment("two nodes", pair / "target", pair / "draft", ("--no-such-flag",), nodes=2)
+    rows = list(examine(Path(sys.executable), broken, tmp_path))  # this Python has no vLLM
+    assert [one.passed for _, one in rows] == [False]
+    assert "it did not start: see " in list(table(rows))[-1]
+    head, node = commands(Path("python"), broken, 8000, 29500)
+    assert "--headless" in node and "--headless" not in head and "29500" in node
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(SystemExit, match="no virtual environment"):
+        environment.make(tmp_path / "full")
+
+
+@pytest.mark.engines
+@pytest.mark.skipif(not ENGINES, reason="no server: name some in ENGINES, or use make engines")
+@pytest.mark.parametrize("url", ENGINES)
+def test_a_real_engine_holds_the_same_target(url: str) -> None:
+    pair, builtin = load_pair(f"{url}#target+{ASSETS / 'pair' / 'draft'}"), load_pair("builtin")
+    prompts = checks.PROMPTS[:1]
+    for one in (
+        checks.same_tokens(pair, builtin, checks.GREEDY, prompts),
+        checks.same_tokens(pair, builtin, checks.SAMPLED, prompts),
+        checks.its_own_text(Completions(Server(url), "target"), builtin),
+    ):
+        assert one.passed, one.says

@@ -1,0 +1,46 @@
+"""llama.cpp's own server, a real engine that is there in every test run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import httpx
+import pytest
+import torch
+from llama_server import PROMPT, LlamaServer
+from toy_models import emitted_ids
+
+from specviz import Pair, Settings, baseline, load_pair
+
+TIED = 1e-3  # nats: far above the rounding of fp32 in other kernels, far below a real preference
+
+
+def assert_same_or_tied(pair: Pair, text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
+    """Both engines are greedy: where their texts part, the target has two first choices."""
+    same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), None)
+    if same is None:
+        return
+    ids = [*pair.tokenizer(text)["input_ids"], *ours[:same]]
+    with torch.inference_mode():
+        row = pair.target(torch.tensor([ids])).logits[0, -1]
+    behind = float(row.max() - torch.minimum(row[ours[same]], row[theirs[same]]))
+    assert behind < TIED, f"token {same}: the worse candidate is {behind:.2g} nats behind"
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_it_writes_the_greedy_text_of_the_same_target_here(
+    llama_cpp: Callable[..., LlamaServer], draft: bool
+) -> None:
+    pair, server = load_pair("builtin"), llama_cpp(draft=draft)
+    question = {
+        "prompt": pair.tokenizer(PROMPT)["input_ids"],
+        "n_predict": 64,
+        "temperature": 0,
+        "return_tokens": True,
+    }
+    answer = httpx.post(server.url.removesuffix("v1") + "completion", json=question).json()
+    local = baseline(pair, PROMPT, Settings(max_new_tokens=64))
+    assert_same_or_tied(pair, PROMPT, emitted_ids(local), answer["tokens"])
+    times = answer["timings"]
+    assert ("draft_n" in times) == draft
+    assert not draft or 0 < times["draft_n_accepted"] < times["draft_n"]
