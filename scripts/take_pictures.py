@@ -42,8 +42,9 @@ CLOSE_UPS = {
 
 COLOURS = 224  # of a close-up, which is mostly text
 LANE_HEIGHT = 150  # pixels of the lane that it shows
-AROUND = ".sv-lanes article:not([data-lane=speculative]), .sv-charts, .sv-legend"
-"""What lies around the lane and its card, and is not in the picture."""
+ALONE = """body * { visibility: hidden; }
+[data-lane=speculative], [data-lane=speculative] *, .sv-card, .sv-card * { visibility: visible; }"""
+"""Only the lane and its card are in the picture."""
 
 
 def race_on(page: Any, preset: str | None) -> None:
@@ -95,14 +96,15 @@ def take_lanes(page: Any, url: str, out: Path) -> None:
 
 def take_close_ups(page: Any, url: str, out: Path) -> None:
     """Take a small picture of a lane with an open card for each drafter and verdict."""
+    page.set_viewport_size({"width": 1280, "height": 1200})  # so that cards open below
     for name, (asked, outcome) in CLOSE_UPS.items():
         page.goto(f"{url}/?__theme=light&length=48&{asked}")
         page.wait_for_selector("[data-player][data-ready]")
         page.get_by_role("button", name="Run", exact=True).click()
         page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
         page.keyboard.press("End")
-        page.add_style_tag(content=f"{AROUND} {{ visibility: hidden; }}")
-        page.locator(f"[data-lane=speculative] [data-outcome={outcome}]").nth(2).focus()
+        page.add_style_tag(content=ALONE)
+        page.locator(f"[data-lane=speculative] [data-outcome={outcome}]").first.focus()
         page.wait_for_timeout(700)  # milliseconds, for what moves
         boxes = [
             page.locator(one).bounding_box() for one in ("[data-lane=speculative]", ".sv-card")

@@ -16,7 +16,7 @@ from ..report.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
-from .choices import OTHER, chosen_pair, pair_choices
+from .choices import chosen_pair
 from .choosing import choosing_functions
 from .controls import (
     DEFAULTS,
@@ -26,19 +26,27 @@ from .controls import (
     checked_prompt,
     checked_settings,
     compared_with,
-    drafter_choices,
     make_controls,
     summary_of,
     values_of,
 )
 from .differences import difference_functions
-from .doctor import Doctor, refusal_html, report_views
+from .doctor import Doctor
 from .download import taker
 from .experiment import sampling_functions
 from .jobs import Run
-from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
+from .look import (
+    IN_BROWSER,
+    PRIVATE,
+    RECORDINGS,
+    VISITORS,
+    keep_no_statistics,
+    rest_when_idle,
+    serve_static_files,
+)
 from .memory import Memories
 from .offers import Offers
+from .pairing import connect_doctor, connect_drafters, connect_pairs
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
@@ -47,12 +55,6 @@ from .recordings import opener
 from .security.errors import Page, answering
 from .streams import deltas
 from .sweep_api import add_sweep_api
-
-VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
-PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-"""For events of the page that programs cannot call."""
-IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
-"""For events that only run JavaScript."""
 
 
 class Bar(NamedTuple):
@@ -99,9 +101,9 @@ def build_page(
                 controls, report = make_controls(pair)
             player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
-        _connect_pairs(page, runs, pair, controls)
-        _connect_drafters(controls)
-        _connect_doctor(examiner, pair, bar, controls, report)
+        connect_pairs(page, runs, pair, controls)
+        connect_drafters(controls)
+        connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
         add_sweep_api(runs, pair, reader)
         _connect_buttons(bar, presets, controls)
@@ -233,63 +235,6 @@ def _started(
     finally:
         if memories is not None and run.ids:
             memories.add(session, name, tuple(run.ids))
-
-
-def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
-    """When the page loads, list the pairs again: by then the memory of this machine is known."""
-
-    def list_pairs() -> Any:
-        return gr.update(choices=pair_choices(own, runs.machine))
-
-    page.load(list_pairs, None, controls.naming[0], **PRIVATE)
-
-
-def _offering(offered: Sequence[str], drafter: str) -> Any:
-    """The control of the drafter with those that a pair offers; it moves to the pair's default if
-    the visitor's choice is not among them."""
-    moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
-    return gr.update(choices=drafter_choices(offered), **moved)
-
-
-def _connect_drafters(controls: Controls) -> None:
-    """The control of the drafter offers what the pair can use, in the browser, without a request;
-    for models that a visitor names, once the doctor has looked at them."""
-    pair, drafter = controls.naming[0], controls.settings["drafter"]
-    for one, what in ((pair, "paired"), (drafter, "drafted")):
-        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
-        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
-
-
-def _connect_doctor(
-    doctor: Doctor, own: str, bar: Bar, controls: Controls, report: gr.HTML
-) -> None:
-    """Examine a pair as soon as a visitor chooses it, or when a link has chosen it."""
-
-    def examine(
-        pair: str, target: str, draft: str, weights: str, drafter: str
-    ) -> Iterator[tuple[str, Any]]:
-        if pair == own or (pair == OTHER and not target):
-            yield "", gr.skip()
-            return
-        try:
-            name = chosen_pair(pair, target, draft, weights, own=own)
-        except SpecvizError as error:
-            yield refusal_html(str(error)), gr.skip()
-            return
-        for view in report_views(doctor, name):
-            yield view, _offering(doctor.offers.of(name), drafter)
-
-    pair, target, draft, weights = controls.naming
-    gr.on(
-        [pair.input, target.submit, draft.submit, weights.input, bar.examine.click],
-        examine,
-        [*controls.naming, controls.settings["drafter"]],
-        [report, controls.settings["drafter"]],
-        concurrency_id="doctor",
-        concurrency_limit=VISITORS,
-        trigger_mode="always_last",
-        **PRIVATE,
-    )
 
 
 def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) -> None:
