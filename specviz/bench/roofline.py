@@ -16,7 +16,7 @@ import torch
 
 from ..decoding.drafters.early_exit import best_exit
 from ..engines.base import now
-from ..engines.choose import make_engine, make_head_engine
+from ..engines.choose import make_engine, make_head_engine, make_state_engine
 from ..models.head import Head
 from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
@@ -60,16 +60,19 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
         first = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
         found["draft"] = floor(first, cached, form, pair.device)
     elif drafter == "head" and pair.head is not None:
-        found["draft"] = _head_floor(pair.head, cached, pair.vocab)
+        found["draft"] = _head_floor(pair, cached)
     return found
 
 
-def _head_floor(head: Head, cached: int, vocab: int) -> Floor:
-    layer, compiled = head.config.layer, make_head_engine(head, vocab).form == "compiled"
-    width = torch.float32 if compiled else head.dtype
-    numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values of a token
+def _head_floor(pair: Pair, cached: int) -> Floor:
+    head, numbers, width = pair.head, 0, torch.float32
+    if isinstance(head, Head):  # what other heads read of caches differs from place to place
+        layer = head.config.layer
+        numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values of a token
+        engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
+        width = torch.float32 if engine.form == "compiled" else head.dtype
     size = sum(map(parameter_bytes, head.step_parts)) + cached * numbers * width.itemsize
-    return _measured_floor(size, cached, head.device)
+    return _measured_floor(size, cached, pair.device)
 
 
 def cache_bytes(model: Any, form: str) -> int:

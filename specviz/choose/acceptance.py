@@ -21,6 +21,7 @@ from ..decoding.types import DecodingPath, Drafter
 from ..engines.base import Engine, StateEngine
 from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
+from ..models.head import Head
 from ..models.pair import Pair, context_length
 from ..settings import Settings
 
@@ -39,12 +40,14 @@ CERTAIN = ("ngram",)
 """Drafters whose drafts are certain also where the target samples."""
 
 
-def is_predictable(settings: Settings) -> bool:
+def is_predictable(settings: Settings, pair: Pair) -> bool:
     """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
     whose verdicts at different places are independent given the text, and a drafter whose q along
-    the text is known."""
+    the text is known. Of heads only those of EAGLE-3 read nothing but the target's states."""
+    if settings.drafter in CHAINING:
+        return settings.greedy and isinstance(pair.head, Head)
     if settings.greedy:
-        return settings.drafter in (*MODELS, *COPYING, *CHAINING)
+        return settings.drafter in (*MODELS, *COPYING)
     known = settings.drafter in MODELS or settings.drafter in CERTAIN
     return settings.rule == "token" and known
 

@@ -10,9 +10,9 @@ import torch
 
 from ..environment import REMOTE_KEY
 from ..errors import PairError
-from ..remote.counters import counters
-from ..remote.recognise import recognised, watched_addresses
-from ..remote.stream import Engine
+from ..remote.watched.counters import counters
+from ..remote.watched.recognise import recognised, watched_addresses
+from ..remote.watched.stream import Engine
 from .pair import Pair
 
 ONLY_WATCHED = (

@@ -15,7 +15,7 @@ from ..models.catalogue import (
     pairs_by_fit,
 )
 from ..models.sizes import shown_bytes
-from ..remote.recognise import watched_addresses
+from ..remote.watched.recognise import watched_addresses
 from ..worker.tasks import WEIGHTS, Machine, with_weights
 
 OTHER = "other"

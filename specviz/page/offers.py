@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..environment import REMOTE, SERVED
 from ..models.catalogue import named_pair
-from ..remote.recognise import watched_addresses
+from ..remote.watched.recognise import watched_addresses
 from ..settings import DRAFTERS, drafters_of
 from ..worker.tasks import pair_and_options
 from .choices import NO_DRAFT

@@ -129,8 +129,8 @@ def load_named(name: str, watcher: Watcher) -> Any:
     if loaded.draft is not None:
         make_engine(loaded.draft, loaded.draft_vocab)
     elif loaded.head is not None:
-        make_state_engine(loaded.target, loaded.vocab)
-        make_head_engine(loaded.head, loaded.vocab)
+        target = make_state_engine(loaded.target, loaded.vocab)
+        make_head_engine(loaded.head, loaded.vocab, target)
     for lane in LANES:
         lane_threads(loaded, lane)
     return loaded
@@ -282,9 +282,13 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..models.doctor import examine
+        from ..models.doctor import examine, examine_served
+        from ..models.served import served_address
 
         pair, options = pair_and_options(self.pair)
+        if (address := served_address(pair)) is not None:
+            yield examine_served(address).to_dict()
+            return
         with _token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]
         yield report.to_dict()

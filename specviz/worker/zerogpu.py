@@ -279,6 +279,7 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
+    from ..models.head import Head
     from ..models.load import load_pair
 
     row = named_pair(name)
@@ -286,9 +287,10 @@ def _load_onto_gpu(name: str) -> Any:
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
-    for model in (pair.target, pair.draft, pair.head):
+    head = pair.head if isinstance(pair.head, Head) else None
+    for model in (pair.target, pair.draft, head):
         if model is not None:
             model.to("cuda")
-    if pair.head is not None:
-        pair.head.embedding = pair.head.embedding.to("cuda")  # it may be the target's
+    if head is not None and head.embedding is not None:
+        head.embedding = head.embedding.to("cuda")  # it may be the target's
     return pair

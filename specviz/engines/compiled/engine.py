@@ -100,7 +100,7 @@ class CompiledEngine:
 
     form = "compiled"
     partial = False
-    exchanged = 0
+    spent = None
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import PairError
+from ...errors import PairError
+from ..wire import Server
 from .llama_server import LlamaServer
 from .sglang import Sglang
 from .stream import Engine
 from .vllm import Vllm
-from .wire import Server
 
 BETWEEN = re.compile(r"\s*\|\s*(?=https?://)")
 NAMING = (

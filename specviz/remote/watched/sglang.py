@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import PairError, ServerError, SettingsError
-from ..settings import Settings
-from ..trace import EndReason
+from ...errors import PairError, ServerError, SettingsError
+from ...settings import Settings
+from ...trace import EndReason
+from ..wire import Server
 from .steps import Counts, counts_of
 from .stream import Arrival, Prompt
-from .wire import Server
 
 
 class Sglang:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import PairError, ServerError, SettingsError
-from ..settings import Settings
-from ..trace import UNKNOWN_ID, EndReason
+from ...errors import PairError, ServerError, SettingsError
+from ...settings import Settings
+from ...trace import UNKNOWN_ID, EndReason
+from ..wire import Server
 from .stream import Arrival, Prompt
-from .wire import Server
 
 RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
 

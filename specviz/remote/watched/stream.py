@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
-from ..errors import ServerError
-from ..settings import Settings
-from ..trace import EndReason
+from ...errors import ServerError
+from ...settings import Settings
+from ...trace import EndReason
+from ..wire import Server
 from .steps import Counts
-from .wire import Server
 
 Prompt: TypeAlias = str | Sequence[int]
 """A text, or token ids."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..errors import PairError, ServerError
-from .wire import Server
+from ...errors import PairError, ServerError
+from ..wire import Server
 
 Counted = dict[str, int]
 

@@ -1,0 +1,1 @@
+"""A serving engine that speculates by itself, watched from outside: its stream as rounds."""
