@@ -12,7 +12,7 @@ import { fixed, percent } from "./words.js";
 export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
 const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
-const CHANGES = "typical acceptance changes the target’s distribution.";
+export const CHANGES = "typical acceptance changes the target’s distribution.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
 /**
