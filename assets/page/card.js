@@ -3,7 +3,7 @@
 import { closest, element, find } from "./dom.js";
 import { isOwn, isUnseen, tokensOf } from "./lane.js";
 import { chance, keep } from "./reasons.js";
-import { answers, CHANGES_THE_TEXT, LEFT, reasonBy, RULE_NAMES, ruleOf } from "./rules.js";
+import { answers, CHANGES_THE_TEXT, isDrawn, LEFT, reasonBy, RULE_NAMES, ruleOf, SERVER_DREW } from "./rules.js";
 import { watchedReason } from "./watched.js";
 import { fixed, visible } from "./words.js";
 
@@ -136,7 +136,7 @@ function content(at, isPending, rule) {
   }
   if (rule === "typical") parts.push(element("p", "sv-inexact", CHANGES_THE_TEXT));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
-  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", AS_USED));
+  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
   return parts;
 }
 

@@ -1,9 +1,13 @@
 // Plotly charts: layouts and colours come from Python, points from the shown rounds.
 
 import { element, find, findAll } from "./dom.js";
+import { extentsOf } from "./extents.js";
 import { shortened, titleOf, tracesOf } from "./lane-charts.js";
-import { ALONE, OURS } from "./lanes.js";
+import { ALONE, lanesOf, OURS } from "./lanes.js";
 import { readsPrompt, series } from "./metrics.js";
+import { SERVER } from "./strip.js";
+
+/** @import { Extent } from "./extents.js" */
 
 const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
@@ -67,6 +71,8 @@ export class Charts {
   /** @type {LaneName[]} */
   #names = [OURS, ALONE];
   #isWatched = false; // a server, which tells no parts of a round's time
+  /** @type {Trace | null} */
+  #trace = null; // that the shown rounds are of
   /** @type {Round[] | null} */
   #requested = null; // rounds that are still to be drawn
   #hurried = false; // what was asked for while drawing must not wait either
@@ -100,14 +106,16 @@ export class Charts {
   }
 
   /**
-   * The lanes of the run that is shown from now on, and whether its target is on a server.
-   * @param {LaneName[]} names
-   * @param {{ isServed: boolean, isWatched: boolean }} kind  whether requests were timed, or a stream watched
+   * Another run is shown from now on.
+   * @param {Trace} trace
    */
-  begin(names, { isServed, isWatched }) {
+  begin(trace) {
+    const { header } = trace, names = lanesOf(header), isWatched = Boolean(header.source);
+    const isServed = header.target.form === SERVER && !isWatched; // so each round has bytes
     const requests = this.#plots.get(REQUESTS)?.parentElement;
     if (requests) requests.hidden = !isServed;
     this.#box.toggleAttribute("data-served", isServed);
+    this.#trace = trace;
     if (names.join("\n") === this.#names.join("\n") && isWatched === this.#isWatched) return;
     this.#names = names;
     this.#isWatched = isWatched;
@@ -145,10 +153,12 @@ export class Charts {
    * @returns {Promise<void>}
    */
   #load() {
+    const { plotly } = this.#config;
     return new Promise((resolve) => {
+      if (!plotly) return; // a small player has no charts
       const fetchPlotly = () => {
         const script = element("script");
-        script.src = new URL(this.#config.plotly, document.baseURI).href;
+        script.src = new URL(plotly, document.baseURI).href;
         script.onload = () => resolve();
         document.head.append(script);
       };
@@ -189,13 +199,13 @@ export class Charts {
    */
   async #drawAll(rounds) {
     const names = this.#names, isWatched = this.#isWatched; // another run may be shown meanwhile
-    const points = series(rounds, names), specs = this.#config.charts[theme()];
+    const points = series(rounds, names), specs = this.#config.charts[theme()], extents = extentsOf(this.#trace);
     let spent = 0;
     for (const [name, plot] of this.#plots) {
       if (plot.parentElement?.hidden) continue;
       const begun = performance.now();
-      this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, names, isWatched) }, points[name],
-        rounds.length === 0);
+      const traces = tracesOf(specs[name], name, names, isWatched);
+      this.#drawOne(plot, { ...specs[name], traces, extent: extents[name] }, points[name], rounds.length === 0);
       spent += performance.now() - begun;
       await nextFrame(); // one chart a frame, so that none is long
     }
@@ -204,7 +214,7 @@ export class Charts {
 
   /**
    * @param {HTMLElement} plot
-   * @param {ChartSpec} spec
+   * @param {ChartSpec & { extent?: Extent }} spec
    * @param {Points[]} points
    * @param {boolean} isEmpty
    */
@@ -213,7 +223,10 @@ export class Charts {
     const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i] ?? { x: [], y: [] }) }));
     const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
     enlarge(traces, layout, this.#scale());
-    if (isEmpty) {
+    const { x, y } = spec.extent ?? {};
+    if (x) layout.xaxis = { ...layout.xaxis, range: x };
+    if (y) layout.yaxis = { ...layout.yaxis, range: y };
+    if (isEmpty && !x) {
       layout.xaxis = { ...layout.xaxis, range: [0, 1], showticklabels: false };
       layout.yaxis = { ...layout.yaxis, showticklabels: false };
     }

@@ -7,7 +7,7 @@ import { ruleOf } from "./rules.js";
 import { uncertainty } from "./uncertainty.js";
 import { detail, doubt, isImpossible, range, verdict } from "./verdict.js";
 import { GUESSER, watchedDetail } from "./watched.js";
-import { bonusOf, comparison, fixed, guesser, plural, sameness, written } from "./words.js";
+import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "./words.js";
 
 /** @import { Standing } from "./lane-grid.js" */
 /** @import { Metrics } from "./metrics.js" */
@@ -65,12 +65,13 @@ export class Readout {
    */
   #showLanes(rounds, trace, isOver) {
     const reasons = isOver ? trace.end?.reasons ?? {} : {};
+    const longest = rounds.reduce((most, { clock }) => Math.max(most, clock), 0);
     for (const name of lanesOf(trace.header)) {
       const drafted = name === ALONE ? draftedLanes(trace.header)[0] : name;
       const metrics = measure(rounds, trace.header, drafted);
       const guesses = name === ALONE || metrics.counts.untold ? null : metrics.drafted;
       this.#set(`[data-sums="${CSS.escape(name)}"]`, written(metrics.tokens[name], guesses, reasons[name]));
-      this.#showBar(name, { rounds, trace, metrics });
+      this.#showBar(name, { rounds, trace, metrics }, longest);
     }
   }
 
@@ -119,7 +120,7 @@ export class Readout {
     this.#set("[data-verdict]", isImpossible(found) ? "No fair ratio." : verdict(metrics, trace, differAt, isOver));
     this.#set("[data-detail]", trace.header.source ? watchedDetail(metrics, rounds, trace)
       : detail(metrics, rounds, trace.header, this.#mostGamma, isOver));
-    this.#set("[data-spread]", found?.spread && shown !== null ? range(found.spread) : "");
+    this.#set("[data-spread]", found?.spread && shown !== null ? `quartiles ${range(found.spread)}` : "");
     this.#set("[data-doubt]", why);
     this.#root.toggleAttribute("data-doubted", why !== "");
   }
@@ -136,15 +137,16 @@ export class Readout {
   /**
    * @param {LaneName} name
    * @param {Measured} measured
+   * @param {number} longest  the most that any lane's clock says, in seconds
    */
-  #showBar(name, measured) {
+  #showBar(name, measured, longest) {
     const { trace, metrics } = measured;
     const bar = find(this.#root, `[data-bar="${CSS.escape(name)}"]`);
     const tokens = metrics.tokens[name], length = Math.max(1, trace.header.settings.max_new_tokens);
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
     const pace = speed === null ? "–" : Math.round(speed);
-    find(bar, ".sv-value").textContent = `${plural(tokens, "token")} · ${metrics.seconds[name].toFixed(2)} s · ${pace} tok/s`;
+    find(bar, ".sv-value").textContent = `${plural(tokens, "token")} · ${duration(metrics.seconds[name], longest)} · ${pace} tok/s`;
     markFinish(find(bar, "u"), name, measured);
   }
 }

@@ -207,12 +207,31 @@ interface DifferenceResult {
   reasons: string[];
 }
 
+interface GuessWish {
+  run: string | null;
+  text: string;
+  prompt: string;
+  continues: boolean;
+}
+
+/** As specviz/page/guesses.py tells it. */
+interface GuessResult {
+  draft: string;
+  before: string; // what had nothing before it, so that nobody could guess it
+  left_out: number; // tokens at the end
+  places: [text: string, guess: string, right: boolean, q_guess: number, q_text: number][];
+  name: string;
+  why: string;
+  units: string;
+}
+
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
+  begin_guesses?(asked: GuessWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;
@@ -244,7 +263,7 @@ interface Preset {
 
 interface Config {
   modules?: string; // address of the folder with the page's modules
-  plotly: string; // address of Plotly's script
+  plotly?: string; // address of Plotly's script; a small player has none
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"
   titles: Record<string, string>; // of the charts, by name

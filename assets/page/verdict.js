@@ -28,7 +28,7 @@ export function verdict(m, trace, differAt, isOver = false) {
   const speed = "the speed of the target alone";
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
-  if (m.speedup < 1 - NEAR) return `${speed}: here speculation loses.`;
+  if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
   const same = trace.header.settings.temperature === 0 && differAt === null;
   return same ? `${speed}, with the same text.` : `${speed}.`;

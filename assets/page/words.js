@@ -21,6 +21,23 @@ export function visible(text) {
 }
 
 /**
+ * A text in quotation marks, on one line; one that begins with such a mark needs no more of them.
+ * @param {string} text
+ */
+export function quoted(text) {
+  const line = text.replace(/\s+/g, " ").trim();
+  return /^["“«„]/.test(line) ? line : `“${line}”`;
+}
+
+/**
+ * Seconds of a lane's clock, in milliseconds where all of them are short.
+ * @param {number} seconds
+ * @param {number} most  the longest of those that are shown beside each other
+ */
+export const duration = (seconds, most) =>
+  (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
+
+/**
  * @param {number} count
  * @param {string} word
  */

@@ -63,6 +63,9 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
     yield "greedy", partial(checks.same_tokens, remote, local, checks.GREEDY)
     yield "temperature 0.8, top-p 0.95", partial(checks.same_tokens, remote, local, checks.SAMPLED)
     yield "its own text", partial(checks.its_own_text, completions, local)
+    if deployment.options:
+        watched = partial(checks.watched, f"{server.url}#{MODEL}", local)
+        yield "its own speculation, watched", watched
     yield "cost", partial(checks.cost, remote, completions)
     if deployment.name == ALONE or deployment.nodes > 1:
         yield "killed in mid-run", partial(checks.killed, remote, server.kill)

@@ -13,6 +13,7 @@ from ..remote.target import split_address
 from ..remote.watched.recognise import watched_addresses
 from ..remote.watched.watching import tells_steps
 from .catalogue import known_model, suggested_draft
+from .closed import closed_sentence
 from .findings import (
     Finding,
     Level,
@@ -29,8 +30,8 @@ from .findings import (
     vocabulary_findings,
     watched_findings,
 )
-from .head_files import head_values
-from .head_findings import examined_head, head_findings
+from .head_findings import examined_head, head_findings, own_layers_findings
+from .heads import is_head
 from .hub import find_source, gated_sentence, hub_listing
 from .load import NO_DRAFT, meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory
@@ -112,24 +113,29 @@ def examine(
     tokens: the length of the text in the caches.
     """
     names = _names(target, draft)
+    if closed := closed_sentence(names):
+        stop = Finding("stop", "closed", closed)
+        return Report(names[0], names[1] if len(names) > 1 else None, (stop,), {}, 0, None)
     shown = [_shown(name) for name in names]
     suggested = suggested_draft(shown[0])
     devices = device_memory(torch.device(device) if device is not None else None)
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    is_head = len(names) == 2 and head_values(names[1]) is not None
-    models = [m for name in names[: 1 if is_head else 2] if (m := _read(name, found))]
-    head = examined_head(names[1], models[0], found) if is_head and models else None
+    has_head = len(names) == 2 and is_head(names[1])
+    models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
+    head = examined_head(names[1], models[0], found) if has_head and models else None
     options = _options(dtype, (quantize, draft_quantize), found)
     loads: list[PlannedLoad] = []
     if len(models) + (head is not None) == len(names):
         loads = planned_loads(models, head, options, devices[0].device) if options else []
         found += _fit(models, suggested) + head_findings(head, models[0])
     found += memory_findings(loads, devices, tokens) if loads else []
+    if models and not has_head:
+        found += own_layers_findings(models[0])
     if len(names) == 1:
         found.append(_suggestion(suggested))
-    if len(models) < len(names) and not is_head:
+    if len(models) < len(names) and not has_head:
         facts = [known for name in names if (known := known_model(name))]
         if len(facts) == len(names):
             default = [LoadOptions(), LoadOptions()]

@@ -53,7 +53,7 @@ CHARTS: dict[str, str] = {
     "speed": "Tokens per second",
     "parts": "Where a round's time goes",
     "positions": "α by position",
-    "requests": "What a round’s request costs",
+    "requests": "A round’s request: ms by kB",
 }
 """The titles of the charts by name, in the order of the page. The last one is only of runs whose
 target is on a server."""
@@ -232,9 +232,11 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
     x, y = {**axis, "showgrid": False}, {**axis, "rangemode": "tozero"}
     x["title"] = {**axis["title"], "text": _X_TITLES[name]}
     if name in ("rates", "positions"):
-        y["range"] = [0, 1.04 if name == "rates" else 1.18]
+        y["range"] = [0, 1.04 if name == "rates" else 1.3]
     if name == "positions":
         x["dtick"] = 1
+    if name in ("tokens", "speed"):
+        x["rangemode"] = "tozero"
     if name in ("rates", "tau"):
         x["tickformat"] = "d"
     if name == "requests":
@@ -269,5 +271,5 @@ _X_TITLES = {
     "speed": "clock, s",
     "parts": "ms per round",
     "positions": "place in the draft",
-    "requests": "kB per round (upwards: ms)",
+    "requests": "kB there and back",
 }
