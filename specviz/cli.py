@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import guess
 from .bench import cli as bench
 from .choose import cli as choose
 from .decoding.difference import explain_difference
@@ -28,7 +29,7 @@ from .models.progress import terminal_watcher
 from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
-from .report.html import standalone_html
+from .report.html import embedded_html, standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
 from .report.terminal import difference_lines, event_line, legend, metric_lines
@@ -76,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     export = verbs.add_parser("export", help="convert a recording to a page or to tables")
     export.add_argument("file", metavar="FILE", help="a recording")
     export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
+    export.add_argument(
+        "--embed", metavar="OUT", help="write a small player for a frame in an article"
+    )
     export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
     export.set_defaults(verb=_export)
 
@@ -108,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
+
+    guessing = verbs.add_parser(
+        "guess", help="what a draft would get right of a closed model's text"
+    )
+    guess.add_arguments(guessing)
+    guessing.set_defaults(verb=guess.main)
 
     make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
     train.add_arguments(make)
@@ -285,12 +295,14 @@ def _explain_difference(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> None:
-    if not (options.html or options.csv):
-        raise TraceError("name what to write: --html OUT, --csv DIR, or both.")
+    if not (options.html or options.embed or options.csv):
+        raise TraceError("name what to write: --html OUT, --embed OUT, --csv DIR, or several.")
     trace, _ = read_file(options.file)
     texts: dict[Path, str] = {}
     if options.html:
         texts[Path(options.html)] = standalone_html(trace)
+    if options.embed:
+        texts[Path(options.embed)] = embedded_html(trace)
     if options.csv:
         texts[Path(options.csv) / "tokens.csv"] = tokens_csv(trace)
         texts[Path(options.csv) / "rounds.csv"] = rounds_csv(trace)

@@ -92,7 +92,10 @@ function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, ti
     follow() { timeline.follow(); },
     dismiss() { if (!closes.some((close) => close())) stage.leave(); },
     vote(/** @type {number} */ number) { stage.vote(number - 1); },
-    question() { quiz.next(); },
+    question() { quiz.go(1); },
+    /** With one key through a talk: ask, show the answer, ask the next question. */
+    forward() { if (stage.isGuessing || !stage.hasAsked || !quiz.hasQuestions) stage.guess(); else quiz.go(1); },
+    back() { quiz.go(-1); },
     theme() { shell.toggleTheme(); },
     preset(/** @type {number} */ number) { shell.choosePreset(number); },
     stage() { stage.toggle(); },

@@ -42,6 +42,10 @@ export class Ask {
     return this.#root.dataset.guess === "open";
   }
 
+  get hasQuestion() {
+    return this.#question !== null;
+  }
+
   /** Whether what is asked, or was just answered, is about one run only. */
   get isAboutRun() {
     return this.#question?.reveal !== undefined;

@@ -1,9 +1,13 @@
 // Plotly charts: layouts and colours come from Python, points from the shown rounds.
 
 import { element, find, findAll } from "./dom.js";
+import { extentsOf } from "./extents.js";
 import { shortened, titleOf, tracesOf } from "./lane-charts.js";
-import { ALONE, OURS } from "./lanes.js";
-import { series } from "./metrics.js";
+import { ALONE, lanesOf, OURS } from "./lanes.js";
+import { readsPrompt, series } from "./metrics.js";
+import { SERVER } from "./strip.js";
+
+/** @import { Extent } from "./extents.js" */
 
 const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
@@ -30,7 +34,7 @@ const nextFrame = () => new Promise((resume) => {
  * @param {LaneName[]} names of the lanes
  */
 export function chartFigure(config, name, rounds, names) {
-  const spec = config.charts[theme()][name], traces = tracesOf(spec, name, names);
+  const spec = config.charts[theme()][name], traces = tracesOf(spec, name, names, rounds.some(readsPrompt));
   const { layout } = spec;
   const points = series(rounds, names)[name];
   const style = getComputedStyle(document.body);
@@ -66,6 +70,9 @@ export class Charts {
   #shown = [];
   /** @type {LaneName[]} */
   #names = [OURS, ALONE];
+  #isWatched = false; // a server, which tells no parts of a round's time
+  /** @type {Trace | null} */
+  #trace = null; // that the shown rounds are of
   /** @type {Round[] | null} */
   #requested = null; // rounds that are still to be drawn
   #hurried = false; // what was asked for while drawing must not wait either
@@ -99,16 +106,19 @@ export class Charts {
   }
 
   /**
-   * The lanes of the run that is shown from now on, and whether its target is on a server.
-   * @param {LaneName[]} names
-   * @param {boolean} isServed
+   * Another run is shown from now on.
+   * @param {Trace} trace
    */
-  begin(names, isServed) {
+  begin(trace) {
+    const { header } = trace, names = lanesOf(header), isWatched = Boolean(header.source);
+    const isServed = header.target.form === SERVER && !isWatched; // so each round has bytes
     const requests = this.#plots.get(REQUESTS)?.parentElement;
     if (requests) requests.hidden = !isServed;
     this.#box.toggleAttribute("data-served", isServed);
-    if (names.join("\n") === this.#names.join("\n")) return;
+    this.#trace = trace;
+    if (names.join("\n") === this.#names.join("\n") && isWatched === this.#isWatched) return;
     this.#names = names;
+    this.#isWatched = isWatched;
     for (const [name, plot] of this.#plots) {
       plot.parentElement?.querySelector("figcaption")?.replaceWith(this.#caption(name));
       plot.parentElement?.setAttribute("aria-label", titleOf(this.#config, name, names));
@@ -127,7 +137,7 @@ export class Charts {
   /** @param {string} name */
   #caption(name) {
     const node = element("figcaption", "", titleOf(this.#config, name, this.#names));
-    const spec = this.#config.charts.light[name], traces = tracesOf(spec, name, this.#names);
+    const spec = this.#config.charts.light[name], traces = tracesOf(spec, name, this.#names, this.#isWatched);
     // Lines of several lanes have their keys beside the names of the lanes.
     if (traces.length === 1 || (traces !== spec.traces && name !== "tokens")) return node;
     traces.forEach((trace, i) => {
@@ -143,10 +153,12 @@ export class Charts {
    * @returns {Promise<void>}
    */
   #load() {
+    const { plotly } = this.#config;
     return new Promise((resolve) => {
+      if (!plotly) return; // a small player has no charts
       const fetchPlotly = () => {
         const script = element("script");
-        script.src = new URL(this.#config.plotly, document.baseURI).href;
+        script.src = new URL(plotly, document.baseURI).href;
         script.onload = () => resolve();
         document.head.append(script);
       };
@@ -159,7 +171,7 @@ export class Charts {
     for (const key of findAll(this.#box, "[data-key]", HTMLElement)) {
       const [name, i] = (key.dataset.key ?? "").split("-");
       const spec = this.#config.charts[theme()][name];
-      const { line, marker } = tracesOf(spec, name, this.#names)[Number(i)];
+      const { line, marker } = tracesOf(spec, name, this.#names, this.#isWatched)[Number(i)];
       key.style.setProperty("--key", line?.color ?? marker?.color ?? "");
       key.dataset.dash = line?.dash ?? "bar";
     }
@@ -186,14 +198,14 @@ export class Charts {
    * @param {Round[]} rounds
    */
   async #drawAll(rounds) {
-    const names = this.#names; // a run with other lanes may be shown meanwhile
-    const points = series(rounds, names), specs = this.#config.charts[theme()];
+    const names = this.#names, isWatched = this.#isWatched; // another run may be shown meanwhile
+    const points = series(rounds, names), specs = this.#config.charts[theme()], extents = extentsOf(this.#trace);
     let spent = 0;
     for (const [name, plot] of this.#plots) {
       if (plot.parentElement?.hidden) continue;
       const begun = performance.now();
-      this.#drawOne(plot, { ...specs[name], traces: tracesOf(specs[name], name, names) }, points[name],
-        rounds.length === 0);
+      const traces = tracesOf(specs[name], name, names, isWatched);
+      this.#drawOne(plot, { ...specs[name], traces, extent: extents[name] }, points[name], rounds.length === 0);
       spent += performance.now() - begun;
       await nextFrame(); // one chart a frame, so that none is long
     }
@@ -202,15 +214,19 @@ export class Charts {
 
   /**
    * @param {HTMLElement} plot
-   * @param {ChartSpec} spec
+   * @param {ChartSpec & { extent?: Extent }} spec
    * @param {Points[]} points
    * @param {boolean} isEmpty
    */
   #drawOne(plot, spec, points, isEmpty) {
-    const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i]) }));
+    // Before the first round of a watched server its times look like any others.
+    const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i] ?? { x: [], y: [] }) }));
     const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
     enlarge(traces, layout, this.#scale());
-    if (isEmpty) {
+    const { x, y } = spec.extent ?? {};
+    if (x) layout.xaxis = { ...layout.xaxis, range: x };
+    if (y) layout.yaxis = { ...layout.yaxis, range: y };
+    if (isEmpty && !x) {
       layout.xaxis = { ...layout.xaxis, range: [0, 1], showticklabels: false };
       layout.yaxis = { ...layout.yaxis, showticklabels: false };
     }

@@ -6,6 +6,8 @@ import { textBefore, secondsOf } from "./explain-numbers.js";
 import { textLine } from "./explain-pictures.js";
 import { stepsOf } from "./explain-steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "./lanes.js";
+import { fileStem, saveBlob } from "./recordings.js";
+import { figureOfRound } from "./round-figure.js";
 
 /** @import { Step } from "./explain-steps.js" */
 /** @import { Timeline } from "./timeline.js" */
@@ -17,6 +19,7 @@ const FRAME = `
   <header><h2 id="sx-title"></h2><p class="sx-lanes" role="group" aria-label="Lane"></p>
     <p class="sx-rounds"><button type="button" data-go="back">‹</button>
       <button type="button" data-go="on">›</button></p>
+    <button type="button" class="sx-save" title="A figure of this round, for slides and papers">Save as SVG</button>
     <button type="button" class="sv-close" aria-label="Close">×</button></header>
   <ol class="sx-chapters" aria-label="Steps"></ol>
   <div class="sx-words"><small class="sx-part"></small><p class="sx-sentence" aria-live="polite"></p></div>
@@ -64,7 +67,7 @@ export class Explain {
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
-    if (this.#dialog.open || this.#root.dataset.guess) return;
+    if (this.#dialog.open || this.#root.dataset.guess || this.#trace()?.header.source) return;
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
     this.#lane = lane === ALONE ? this.#chosen() : lane;
     const trace = this.#trace();
@@ -114,6 +117,7 @@ export class Explain {
     this.#round = round;
     this.#steps = stepsOf(round, trace);
     const isAlone = round.lane === "baseline";
+    find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
     const count = trace.rounds.filter((one) => one.lane === round.lane).length;
     find(this.#dialog, "#sx-title").textContent = `${isAlone ? "Pass" : "Round"} ${round.index + 1} of ${count}, slowly`;
     for (const button of this.#dialog.querySelectorAll("[data-cross]")) {
@@ -222,11 +226,19 @@ export class Explain {
     if (round) this.#show(round);
   }
 
+  #save() {
+    const trace = this.#held, round = this.#round;
+    if (!trace || !round) return;
+    const figure = new Blob([figureOfRound(round, trace)], { type: "image/svg+xml" });
+    saveBlob(figure, `${fileStem(trace.header)}-round-${round.index + 1}.svg`);
+  }
+
   /** @param {MouseEvent} event */
   #click(event) {
     const button = closest(event, "button");
     if (event.target === this.#dialog || button?.classList.contains("sv-close")) this.#dialog.close();
     if (!button) return;
+    if (button.classList.contains("sx-save")) this.#save();
     const { by, go, chapter, cross } = button.dataset;
     if (by === "0") this.#togglePlay();
     else if (by) this.#move(Number(by));

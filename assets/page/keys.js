@@ -7,6 +7,8 @@ import { closest, findAll } from "./dom.js";
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
 const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;
+/** What a presenter's remote sends. @type {Record<string, keyof Actions>} */
+const REMOTE = { PageDown: "forward", PageUp: "back" };
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
   r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "compare", d: "choose", q: "question", l: "follow",
@@ -48,6 +50,7 @@ export function listenToKeys(root, actions) {
  */
 function nameOf({ key, shiftKey }, isFor) {
   if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
+  if (key in REMOTE) return document.body.classList.contains("sv-stage") ? REMOTE[key] : null;
   if (isFor("input[type=range]")) return null;
   if (key === "ArrowRight") return shiftKey ? "roundOn" : "stepOn";
   if (key === "ArrowLeft") return shiftKey ? "roundBack" : "stepBack";

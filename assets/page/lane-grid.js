@@ -42,7 +42,8 @@ export class LaneGrid {
     const names = header.lanes ? lanesOf(header) : [];
     if (names.join("\n") === this.#shown) return;
     this.#shown = names.join("\n");
-    this.#root.toggleAttribute("data-several", names.length > 0);
+    if (names.length) this.#root.dataset.several = String(names.length);
+    else delete this.#root.dataset.several;
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
     const { articles, bars, lanes } = this.#own;
     const drafted = draftedLanes(header);

@@ -37,12 +37,16 @@ export class Lane {
   constructor(article) {
     this.name = article.dataset.lane ?? "";
     this.stream = find(article, ".sv-stream");
+    this.#text.dir = "auto"; // a prompt from right to left goes on so
     this.stream.addEventListener("scroll", () => {
       const { scrollHeight, scrollTop, clientHeight } = this.stream;
       this.#pinned = scrollHeight - scrollTop - clientHeight < AT_END;
     }, { passive: true });
     // Whatever changes the height of the text or of the lane, its end stays in sight.
-    const toEnd = new ResizeObserver(() => { if (this.#pinned) this.#scrollToEnd(); });
+    const toEnd = new ResizeObserver(() => {
+      this.#showWholeLines();
+      if (this.#pinned) this.#scrollToEnd();
+    });
     toEnd.observe(this.stream);
     toEnd.observe(this.#text);
   }
@@ -80,6 +84,14 @@ export class Lane {
 
   #scrollToEnd() {
     this.stream.scrollTop = this.stream.scrollHeight;
+  }
+
+  /** Room that is too low for a line goes below the last one: no line is cut off at the upper edge. */
+  #showWholeLines() {
+    const { lineHeight, paddingTop, paddingBottom } = getComputedStyle(this.stream);
+    const room = this.stream.clientHeight - parseFloat(paddingTop) - parseFloat(paddingBottom);
+    const spare = `${Math.max(0, room % parseFloat(lineHeight)) || 0}px`;
+    if (this.#text.style.paddingBottom !== spare) this.#text.style.paddingBottom = spare;
   }
 
   #newBlock() {
@@ -160,7 +172,13 @@ function isFull(block, atBreak) {
 }
 
 /** @param {ShownToken} token */
-const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.outcome);
+const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
+
+/**
+ * Whether a watched server rejected a token without telling which.
+ * @param {ShownToken} token
+ */
+export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**
  * @param {ShownToken} token
@@ -170,6 +188,7 @@ const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.o
  */
 function tokenNode(token, round, index, atBreak) {
   const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
   node.dataset.index = String(index);
   if (token.outcome !== "pending") node.dataset.outcome = token.outcome;

@@ -6,7 +6,7 @@ import { brand, canvasOf, coloursOfPage, runLine, SANS, write } from "./paint.js
 import { curves, ends, raceOfTwo, ticks } from "./plot.js";
 import { uncertainty } from "./uncertainty.js";
 import { doubt, isImpossible, range, verdict } from "./verdict.js";
-import { comparison, fixed, provenance } from "./words.js";
+import { comparison, fixed, provenance, quoted } from "./words.js";
 
 /** @import { Colours } from "./paint.js" */
 /** @import { Point } from "./plot.js" */
@@ -43,9 +43,8 @@ function paint(context, trace, colours) {
   headline(context, trace, colours);
   chart(context, curves(rounds), colours);
   const { machine, made } = provenance(header);
-  const prompt = `“${header.prompt.replace(/\s+/g, " ").trim()}”`;
   const most = WIDTH - 2 * EDGE;
-  write(context, prompt, EDGE, 508, { font: `26px ${SANS}`, colour: colours.ink, most });
+  write(context, quoted(header.prompt), EDGE, 508, { font: `26px ${SANS}`, colour: colours.ink, most });
   write(context, runLine(header), EDGE, 546, { ...small, most });
   write(context, machine + made, EDGE, 580, { ...small, most });
 }

@@ -32,17 +32,25 @@ export class Quiz {
     this.#questions = QUESTIONS.filter(({ run, beside }) => has(run) && has(beside));
     for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) node.hidden = !this.#questions.length;
     root.classList.toggle("has-questions", this.#questions.length > 0);
-    root.addEventListener("click", (event) => { if (closest(event, "[data-question]")) this.next(); });
+    root.addEventListener("click", (event) => { if (closest(event, "[data-question]")) this.go(1); });
   }
 
-  /** Ask the next question, on the stage. */
-  async next() {
-    if (!this.#questions.length) return;
+  get hasQuestions() {
+    return this.#questions.length > 0;
+  }
+
+  /**
+   * Ask the next question or the one before, on the stage.
+   * @param {1 | -1} by
+   */
+  async go(by) {
+    if (!this.hasQuestions) return;
     if (this.#session.busy) {
       this.#notice.show(BUSY);
       return;
     }
-    this.#place = (this.#place + 1) % this.#questions.length;
+    const count = this.#questions.length;
+    this.#place = (Math.max(this.#place, by < 0 ? 0 : -1) + by + count) % count;
     const { run: name, beside: other, answers, ask, reveal } = this.#questions[this.#place];
     const beside = await this.#session.recordings.fetch(other ?? name).catch(() => null);
     const isShown = beside !== null && await this.#session.showNamed(name);

@@ -1,6 +1,7 @@
 // The same run five times: what its ratio is on average here, and how far it varies.
 
 import { find } from "./dom.js";
+import { draftedLanes, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
 import { spreadOf, uncertainty } from "./uncertainty.js";
 import { isImpossible, range } from "./verdict.js";
@@ -22,8 +23,8 @@ export class Repeats {
   #parts;
   #button;
   #said;
-  /** @type {(number | null)[] | null} */
-  #ratios = null; // of the runs so far, null where none was possible; null while none is asked for
+  /** @type {Map<LaneName, number | null>[] | null} */
+  #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
 
   /**
    * @param {HTMLElement} root
@@ -45,7 +46,6 @@ export class Repeats {
   offer() {
     const { session, canRun } = this.#parts;
     this.#button.hidden = !canRun || session.busy || this.isUnderWay || !session.trace?.end
-      || Boolean(session.trace.header.lanes)
       || session.differences.size > 0;
   }
 
@@ -64,11 +64,10 @@ export class Repeats {
       this.#ratios = null;
       return;
     }
-    const found = uncertainty(trace.rounds);
-    this.#ratios.push(isImpossible(found) ? null : measure(trace.rounds).speedup);
+    this.#ratios.push(ratiosOf(trace));
     if (this.#ratios.length < TIMES) this.#next();
     else {
-      this.#said.textContent = summary(this.#ratios);
+      this.#said.textContent = summaries(this.#ratios);
       this.#ratios = null;
     }
   }
@@ -81,10 +80,40 @@ export class Repeats {
 
   #next() {
     const done = this.#ratios ?? [];
-    const so = done.map((ratio) => fixed(ratio, 2)).join(", ");
+    const so = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and ")).join(", ");
     this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${so ? `; so far ${so}` : ""}.`;
     setTimeout(() => { if (this.isUnderWay) this.#parts.run(); }, BETWEEN);
   }
+}
+
+/**
+ * The ratio of each lane with drafts.
+ * @param {Trace} trace
+ * @returns {Map<LaneName, number | null>}
+ */
+function ratiosOf({ header, rounds }) {
+  return new Map(draftedLanes(header).map((lane) => {
+    const isFair = !isImpossible(uncertainty(twoRounds(rounds, lane)));
+    return [lane, isFair ? measure(rounds, header, lane).speedup : null];
+  }));
+}
+
+/**
+ * What several runs say, lane by lane.
+ * @param {Map<LaneName, number | null>[]} runs
+ */
+function summaries(runs) {
+  const lanes = [...runs[0].keys()];
+  const of = (/** @type {LaneName} */ lane) => runs.map((ratios) => ratios.get(lane) ?? null);
+  if (lanes.length === 1) return summary(of(lanes[0]));
+  const said = lanes.map((lane) => {
+    const possible = of(lane).flatMap((ratio) => ratio ?? []);
+    if (!possible.length) return `${lane}: no fair ratio`;
+    const spread = spreadOf(possible);
+    const lost = runs.length - possible.length;
+    return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost ? `, without ${plural(lost, "run")}` : ""})`;
+  });
+  return `${plural(runs.length, "run")} of the same, median and quartiles: ${said.join("; ")}.`;
 }
 
 /**

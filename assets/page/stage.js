@@ -43,6 +43,11 @@ export class Stage {
     return this.#ask.isOpen;
   }
 
+  /** Whether something is asked, or was answered, of what is shown. */
+  get hasAsked() {
+    return this.#ask.hasQuestion;
+  }
+
   /** @param {boolean} on */
   set(on) {
     document.body.classList.toggle("sv-stage", on);

@@ -3,7 +3,8 @@
 
 import { element, find } from "./dom.js";
 import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
-import { fixed, FROM_FILE, plural, provenance, UNVERIFIED } from "./words.js";
+import { sourceItems } from "./watched.js";
+import { fixed, FROM_FILE, plural, provenance, quoted, UNVERIFIED } from "./words.js";
 
 /**
  * One thing that the strip says: the field, the words, and more of them for those who point at it.
@@ -107,12 +108,17 @@ function served(rate) {
  * @param {Header} header
  * @returns {Item[]}
  */
-export function describe({ prompt, target, draft, drafts, lanes, memory, settings, streaming_rate: rate }) {
+export function describe(header) {
+  const { prompt, target, draft, drafts, lanes, memory, settings, streaming_rate: rate } = header;
+  if (header.source) {
+    return [{ name: "prompt", text: quoted(prompt), title: prompt }, { name: "target", text: `${target.name} ${size(target)}` },
+      ...sourceItems(header), ...sharedItems(settings).filter(({ name }) => name !== "chat")];
+  }
   if (lanes) return describeSeveral({ prompt, target, drafts, lanes, settings, streaming_rate: rate });
   const { drafter, gamma, gamma_policy: policy } = settings;
   /** @type {Item[]} */
   const items = [
-    { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
+    { name: "prompt", text: quoted(prompt), title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
   if (target.form === SERVER) items.push(...served(rate));
@@ -150,7 +156,7 @@ function describeSeveral({ prompt, target, drafts, lanes, settings, streaming_ra
   const gammas = new Set(Object.values(lanes).map(({ gamma }) => gamma));
   /** @type {Item[]} */
   const items = [
-    { name: "prompt", text: `“${prompt.replace(/\s+/g, " ").trim()}”`, title: prompt },
+    { name: "prompt", text: quoted(prompt), title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
   if (target.form === SERVER) items.push(...served(rate));

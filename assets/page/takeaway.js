@@ -10,6 +10,7 @@ import { fileStem, plain, saveBlob } from "./recordings.js";
 
 const FORMS = [
   { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
+  { form: "embed", label: "Small player for an article (.html)", type: "text/html" },
   { form: "tokens", label: "Tokens as a table (.csv)", type: "text/csv" },
   { form: "rounds", label: "Rounds as a table (.csv)", type: "text/csv" },
 ];

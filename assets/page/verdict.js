@@ -2,6 +2,7 @@
 
 import { explain } from "./costs.js";
 import { ruleOf } from "./rules.js";
+import { watchedVerdict } from "./watched.js";
 import { fixed, percent } from "./words.js";
 
 /** @import { Explanation } from "./costs.js" */
@@ -22,12 +23,13 @@ const BUSY = "The machine was busy: this ratio is uncertain.";
  * @param {boolean} [isOver] nothing follows what is shown
  */
 export function verdict(m, trace, differAt, isOver = false) {
+  if (trace.header.source) return watchedVerdict(m, trace.header, isOver);
   if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
   const isServed = trace.header.target.form === "server";
   const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
-  if (m.speedup < 1 - NEAR) return `${speed}: here speculation loses.`;
+  if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
   const same = trace.header.settings.temperature === 0 && differAt === null;
   return same ? `${speed}, with the same text.` : `${speed}.`;

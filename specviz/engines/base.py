@@ -63,7 +63,8 @@ class StateEngine(Engine, Protocol):
     """An engine that can hand out hidden states, for a head that drafts from them."""
 
     def keep_states(self, layers: Sequence[int]) -> None:
-        """From now on, keep in each pass what the first n layers give, for each n of `layers`.
+        """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
+        the final norm if n is `models.truncated.FINAL`.
 
         Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
         """

@@ -86,6 +86,8 @@ def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
         if name == "requests" and not trace.header.on_server:
             continue
         styles = _lane_styles(name, theme, lanes) if several else _styles(name, theme, lanes[0])
+        if trace.header.source is not None:
+            styles = _watched_styles(styles, name, trace)
         traces = [{**style, **points} for style, points in zip(styles, data[name], strict=True)]
         figure = go.Figure(data=traces, layout=_layout(name, theme))
         figure.update_layout(
@@ -100,6 +102,16 @@ def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
         )
         result[name] = figure
     return result
+
+
+def _watched_styles(styles: list[dict[str, Any]], name: str, trace: Trace) -> list[dict[str, Any]]:
+    """The styles for a watched server, which tells no parts of a round and may have no baseline."""
+    if name == "parts":
+        return [
+            {**styles[1], "name": "a step", "hovertemplate": "%{x:.2f} ms<extra>a step</extra>"}
+        ]
+    has_all = BASELINE in trace.lanes or name not in ("tokens", "speed")
+    return styles if has_all else styles[:1]
 
 
 def chart_specs() -> dict[str, Any]:
@@ -220,9 +232,11 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
     x, y = {**axis, "showgrid": False}, {**axis, "rangemode": "tozero"}
     x["title"] = {**axis["title"], "text": _X_TITLES[name]}
     if name in ("rates", "positions"):
-        y["range"] = [0, 1.04 if name == "rates" else 1.18]
+        y["range"] = [0, 1.04 if name == "rates" else 1.3]
     if name == "positions":
         x["dtick"] = 1
+    if name in ("tokens", "speed"):
+        x["rangemode"] = "tozero"
     if name in ("rates", "tau"):
         x["tickformat"] = "d"
     if name == "requests":

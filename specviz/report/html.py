@@ -35,9 +35,11 @@ PLAYER_SHEETS = (
     "tour.css",
     "whatif.css",
     "lanes.css",
+    "print.css",
 )
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
+SMALL_SHEETS = (*SHEETS, "embed.css")
 # A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
 IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
 
@@ -50,7 +52,7 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>{style}</style>
 <script type="importmap">{modules}</script>
-<body class="sv-standalone">
+<body class="{classes}">
 <header class="sv-bar-top">{brand}<p class="sv-prompt"></p>{tools}</header>
 <main>{player}</main>
 <script type="application/json" id="config">{config}</script>
@@ -69,27 +71,38 @@ const config = JSON.parse(read("config"));
 config.trace = JSON.parse(read("trace"));
 document.querySelector(".sv-prompt").textContent = config.trace.header.prompt;
 const packed = Uint8Array.from(atob(read("plotly")), (one) => one.charCodeAt(0));
-const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-const script = new Blob([await new Response(stream).blob()], { type: "text/javascript" });
-config.plotly = URL.createObjectURL(script);
+if (packed.length) {
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = new Blob([await new Response(stream).blob()], { type: "text/javascript" });
+  config.plotly = URL.createObjectURL(script);
+}
 mount({ element: document.body, props: { value: null }, watch() {}, server: {}, config });
 """
 
 
-def standalone_html(trace: Trace) -> str:
-    """The HTML page of a run; it opens from disk without a network and plays like the live page."""
+def embedded_html(trace: Trace) -> str:
+    """The small player of a run, for a frame in an article: a third of the file, without charts."""
+    return standalone_html(trace, is_small=True)
+
+
+def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
+    """The HTML page of a run; it opens from disk without a network and plays like the live page.
+
+    is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
+    """
     modules = _json({"imports": _modules()})
     return _PAGE.format(
         policy=_policy(modules, _START),
         title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
-        style=css_variables() + "\n".join(_read(name) for name in SHEETS),
+        style=css_variables() + "\n".join(map(_read, SMALL_SHEETS if is_small else SHEETS)),
+        classes="sv-standalone sv-embed" if is_small else "sv-standalone",
         modules=modules,
         brand=_read("brand.html").replace('href="."', ""),
         tools=_tools(),
         player=_read("player.html"),
         config=_json(_config()),
         trace=_json(trace.to_dict()),
-        plotly=_packed_plotly(),
+        plotly="" if is_small else _packed_plotly(),
         start=_START,
     )
 

@@ -19,11 +19,12 @@ import orjson
 from ..errors import TraceError
 from ..trace import Trace
 from ..trace.recording import MOST_PACKED, MOST_UNPACKED, read_recording
-from .html import standalone_html
+from .html import embedded_html, standalone_html
 from .tables import rounds_csv, tokens_csv
 
 FORMS: dict[str, tuple[str, Callable[[Trace], str]]] = {
     "html": (".html", standalone_html),
+    "embed": ("-player.html", embedded_html),
     "tokens": ("-tokens.csv", tokens_csv),
     "rounds": ("-rounds.csv", rounds_csv),
 }

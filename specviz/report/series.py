@@ -88,7 +88,10 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     """Mean milliseconds per round of each part, one bar per lane; the baseline is the lowest."""
     traces: list[Points] = []
     upwards = list(lanes)[::-1]
-    for part in ("draft_seconds", "verify_seconds", "overhead_seconds"):
+    parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
+    if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
+        parts = ["overhead_seconds"]  # of a watched server, which tells no parts
+    for part in parts:
         means = []
         for lane in upwards:
             rounds = lanes[lane]

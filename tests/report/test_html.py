@@ -86,24 +86,28 @@ def taken_away(reader: Reader) -> Callable[[Any], dict[str, Any]]:
     return ask
 
 
-@pytest.mark.parametrize("form", ["html", "tokens", "rounds"])
+@pytest.mark.parametrize("form", ["html", "embed", "tokens", "rounds"])
 def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> None:
     trace = recorded(GREEDY)
     # A browser writes whole floats without a point.
     text = json.dumps(values(GREEDY)).replace("1.0,", "1,").replace("0.0,", "0,")
     answer = taken_away({"form": form, "trace": text})
-    wanted = {"html": standalone_html, "tokens": tokens_csv, "rounds": rounds_csv}[form](trace)
-    if form == "html":
+    if form in ("html", "embed"):
         taken = Trace.from_dict(json.loads(inside(answer["text"], "trace")))
-        assert (taken, answer["suffix"]) == (trace, ".html")
+        suffix, is_small = (".html", False) if form == "html" else ("-player.html", True)
+        assert (taken, answer["suffix"]) == (trace, suffix)
+        assert (len(answer["text"]) < 1e6, 'id="plotly"></script>' in answer["text"]) == (
+            is_small,
+        ) * 2
     else:
+        wanted = {"tokens": tokens_csv, "rounds": rounds_csv}[form](trace)
         assert (answer["text"], answer["suffix"]) == (wanted, f"-{form}.csv")
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "taken away as html, tokens, rounds"),
+        ({}, "taken away as html, embed, tokens, rounds"),
         ({"form": "exe", "trace": "{}"}, "taken away as"),
         ({"form": ["html"], "trace": "{}"}, "taken away as"),
         (None, "taken away as"),

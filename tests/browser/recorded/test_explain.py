@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -234,6 +235,19 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     expect(sentence).to_have_text(first)
     page.keyboard.press("Shift+ArrowLeft")
     dialog = page.get_by_role("dialog", name=f"Round {last - 1} of {last}, slowly")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Save as SVG").click()
+    figure = ElementTree.parse(download.value.path())
+    texts = [node.text for node in figure.iter("{http://www.w3.org/2000/svg}text")]
+    told = trace.lane("speculative")[last - 2]
+    kept = sum(token.outcome == "accepted" for token in told.drafted)
+    assert (
+        texts[0] == f"{len(told.drafted)} tokens drafted, {kept} kept, {len(told.emitted)} written"
+    )
+    words = {re.sub(r"[\x00-\x1f]", "\ufffd", visible(token.text)) for token in told.drafted}
+    assert words <= set(texts)
+    draws = [f"{token.u:.4f}"[:3] for token in told.drafted if token.u is not None]
+    assert draws and all(any(text.startswith(draw) for text in texts if text) for draw in draws)
     for _ in range(14):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.closest('.sv-explain, body').tagName") in (

@@ -29,8 +29,9 @@ def wanted(header: dict[str, Any]) -> dict[str, str]:
     settings = header["settings"]
     size = {role: f"{header[role]['parameters'] / 1e6:.1f} M" for role in ("target", "draft")}
     temperature = settings["temperature"]
+    prompt = " ".join(header["prompt"].split())
     items = {
-        "prompt": f"“{' '.join(header['prompt'].split())}”",
+        "prompt": prompt if prompt.startswith('"') else f"“{prompt}”",
         "target": f"{header['target']['name']} {size['target']}",
         "draft": f"+ {header['draft']['name']} {size['draft']}",
         "gamma": f"γ {settings['gamma']}",
