@@ -25,7 +25,8 @@ const BUSY = "The machine was busy: this ratio is uncertain.";
 export function verdict(m, trace, differAt, isOver = false) {
   if (trace.header.source) return watchedVerdict(m, trace.header, isOver);
   if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
-  const speed = "the speed of the target alone";
+  const isServed = trace.header.target.form === "server";
+  const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;

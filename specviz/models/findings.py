@@ -311,11 +311,15 @@ def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
     """What a target on a server can do. draft: the name of the draft, as shown."""
     able = target.abilities
     whole = able.listed >= target.vocab
+    lists = (
+        f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others with "
+        f"top_k from 1 to {able.listed}"
+    )
+    draws = ", or with the verdict token, for which it draws; beta is then unknown"
     exact = (
         "the server gives whole distributions: every setting is exact."
         if whole
-        else f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others "
-        f"with top_k from 1 to {able.listed}."
+        else f"{lists}{draws if able.draws else ''}."
     )
     context = f"of {able.context:,} tokens" if able.context else "of a length that it does not tell"
     return [
