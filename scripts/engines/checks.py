@@ -137,7 +137,7 @@ def its_own_distribution(completions: Completions, local: Pair, count: int) -> F
     )
     drawn = (tuple(choice["token_ids"]) for choice in answer["choices"])
     counted = frequencies(drawn, local.target, [0])
-    law = "the target's distribution" if counted.passed else "ANOTHER DISTRIBUTION than the target's"
+    law = "the target's own" if counted.passed else "ANOTHER DISTRIBUTION"
     return replace(counted, passed=None, says=f"{law}: {counted.says}")
 
 
