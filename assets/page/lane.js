@@ -37,6 +37,7 @@ export class Lane {
   constructor(article) {
     this.name = article.dataset.lane ?? "";
     this.stream = find(article, ".sv-stream");
+    this.#text.dir = "auto"; // a prompt from right to left goes on so
     this.stream.addEventListener("scroll", () => {
       const { scrollHeight, scrollTop, clientHeight } = this.stream;
       this.#pinned = scrollHeight - scrollTop - clientHeight < AT_END;

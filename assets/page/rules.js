@@ -9,6 +9,11 @@ import { fixed, visible } from "./words.js";
 const EPSILON = 0.09;
 const DELTA = 0.3;
 
+/** @type {Record<string, string>} */
+export const RULE_NAMES = {
+  token: "token by token", block: "block", "exact-match": "exact match", typical: "typical",
+};
+
 /** What is said of a token whose place the target's server did not list but drew for. */
 export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
   + "known here. The text follows p exactly all the same.";
@@ -18,11 +23,6 @@ export const SERVER_DREW = "The server told p of the guesses and drew by itself:
  * @param {ShownToken} token
  */
 export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
-
-/** @type {Record<string, string>} */
-export const RULE_NAMES = {
-  token: "token by token", block: "block", "exact-match": "exact match", typical: "typical",
-};
 
 export const CHANGES_THE_TEXT = "Typical acceptance changes the text: it does not follow the target’s distribution.";
 

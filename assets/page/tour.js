@@ -10,10 +10,10 @@ const GAP = 12; // px between the sentence and what it speaks of
 const EDGE = 10; // px to the window's edge
 /** @type {[string, string][]} what a stop is about, and what it says */
 const STOPS = [
-  ["[data-lane]:not([data-lane=baseline]) h2", "A small model, the draft, guesses a few tokens ahead; one pass of the big target "
+  ["[data-lane]:not([data-lane=baseline])", "A small model, the draft, guesses a few tokens ahead; one pass of the big target "
     + "judges them all."],
   [".sv-legend", "Guesses are kept until one is refused; then, or when all were kept, the target adds a token of its own."],
-  ["[data-lane=baseline] h2", "The same target writes alone here, on the same clock: one pass, one token."],
+  ["[data-lane=baseline]", "The same target writes alone here, on the same clock: one pass, one token."],
   [".sv-ratio", "The ratio of their speeds is measured, and it is shown just as plainly when the draft loses."],
   ["[data-explain]", "Point at a token to see why it was kept or refused, or let Explain go through its round step by step."],
   ["#run", "Press Run to see it live, on this machine and with your own prompt."],
@@ -88,14 +88,15 @@ export class Tour {
     this.#put();
   }
 
-  /** Below what it speaks of, or above where there is no room. */
+  /** Below what it speaks of, above where there is no room, or at the foot of what is high: its text stays to be read. */
   #put() {
     if (!this.#marked || !this.#stop.isConnected) return;
     const at = this.#marked.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.#stop;
     const below = at.bottom + GAP;
-    const top = below + height < innerHeight - EDGE ? below : at.top - height - GAP;
-    const left = Math.min(Math.max(EDGE, at.left), innerWidth - width - EDGE);
+    const isHigh = at.height > 2 * height + GAP, foot = Math.min(at.bottom, innerHeight) - height - GAP;
+    const top = isHigh ? foot : below + height < innerHeight - EDGE ? below : at.top - height - GAP;
+    const left = Math.min(Math.max(EDGE, at.left + (isHigh ? GAP : 0)), innerWidth - width - EDGE);
     this.#stop.style.transform = `translate(${left}px, ${Math.max(EDGE, top)}px)`;
   }
 

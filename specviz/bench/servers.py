@@ -53,7 +53,6 @@ class RivalServer:
 
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
-        self._server = self._connected()  # one that waited for its turn may have been closed
         stream = self._streamed(ids, count)
         short, long = self._seconds(ids, 1), self._seconds(ids, count)
         rates = dict(stream.rates)
@@ -62,6 +61,8 @@ class RivalServer:
         return rates, stream.text
 
     def _connected(self) -> Server:
+        # llama.cpp's server closes a connection some time after a stream, perhaps just when the
+        # next request is on its way.
         return Server(self._url, REMOTE_KEY.read())
 
     def _body(self, ids: Sequence[int], count: int) -> dict[str, Any]:
@@ -69,7 +70,7 @@ class RivalServer:
         return {"model": self._model, "prompt": list(ids), "max_tokens": count, **greedy}
 
     def _seconds(self, ids: Sequence[int], count: int) -> float:
-        return self._server.post("completions", self._body(ids, count)).seconds
+        return self._connected().post("completions", self._body(ids, count)).seconds
 
     def _streamed(self, ids: Sequence[int], count: int) -> Stream:
         options = {"stream": True, "stream_options": {"include_usage": True}}
@@ -77,7 +78,7 @@ class RivalServer:
         texts: list[str] = []
         times: list[float] = []
         tokens, first, rates = count, 1, {}
-        with self._server.stream("completions", body) as chunks:
+        with self._connected().stream("completions", body) as chunks:
             for chunk in chunks:
                 now = time.perf_counter()
                 for choice in chunk.get("choices", ()):

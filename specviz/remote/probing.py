@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..errors import PairError
 from .completions import Completions
 from .interface import Abilities, TargetServer, UnsuitedError
-from .llama_target import LlamaTarget
+from .llama_server import LlamaServer
 from .reading import served_models
-from .sglang_target import SglangTarget
+from .sglang import Sglang
 from .wire import Server, UnknownError
 
-ADAPTERS = (Completions, SglangTarget, LlamaTarget)
+ADAPTERS = (Completions, Sglang, LlamaServer)
 
 
 def find_server(

@@ -35,6 +35,7 @@ PLAYER_SHEETS = (
     "tour.css",
     "whatif.css",
     "lanes.css",
+    "print.css",
 )
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")

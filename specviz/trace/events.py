@@ -183,7 +183,7 @@ class Header:
     def on_server(self) -> bool:
         """Whether the target is on a server. Its times are then those of requests: with the
         network, the server's queue and its other users."""
-        return bool(self.target["form"] == SERVER)
+        return bool(self.target["form"] == SERVER) and self.source is None
 
     @property
     def speculative(self) -> tuple[Lane, ...]:

@@ -24,7 +24,7 @@ from .wire import Server
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
 
 
-class LlamaTarget:
+class LlamaServer:
     """The model on a server of llama.cpp: a `TargetServer` that does not draw."""
 
     def __init__(self, server: Server, model: str) -> None:

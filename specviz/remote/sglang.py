@@ -34,7 +34,7 @@ GREEDY = {
 }
 
 
-class SglangTarget:
+class Sglang:
     """The model of one name on a server of SGLang: a `TargetServer` that does not draw.
 
     Its draws come with probabilities before top-k and top-p, under which it does not tell them.
