@@ -39,8 +39,9 @@ ARGS ?=
 run: $(VENV)/.installed
 	$(PY) app.py $(ARGS)
 
+# Three processes, since browser tests mostly wait; tests/conftest.py says in which order.
 test: $(VENV)/.installed-dev
-	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(PY) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint formatting types bandit javascript
 

@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import guess
 from .bench import cli as bench
 from .choose import cli as choose
 from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
-from .errors import PairError, TraceError
+from .errors import TraceError
 from .lanes import beside, parsed_lane
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
@@ -25,10 +26,9 @@ from .models.load import load_pair
 from .models.memory import device_memory
 from .models.pair import Pair
 from .models.progress import terminal_watcher
-from .models.served import served_address
+from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
-from .remote.watched.recognise import watched_addresses
 from .report.html import embedded_html, standalone_html
 from .report.parting import parting_of
 from .report.tables import rounds_csv, tokens_csv
@@ -106,11 +106,18 @@ def _parser() -> argparse.ArgumentParser:
     doctor = verbs.add_parser("doctor", help="check if two models can race, before any download")
     doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
     doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    _add_url(doctor)
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
     doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
     _add_loading(doctor)
     doctor.set_defaults(verb=_doctor)
+
+    guessing = verbs.add_parser(
+        "guess", help="what a draft would get right of a closed model's text"
+    )
+    guess.add_arguments(guessing)
+    guessing.set_defaults(verb=guess.main)
 
     make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
     train.add_arguments(make)
@@ -128,11 +135,19 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
         "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
     )
     parser.add_argument("--pair", default="builtin", help=names)
-    url = "such a name of a server, in the place of --pair"
-    parser.add_argument("--target-url", metavar="URL#MODEL", help=url)
-    alone = "the target alone on a second server, if the first is watched"
-    parser.add_argument("--baseline-url", metavar="URL#MODEL", help=alone)
+    _add_url(parser)
+    alone = "where a second server holds the target alone, as the baseline of one that is watched"
+    parser.add_argument("--baseline-url", metavar="URL", help=alone)
     _add_loading(parser)
+
+
+def _add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target-url",
+        metavar="URL",
+        help="where a server holds the target, such as http://HOST:PORT/v1: the pair is then "
+        "MODEL+DRAFT, or MODEL to watch the server speculate; its key is SPECVIZ_REMOTE_KEY",
+    )
 
 
 def _add_lanes(parser: argparse.ArgumentParser) -> None:
@@ -164,20 +179,8 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
-    return load_pair(_pair_name(options), on_progress=terminal_watcher(), **_loading(options))
-
-
-def _pair_name(options: argparse.Namespace) -> str:
-    """The name that --pair or --target-url holds, with that of --baseline-url if there is one."""
-    name, other = options.target_url or options.pair, options.baseline_url
-    if other is None:
-        return str(name)
-    if watched_addresses(name) is None:
-        raise PairError(
-            "--baseline-url belongs to a server that is watched: name one with "
-            "--target-url http://HOST:PORT/v1#MODEL."
-        )
-    return f"{name} | {other}"
+    name = address_of(options.target_url, options.pair, options.baseline_url)
+    return load_pair(name, on_progress=terminal_watcher(), **_loading(options))
 
 
 def _page(_: argparse.Namespace) -> None:
@@ -255,7 +258,9 @@ def _pairs(options: argparse.Namespace) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    address = None if options.draft else served_address(options.target)
+    named = "+".join(one for one in (options.target, options.draft) if one)
+    whole = address_of(options.target_url, named if options.target_url else options.target)
+    address = None if options.draft and not options.target_url else served_address(whole)
     report = (
         examine_served(address)
         if address

@@ -22,7 +22,7 @@ LAYERS = [
     ["__main__"],
     ["cli"],
     ["serve"],
-    ["bench", "page"],
+    ["bench", "guess", "page"],
     ["worker"],
     ["choose"],
     ["decoding", "training"],

@@ -1,9 +1,10 @@
 // The card that says why a token got its verdict; follows hover, focus and tap.
 
 import { closest, element, find } from "./dom.js";
-import { isOwn, tokensOf } from "./lane.js";
+import { isOwn, isUnseen, tokensOf } from "./lane.js";
 import { chance, keep } from "./reasons.js";
-import { answers, CHANGES_THE_TEXT, LEFT, reasonBy, RULE_NAMES, ruleOf } from "./rules.js";
+import { answers, CHANGES_THE_TEXT, isDrawn, LEFT, reasonBy, RULE_NAMES, ruleOf, SERVER_DREW } from "./rules.js";
+import { watchedReason } from "./watched.js";
 import { fixed, visible } from "./words.js";
 
 /** @import { Place } from "./reasons.js" */
@@ -85,8 +86,8 @@ export class Card {
     const ended = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
     const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
-    const rule = settings ? ruleOf(settings) : "token";
-    this.#card.replaceChildren(...content({ round, place, ended }, isPending, rule));
+    const rule = settings ? ruleOf(settings) : "token", at = { round, place, ended };
+    this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
     this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2
       || this.#card.querySelector("table") !== null);
     this.#card.hidden = false;
@@ -135,8 +136,24 @@ function content(at, isPending, rule) {
   }
   if (rule === "typical") parts.push(element("p", "sv-inexact", CHANGES_THE_TEXT));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
-  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", AS_USED));
+  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
   return parts;
+}
+
+/**
+ * What is told of a token of a watched server: no numbers.
+ * @param {Place} at
+ */
+function watchedContent(at) {
+  const { round, place } = at;
+  const token = tokensOf(round)[place];
+  const title = element("p", "sv-card-title");
+  const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  word.append(element("span", "w", isUnseen(token) ? "?" : visible(token.text)));
+  const where = round.lane === "baseline" ? `step ${round.index + 1}`
+    : token.outcome === "untold" ? `end of step ${round.index + 1}` : standing(token, round, place);
+  title.append(word, element("small", "", where));
+  return [title, element("p", "sv-card-reason", watchedReason(token, at))];
 }
 
 /**

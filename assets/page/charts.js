@@ -4,13 +4,15 @@ import { element, find, findAll } from "./dom.js";
 import { extentsOf } from "./extents.js";
 import { shortened, titleOf, tracesOf } from "./lane-charts.js";
 import { ALONE, lanesOf, OURS } from "./lanes.js";
-import { series } from "./metrics.js";
+import { readsPrompt, series } from "./metrics.js";
+import { SERVER } from "./strip.js";
 
 /** @import { Extent } from "./extents.js" */
 
 const INTERVAL = 500; // ms between redraws, at least
 const SLOWEST = 2000; // ms between redraws, at most
 const SHARE = 24; // drawing may take one part in this many of the page's time
+const REQUESTS = "requests"; // the chart that only targets on a server have
 const BASE_SIZE = 11; // px of the text in a chart that is not enlarged
 
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
@@ -32,7 +34,7 @@ const nextFrame = () => new Promise((resume) => {
  * @param {LaneName[]} names of the lanes
  */
 export function chartFigure(config, name, rounds, names) {
-  const spec = config.charts[theme()][name], traces = tracesOf(spec, name, names);
+  const spec = config.charts[theme()][name], traces = tracesOf(spec, name, names, rounds.some(readsPrompt));
   const { layout } = spec;
   const points = series(rounds, names)[name];
   const style = getComputedStyle(document.body);
@@ -68,6 +70,7 @@ export class Charts {
   #shown = [];
   /** @type {LaneName[]} */
   #names = [OURS, ALONE];
+  #isWatched = false; // a server, which tells no parts of a round's time
   /** @type {Trace | null} */
   #trace = null; // that the shown rounds are of
   /** @type {Round[] | null} */
@@ -86,6 +89,7 @@ export class Charts {
     for (const [name, title] of Object.entries(config.titles)) {
       const figure = element("figure");
       figure.dataset.chart = name;
+      figure.hidden = name === REQUESTS;
       const plot = element("div", "sv-plot");
       plot.setAttribute("role", "img");
       plot.setAttribute("aria-label", "Nothing is shown yet.");
@@ -106,10 +110,15 @@ export class Charts {
    * @param {Trace} trace
    */
   begin(trace) {
-    const names = lanesOf(trace.header);
+    const { header } = trace, names = lanesOf(header), isWatched = Boolean(header.source);
+    const isServed = header.target.form === SERVER && !isWatched; // so each round has bytes
+    const requests = this.#plots.get(REQUESTS)?.parentElement;
+    if (requests) requests.hidden = !isServed;
+    this.#box.toggleAttribute("data-served", isServed);
     this.#trace = trace;
-    if (names.join("\n") === this.#names.join("\n")) return;
+    if (names.join("\n") === this.#names.join("\n") && isWatched === this.#isWatched) return;
     this.#names = names;
+    this.#isWatched = isWatched;
     for (const [name, plot] of this.#plots) {
       plot.parentElement?.querySelector("figcaption")?.replaceWith(this.#caption(name));
       plot.parentElement?.setAttribute("aria-label", titleOf(this.#config, name, names));
@@ -128,7 +137,7 @@ export class Charts {
   /** @param {string} name */
   #caption(name) {
     const node = element("figcaption", "", titleOf(this.#config, name, this.#names));
-    const spec = this.#config.charts.light[name], traces = tracesOf(spec, name, this.#names);
+    const spec = this.#config.charts.light[name], traces = tracesOf(spec, name, this.#names, this.#isWatched);
     // Lines of several lanes have their keys beside the names of the lanes.
     if (traces.length === 1 || (traces !== spec.traces && name !== "tokens")) return node;
     traces.forEach((trace, i) => {
@@ -162,7 +171,7 @@ export class Charts {
     for (const key of findAll(this.#box, "[data-key]", HTMLElement)) {
       const [name, i] = (key.dataset.key ?? "").split("-");
       const spec = this.#config.charts[theme()][name];
-      const { line, marker } = tracesOf(spec, name, this.#names)[Number(i)];
+      const { line, marker } = tracesOf(spec, name, this.#names, this.#isWatched)[Number(i)];
       key.style.setProperty("--key", line?.color ?? marker?.color ?? "");
       key.dataset.dash = line?.dash ?? "bar";
     }
@@ -189,13 +198,14 @@ export class Charts {
    * @param {Round[]} rounds
    */
   async #drawAll(rounds) {
-    const names = this.#names; // a run with other lanes may be shown meanwhile
+    const names = this.#names, isWatched = this.#isWatched; // another run may be shown meanwhile
     const points = series(rounds, names), specs = this.#config.charts[theme()], extents = extentsOf(this.#trace);
     let spent = 0;
     for (const [name, plot] of this.#plots) {
+      if (plot.parentElement?.hidden) continue;
       const begun = performance.now();
-      const spec = { ...specs[name], traces: tracesOf(specs[name], name, names), extent: extents[name] };
-      this.#drawOne(plot, spec, points[name], rounds.length === 0);
+      const traces = tracesOf(specs[name], name, names, isWatched);
+      this.#drawOne(plot, { ...specs[name], traces, extent: extents[name] }, points[name], rounds.length === 0);
       spent += performance.now() - begun;
       await nextFrame(); // one chart a frame, so that none is long
     }
@@ -209,7 +219,8 @@ export class Charts {
    * @param {boolean} isEmpty
    */
   #drawOne(plot, spec, points, isEmpty) {
-    const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i]) }));
+    // Before the first round of a watched server its times look like any others.
+    const traces = spec.traces.map((trace, i) => ({ ...trace, ...shortened(points[i] ?? { x: [], y: [] }) }));
     const layout = { ...spec.layout, width: plot.clientWidth, height: plot.clientHeight };
     enlarge(traces, layout, this.#scale());
     const { x, y } = spec.extent ?? {};

@@ -18,6 +18,8 @@ export function controlsOf(header, config) {
   const known = {
     verdict: "token", ...plainSettings(settings), pair: pairOf(target, draft, config), lanes: comparedIn(header),
   };
+  // How a watched server drafts is no control's affair.
+  if (header.source) for (const name of ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"]) delete known[name];
   return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
 }
 

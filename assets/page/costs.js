@@ -33,6 +33,7 @@ const HALVINGS = 60;
  * @returns {Explanation | null}
  */
 export function explain(rounds, header, mostGamma) {
+  if (header.source) return null; // a server tells no parts of a round's time
   const m = measure(rounds, header);
   const alone = rounds.filter((round) => round.lane === "baseline");
   if (m.speedup === null || m.tau === null) return null;

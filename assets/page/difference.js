@@ -2,17 +2,16 @@
 // what it found.
 
 import { element } from "./dom.js";
+import { lastState, NO_ANSWER } from "./polling.js";
 import { chance } from "./reasons.js";
 import { number } from "./rules.js";
 import { visible } from "./words.js";
 
-const ASK_EVERY = 400; // ms
 const ASK = "A tie or a bug?";
 const STOP = "Stop";
 const OFFLINE = "Whether this is a tie or a bug only the models can tell: run specviz explain-difference on the "
   + "recording.";
 const BUSY = "Wait for the run to end: this check must not disturb it.";
-const NO_ANSWER = "The server did not answer: try again.";
 const HOW = "The target reads the same text again, one token per pass and several, with fresh caches and with those of the "
   + "lane with drafts. Rounding moves all of these a little; a fault moves one of them far.";
 
@@ -79,16 +78,11 @@ export class DifferenceCheck {
    */
   async #ask(wish, turn) {
     const { server } = this.#parts;
-    let state = await server.begin_difference?.(wish);
-    while (turn === this.#turn && state?.id && !state.over) {
-      this.#id = state.id;
-      this.#said.textContent = state.status ?? "";
-      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
-      if (turn === this.#turn) state = await server.ask_sampling?.({ id: this.#id });
-    }
-    if (!state) throw new Error("the server gave no answer");
-    if (turn === this.#turn) this.#finish(state);
-    else if (state.id) server.end_sampling?.({ id: state.id });
+    const state = await lastState(server, server.begin_difference?.(wish), () => turn === this.#turn, ({ id, status }) => {
+      this.#id = id ?? "";
+      this.#said.textContent = status ?? "";
+    });
+    if (state) this.#finish(state);
   }
 
   /** @param {Omit<ExperimentState, "result"> & { result?: any }} state */

@@ -1,12 +1,11 @@
 // The sampling experiment: begins it on the server, asks how far it is, shows what it found.
 
 import { element } from "./dom.js";
+import { lastState, NO_ANSWER } from "./polling.js";
 import { resultOf } from "./same.js";
 
-const ASK_EVERY = 400; // ms
 const OFFLINE = "This experiment needs the models, so it is not part of a page that was taken away.";
 const BUSY = "Wait for the run to end: the experiment must not disturb it.";
-const NO_ANSWER = "The server did not answer: try again.";
 
 /**
  * @typedef {object} ExperimentParts
@@ -87,17 +86,13 @@ export class Experiment {
    */
   async #draw(wish, turn) {
     const { server, draws } = this.#parts;
-    let state = await server.begin_sampling?.({ ...wish, again: this.#again, draws });
+    const begun = server.begin_sampling?.({ ...wish, again: this.#again, draws });
     this.#again += 1;
-    while (turn === this.#turn && state?.id && !state.over) {
-      this.#id = state.id;
-      this.#show(state);
-      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
-      if (turn === this.#turn) state = await server.ask_sampling?.({ id: this.#id });
-    }
-    if (!state) throw new Error("the server gave no answer");
-    if (turn === this.#turn) this.#finish(state);
-    else if (state.id) server.end_sampling?.({ id: state.id });
+    const state = await lastState(server, begun, () => turn === this.#turn, (one) => {
+      this.#id = one.id ?? "";
+      this.#show(one);
+    });
+    if (state) this.#finish(state);
   }
 
   /** @param {ExperimentState} state */

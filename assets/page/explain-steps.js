@@ -9,7 +9,7 @@ import { overlay, verdict } from "./explain-verdict.js";
 import { element } from "./dom.js";
 import { tokensOf } from "./lane.js";
 import { chance, oddsAndDraw, reason } from "./reasons.js";
-import { LEFT, NOTES, reasonBy, ruleOf } from "./rules.js";
+import { isDrawn, LEFT, NOTES, reasonBy, ruleOf, SERVER_DREW } from "./rules.js";
 import { plural, visible } from "./words.js";
 
 /** @import { Marked } from "./explain-pictures.js" */
@@ -44,6 +44,8 @@ const NOT_GOOD_ENOUGH = "Kept does not mean “good enough”. A guess that the 
   + "as often as needed: so the text follows p, as if the target had written it alone.";
 const SAME_LAW = "Blue was kept, pink is made up for here. Together they are exactly p: that is why the text keeps "
   + "the target’s distribution. The letters may still differ from another run’s.";
+const BY_REJECTION = "The server draws from p until a draw y is kept, each with probability max(0, 1 − q(y)/p(y)). What "
+  + "is kept follows exactly what p has above q, and nobody has to know all of p.";
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
@@ -119,10 +121,11 @@ function judge(told) {
     chapter: "Judge",
     part: `place ${i + 1} of ${round.drafted.length}`,
     sentence: judgement(told, token, i),
-    note: i === 0 ? (isGreedy ? GREEDY : NOTES[rule] ?? NOT_GOOD_ENOUGH) : undefined,
+    note: i === 0 ? (isGreedy ? GREEDY : isDrawn(token) ? SERVER_DREW : NOTES[rule] ?? NOT_GOOD_ENOUGH) : undefined,
     tokens: upTo(tokens.slice(0, round.drafted.length), i + 1), at: i, until: "verify",
     picture: () => (isGreedy ? [firstChoices(token)] : rule === "exact-match" ? [chances(token)]
       : rule !== "token" ? [verdict(token, rule), bothChances(token)]
+      : isDrawn(token) ? [verdict(token)]
       : [verdict(token), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
   }));
 }
@@ -208,6 +211,7 @@ function correct({ round, tokens, own, isGreedy, rule }) {
   const at = tokens.length - 1;
   const refused = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
   if (rule !== "token") return correctBy(rule, token, round, tokens);
+  if (isDrawn(token)) return correctDrawn(token, round, tokens);
   const part = 1 - (refused.beta ?? 0), { p = 0, q = 0 } = token;
   const left = bars(`only in p, ${chance(part)}, scaled up to 1`, "left", token.top_residual ?? [],
     { ...token, probability: (p - q) / part });
@@ -220,6 +224,23 @@ function correct({ round, tokens, own, isGreedy, rule }) {
       picture.replaceChildren(overlay(sharesOf(refused, token), token.id, true), left);
       return [picture];
     },
+  };
+}
+
+/**
+ * The correction where the server drew by itself.
+ * @param {Token} token
+ * @param {Round} round
+ * @param {Token[]} tokens
+ * @returns {Step}
+ */
+function correctDrawn(token, round, tokens) {
+  const at = tokens.length - 1;
+  return {
+    chapter: "Correct", sentence: reason(token, { round, place: at }), note: BY_REJECTION,
+    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
+    picture: () => [bars("target p", "p", [], { ...token, probability: token.p }),
+      bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q })],
   };
 }
 

@@ -67,7 +67,7 @@ export class Explain {
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
-    if (this.#dialog.open || this.#root.dataset.guess) return;
+    if (this.#dialog.open || this.#root.dataset.guess || this.#trace()?.header.source) return;
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
     this.#lane = lane === ALONE ? this.#chosen() : lane;
     const trace = this.#trace();

@@ -201,7 +201,7 @@ function paintLane(context, { name, left, width, placed, lane }, colours, time) 
 function paintPiece(context, { text, outcome, width }, x, y, { colours, isPlain, isJudged }) {
   const isGiven = outcome === "given";
   if (!isPlain && !isGiven) {
-    const mark = isJudged ? colours[outcome === "ignored" ? "soft" : outcome] : colours.draft;
+    const mark = isJudged ? colours[outcome === "ignored" || outcome === "untold" ? "soft" : outcome] : colours.draft;
     const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
     context.globalAlpha = 0.16;
     fillBox(context, [x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);

@@ -1,6 +1,6 @@
 // Charts of as many lanes as a race has: their lines, titles and labels.
 
-import { labelOf, OURS } from "./lanes.js";
+import { ALONE, labelOf, OURS } from "./lanes.js";
 
 const MOST_LANES = 8; // with drafts, that a race may have
 const LONGEST_LABEL = 14; // characters of a lane's name beside a bar
@@ -10,11 +10,16 @@ const LONGEST_LABEL = 14; // characters of a lane's name beside a bar
  * @param {ChartSpec} spec
  * @param {string} name
  * @param {LaneName[]} lanes  the baseline last
+ * @param {boolean} isWatched  whether the times of a round are known only as a whole
  * @returns {ChartTrace[]}
  */
-export function tracesOf({ traces, lanes: styles }, name, lanes) {
+export function tracesOf({ traces, lanes: styles }, name, lanes, isWatched) {
+  if (isWatched && name === "parts") {
+    return [{ ...traces[1], name: "a step", hovertemplate: "%{x:.2f} ms<extra>a step</extra>" }];
+  }
+  if (!lanes.includes(ALONE) && (name === "tokens" || name === "speed")) return traces.slice(0, 1);
   if (lanes.length < 3 || name === "parts") {
-    const own = lanes[0] !== OURS && (name === "tokens" || name === "speed");
+    const own = lanes[0] !== OURS && ["tokens", "speed", "requests"].includes(name);
     return own ? [named(traces[0], lanes[0]), traces[1]] : traces;
   }
   const drafted = lanes.slice(0, -1).map((lane, i) => named(styles[i], lane));
@@ -25,8 +30,10 @@ export function tracesOf({ traces, lanes: styles }, name, lanes) {
  * @param {ChartTrace} style
  * @param {LaneName} lane
  */
-const named = (style, lane) =>
-  ({ ...style, name: lane, hovertemplate: `%{y:.3~f}<extra>${labelOf(lane)}</extra>` });
+const named = (style, lane) => {
+  const [shown] = (style.hovertemplate ?? "").split("<extra>");
+  return { ...style, name: lane, hovertemplate: `${shown}<extra>${labelOf(lane)}</extra>` };
+};
 
 /**
  * @param {Config} config

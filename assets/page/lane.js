@@ -172,7 +172,13 @@ function isFull(block, atBreak) {
 }
 
 /** @param {ShownToken} token */
-const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.outcome);
+const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
+
+/**
+ * Whether a watched server rejected a token without telling which.
+ * @param {ShownToken} token
+ */
+export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**
  * @param {ShownToken} token
@@ -182,6 +188,7 @@ const isWritten = (token) => ["accepted", "corrected", "bonus"].includes(token.o
  */
 function tokenNode(token, round, index, atBreak) {
   const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
   node.dataset.index = String(index);
   if (token.outcome !== "pending") node.dataset.outcome = token.outcome;

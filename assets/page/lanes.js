@@ -24,10 +24,13 @@ export const labelOf = (name) => LABELS.get(name) ?? name;
 export const draftedLanes = (header) => (header?.lanes ? Object.keys(header.lanes) : [OURS]);
 
 /**
- * All lanes, the baseline last.
+ * All lanes, the baseline last; a watched server may have none.
  * @param {Header} [header]
  */
-export const lanesOf = (header) => [...draftedLanes(header), ALONE];
+export const lanesOf = (header) => [...draftedLanes(header), ...(hasBaseline(header) ? [ALONE] : [])];
+
+/** @param {Header} [header] */
+export const hasBaseline = (header) => !header?.source || ALONE in (header.prefill_seconds ?? {});
 
 /**
  * What the lanes with drafts of a race differ in, as the control for it says; null if it has none

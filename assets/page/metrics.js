@@ -34,6 +34,23 @@ const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
  */
 const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
 
+/**
+ * Whether a round is the first of a watched server, whose token came from reading the prompt: the
+ * clock begins behind it, so speeds and tau leave it out.
+ * @param {Round} [round]
+ */
+export const readsPrompt = (round) => round !== undefined && round.index === 0 && round.clock === 0;
+
+/** @param {Round[]} rounds */
+const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
+
+/**
+ * Whether a watched server tells how many tokens its steps drafted.
+ * @param {Round[]} rounds
+ */
+export const areTold = (rounds) =>
+  !rounds.some(({ emitted }) => emitted[emitted.length - 1]?.outcome === "untold");
+
 const FEWEST = 2; // tokens and rounds of a lane from which its speed is compared
 
 /**
@@ -48,32 +65,35 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const counts = countOutcomes(ours);
   const drafted = sum(ours, (round) => round.drafted.length);
   const emitted = sum(ours, (round) => round.emitted.length);
-  const alpha = ratio(counts.accepted, counts.accepted + counts.rejected);
+  const isTold = areTold(ours);
+  const alpha = isTold ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
   const c = costRatio(ours, alone);
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
+  const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
+  const prefill = { [name]: prefillOf(name, ours, header), [ALONE]: prefillOf(ALONE, alone, header) };
   const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
   const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
   return {
     counts, drafted, emitted, rounds: ours.length, alpha,
-    efficiency: ratio(counts.accepted, drafted),
+    efficiency: isTold ? ratio(counts.accepted, drafted) : null,
     beta: meanBeta(ours),
-    tau: ratio(emitted, ours.length),
-    tau_predicted: meanPredictedTau(draftLengths(ours), alpha),
+    tau: ratio(paced[name], timed(ours).length),
+    tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
     c,
-    speedup: canCompare ? speedup(seconds, tokens, name) : null,
-    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, header), tokens, name) : null,
+    speedup: canCompare ? speedup(seconds, paced, name) : null,
+    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, prefill), tokens, name) : null,
     speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
     speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
     tokens, seconds, wall_seconds: onWall,
     tokens_per_second: {
-      [name]: ratio(emitted, seconds[name]),
-      [ALONE]: ratio(tokens[ALONE], seconds[ALONE]),
+      [name]: ratio(paced[name], seconds[name]),
+      [ALONE]: ratio(paced[ALONE], seconds[ALONE]),
     },
     draft_seconds: sum(ours, (round) => round.draft_seconds),
     verify_seconds: sum(ours, (round) => round.verify_seconds),
     overhead_seconds: sum(ours, (round) => round.overhead_seconds),
-    alpha_by_position: alphaByPosition(ours),
+    alpha_by_position: isTold ? alphaByPosition(ours) : [],
   };
 }
 
@@ -90,11 +110,12 @@ export function fastestLane(rounds, header) {
 
 /** @param {Round[]} rounds */
 function countOutcomes(rounds) {
-  /** @type {Record<Outcome, number>} */
+  /** @type {Record<Exclude<Outcome, "untold">, number> & { untold?: number }} */
   const counts = { accepted: 0, rejected: 0, ignored: 0, corrected: 0, bonus: 0 };
+  const add = (/** @type {Outcome} */ outcome) => { counts[outcome] = (counts[outcome] ?? 0) + 1; };
   for (const round of rounds) {
-    for (const token of round.drafted) counts[token.outcome] += 1;
-    for (const token of round.emitted) if (token.outcome !== "accepted") counts[token.outcome] += 1;
+    for (const token of round.drafted) add(token.outcome);
+    for (const token of round.emitted) if (token.outcome !== "accepted") add(token.outcome);
   }
   return counts;
 }
@@ -127,16 +148,27 @@ function speedup(seconds, tokens, name) {
   return slow && fast ? slow / fast : null;
 }
 
+/** @param {Round[]} rounds */
+const written = (rounds) => sum(rounds, (round) => round.emitted.length);
+
+/**
+ * Seconds to read the prompt; of a watched server, to its first token.
+ * @param {LaneName} name
+ * @param {Round[]} rounds
+ * @param {Header} [header]
+ */
+function prefillOf(name, rounds, header) {
+  if (readsPrompt(rounds[0])) return rounds[0].wall ?? 0;
+  return sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);
+}
+
 /**
  * @param {PerLane} seconds
- * @param {Header} [header]
+ * @param {PerLane} prefill
  * @returns {PerLane}
  */
-function withPrefill(seconds, header) {
-  const prefill = (/** @type {LaneName} */ name) =>
-    sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);
-  return Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, value + prefill(name)]));
-}
+const withPrefill = (seconds, prefill) =>
+  Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, value + prefill[name]]));
 
 /**
  * Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1).
@@ -219,10 +251,12 @@ function alphaByPosition(rounds) {
  * @returns {Record<string, Points[]>}
  */
 export function series(rounds, names = [OURS, ALONE]) {
-  const lists = names.map((name) => lane(rounds, name)), ours = lists.slice(0, -1);
+  const lists = names.map((name) => lane(rounds, name));
+  const ours = lists.filter((_, i) => names[i] !== ALONE);
   const rates = ours.map(soFar), isOne = ours.length === 1;
   /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
-  const parts = ["draft_seconds", "verify_seconds", "overhead_seconds"];
+  const parts = rounds.some(readsPrompt) ? ["overhead_seconds"] // a step's time has no parts that are told
+    : ["draft_seconds", "verify_seconds", "overhead_seconds"];
   const upwards = [...lists].reverse(), labels = [...names].reverse().map(labelOf);
   return {
     tokens: lists.map(progress),
@@ -234,7 +268,14 @@ export function series(rounds, names = [OURS, ALONE]) {
       y: labels,
     })),
     positions: ours.map(byPosition),
+    requests: lists.map(requests),
   };
+}
+
+/** @param {Round[]} rounds */
+function requests(rounds) {
+  const asked = rounds.filter((round) => round.exchanged);
+  return { x: asked.map(({ exchanged = 0 }) => exchanged / 1000), y: asked.map((round) => 1000 * round.verify_seconds) };
 }
 
 /** @param {Round[]} rounds */
@@ -261,7 +302,8 @@ function pace(rounds) {
 function soFar(rounds) {
   const lengths = new Map();
   let accepted = 0, judged = 0, drafted = 0, emitted = 0;
-  const points = rounds.map((round, i) => {
+  const isTold = areTold(rounds);
+  const points = timed(rounds).map((round, i) => {
     addLength(lengths, round);
     for (const token of round.drafted) {
       accepted += Number(token.outcome === "accepted");
@@ -269,10 +311,10 @@ function soFar(rounds) {
     }
     drafted += round.drafted.length;
     emitted += round.emitted.length;
-    const alpha = ratio(accepted, judged);
+    const alpha = isTold ? ratio(accepted, judged) : null;
     return {
       x: i + 1, alpha,
-      efficiency: ratio(accepted, drafted),
+      efficiency: isTold ? ratio(accepted, drafted) : null,
       tau: emitted / (i + 1),
       predicted: meanPredictedTau(lengths, alpha),
     };
@@ -286,7 +328,7 @@ function soFar(rounds) {
 
 /** @param {Round[]} rounds */
 function byPosition(rounds) {
-  const { judged, accepted } = positions(rounds);
+  const { judged, accepted } = positions(areTold(rounds) ? rounds : []);
   const places = judged.map((count, place) => [place, count]).filter(([, count]) => count);
   return {
     x: places.map(([place]) => place + 1),

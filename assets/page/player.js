@@ -51,6 +51,7 @@ export function mount({ element, props, watch, server, config }) {
         stage.shown();
       },
       rounds: (rounds) => view.speak(rounds),
+      retold: (trace) => view.retell(trace),
       over: () => {
         repeats.over();
         if (!session.failed && !repeats.isUnderWay) replay.offer();

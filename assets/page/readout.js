@@ -1,11 +1,12 @@
 // Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
 
 import { find } from "./dom.js";
-import { ALONE, draftedLanes, lanesOf, twoOf, twoRounds } from "./lanes.js";
+import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
 import { ruleOf } from "./rules.js";
 import { uncertainty } from "./uncertainty.js";
 import { detail, doubt, isImpossible, range, verdict } from "./verdict.js";
+import { GUESSER, watchedDetail } from "./watched.js";
 import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "./words.js";
 
 /** @import { Standing } from "./lane-grid.js" */
@@ -47,9 +48,10 @@ export class Readout {
     for (const [name, value] of Object.entries({ alpha, efficiency, tau, tau_predicted, c })) {
       this.#set(`[data-metric="${name}"]`, fixed(value, 2));
     }
-    for (const [outcome, count] of Object.entries(metrics.counts)) {
+    for (const [outcome, count] of Object.entries({ untold: 0, ...metrics.counts })) {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
+    find(this.#root, "[data-untold]").hidden = !metrics.counts.untold;
     this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
     this.#showLanes(all, race, isOver);
     if (race.header.lanes) this.#nameLane(chosen, trace.header.settings, standings);
@@ -67,7 +69,7 @@ export class Readout {
     for (const name of lanesOf(trace.header)) {
       const drafted = name === ALONE ? draftedLanes(trace.header)[0] : name;
       const metrics = measure(rounds, trace.header, drafted);
-      const guesses = name === ALONE ? null : metrics.drafted;
+      const guesses = name === ALONE || metrics.counts.untold ? null : metrics.drafted;
       this.#set(`[data-sums="${CSS.escape(name)}"]`, written(metrics.tokens[name], guesses, reasons[name]));
       this.#showBar(name, { rounds, trace, metrics }, longest);
     }
@@ -100,7 +102,7 @@ export class Readout {
    * @param {Trace} trace
    */
   begin({ header }) {
-    if (!header.lanes) this.#set("[data-guesser]", guesser(header.settings));
+    if (!header.lanes) this.#set("[data-guesser]", header.source ? GUESSER : guesser(header.settings));
   }
 
   /**
@@ -116,7 +118,8 @@ export class Readout {
     this.#set("[data-headline]", fixed(shown, 2));
     this.#set("[data-times]", shown === null ? "" : `${fixed(shown, 2)} times `);
     this.#set("[data-verdict]", isImpossible(found) ? "No fair ratio." : verdict(metrics, trace, differAt, isOver));
-    this.#set("[data-detail]", detail(metrics, rounds, trace.header, this.#mostGamma, isOver));
+    this.#set("[data-detail]", trace.header.source ? watchedDetail(metrics, rounds, trace)
+      : detail(metrics, rounds, trace.header, this.#mostGamma, isOver));
     this.#set("[data-spread]", found?.spread && shown !== null ? `quartiles ${range(found.spread)}` : "");
     this.#set("[data-doubt]", why);
     this.#root.toggleAttribute("data-doubted", why !== "");
@@ -156,7 +159,7 @@ export class Readout {
  */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
-  if (name === ALONE && trace.header.lanes) { // which of the others would it be?
+  if ((name === ALONE && trace.header.lanes) || !hasBaseline(trace.header)) { // there is no other, or which would it be?
     mark.hidden = true;
     return;
   }

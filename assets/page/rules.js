@@ -14,6 +14,16 @@ export const RULE_NAMES = {
   token: "token by token", block: "block", "exact-match": "exact match", typical: "typical",
 };
 
+/** What is said of a token whose place the target's server did not list but drew for. */
+export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
+  + "known here. The text follows p exactly all the same.";
+
+/**
+ * Whether the target's server drew by itself, so that of its distribution only single chances are known.
+ * @param {ShownToken} token
+ */
+export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
+
 export const CHANGES_THE_TEXT = "Typical acceptance changes the text: it does not follow the target’s distribution.";
 
 /**

@@ -32,6 +32,7 @@ const LEFT_OUT = "Parts of this link make no sense here and were left out";
  * @property {() => void} begun  a live run has begun, of which nothing has arrived
  * @property {(trace: Trace, origin: string) => void} shown  another trace is shown from now on
  * @property {(rounds: Round[]) => void} rounds  the live run has gone on
+ * @property {(trace: Trace) => void} retold  rounds of the live run were told again
  * @property {() => void} over  the live run has ended, well or not
  * @property {() => void} left  the visitor turned from the live run to a recording
  */
@@ -79,6 +80,7 @@ export class Session {
         begun: () => this.#begin(),
         header: (trace) => this.#showLive(trace),
         rounds: (rounds) => this.#add(rounds),
+        retold: () => this.#retell(),
         status: (text) => notice.show(text),
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
@@ -201,6 +203,12 @@ export class Session {
     this.#notice.clear();
     this.#timeline.add(rounds);
     this.#on.rounds(rounds);
+  }
+
+  #retell() {
+    if (!this.trace) return;
+    this.#timeline.replace(this.trace.rounds);
+    this.#on.retold(this.trace);
   }
 
   /** @param {Trace} trace */

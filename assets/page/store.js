@@ -19,7 +19,8 @@ function rebuilt({ kept, ...wire }) {
  */
 function compact(token) {
   const full = Object.entries(token).filter(
-    ([, value]) => value !== null && !(Array.isArray(value) && value.length === 0));
+    ([name, value]) => value !== null && !(Array.isArray(value) && value.length === 0)
+      && !(name === "id" && Number(value) < 0));
   return /** @type {Token} */ (/** @type {unknown} */ (Object.fromEntries(full)));
 }
 
@@ -29,6 +30,7 @@ function compact(token) {
  * @property {(run: string) => void} begun
  * @property {(trace: Trace) => void} header
  * @property {(rounds: Round[]) => void} rounds
+ * @property {() => void} retold  some rounds were told again and have replaced themselves
  * @property {(text: string) => void} status
  * @property {(error: string | null, fallBack: boolean, remark: string) => void} over
  * @property {() => void} lost  the server knows the run no more, or does not answer
@@ -119,15 +121,34 @@ export class Store {
       this.#on.header(this.#live);
     }
     if (delta.rounds) {
-      const rounds = delta.rounds.map(rebuilt);
-      this.#live?.rounds.push(...rounds);
-      this.#on.rounds(rounds);
+      this.#add(delta.rounds.map(rebuilt));
     }
     if (delta.end && this.#live) this.#live.end = delta.end;
     if (delta.over) {
       this.#over = true;
       this.#on.over(delta.error ?? null, Boolean(delta.fall_back), delta.remark ?? "");
     }
+  }
+
+  /**
+   * A round that was there before is told again, in the place of itself and all behind it in its
+   * lane: a watched server may tell its counts at the end.
+   * @param {Round[]} rounds
+   */
+  #add(rounds) {
+    if (!this.#live) return;
+    const { rounds: known } = this.#live;
+    let isRetold = false;
+    for (const round of rounds) {
+      const isBehind = (/** @type {Round} */ one) => one.lane === round.lane && one.index >= round.index;
+      if (known.some(isBehind)) {
+        known.splice(0, known.length, ...known.filter((one) => !isBehind(one)));
+        isRetold = true;
+      }
+      known.push(round);
+    }
+    if (isRetold) this.#on.retold();
+    else this.#on.rounds(rounds);
   }
 
   async #askMissed() {

@@ -3,7 +3,8 @@
 
 import { element, find } from "./dom.js";
 import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
-import { FROM_FILE, plural, provenance, quoted, UNVERIFIED } from "./words.js";
+import { sourceItems } from "./watched.js";
+import { fixed, FROM_FILE, plural, provenance, quoted, UNVERIFIED } from "./words.js";
 
 /**
  * One thing that the strip says: the field, the words, and more of them for those who point at it.
@@ -20,9 +21,11 @@ const LANES = {
   one: "one lane with drafts", drafters: "drafters side by side", gammas: "several γ side by side",
   policies: "γ policies side by side", verdicts: "verdicts side by side",
 };
-const SERVER = "server";
+export const SERVER = "server"; // the form of a target whose distributions come over a network
 const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
   + "its other users. The ratio is per request, and says nothing of the server's own speed.";
+const STREAM = "The server's own greedy stream in one request, measured from this machine before the race. Its "
+  + "other users are in it too.";
 const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
   + "the tokens that both have.";
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
@@ -89,19 +92,36 @@ export class Strip {
 }
 
 /**
+ * What is said of a target on a server: how it is timed, and how fast it is by itself.
+ * @param {number | null} [rate] tokens per second of its own stream
+ * @returns {Item[]}
+ */
+function served(rate) {
+  /** @type {Item[]} */
+  const items = [{ name: "server", text: "on a server, timed per request", title: PER_REQUEST }];
+  if (rate) items.push({ name: "stream", text: `streams ${fixed(rate, rate < 100 ? 1 : 0)} tokens/s by itself`, title: STREAM });
+  return items;
+}
+
+/**
  * What a run is, in the order in which it is said.
  * @param {Header} header
  * @returns {Item[]}
  */
-export function describe({ prompt, target, draft, drafts, lanes, memory, settings }) {
-  if (lanes) return describeSeveral({ prompt, target, drafts, lanes, settings });
+export function describe(header) {
+  const { prompt, target, draft, drafts, lanes, memory, settings, streaming_rate: rate } = header;
+  if (header.source) {
+    return [{ name: "prompt", text: quoted(prompt), title: prompt }, { name: "target", text: `${target.name} ${size(target)}` },
+      ...sourceItems(header), ...sharedItems(settings).filter(({ name }) => name !== "chat")];
+  }
+  if (lanes) return describeSeveral({ prompt, target, drafts, lanes, settings, streaming_rate: rate });
   const { drafter, gamma, gamma_policy: policy } = settings;
   /** @type {Item[]} */
   const items = [
     { name: "prompt", text: quoted(prompt), title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
-  if (target.form === SERVER) items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
+  if (target.form === SERVER) items.push(...served(rate));
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
@@ -128,10 +148,10 @@ export function describe({ prompt, target, draft, drafts, lanes, memory, setting
 
 /**
  * The same of lanes with names of their own, which say what differs.
- * @param {Pick<Header, "prompt" | "target" | "drafts" | "settings"> & { lanes: Record<LaneName, Settings> }} header
+ * @param {Pick<Header, "prompt" | "target" | "drafts" | "settings" | "streaming_rate"> & { lanes: Record<LaneName, Settings> }} header
  * @returns {Item[]}
  */
-function describeSeveral({ prompt, target, drafts, lanes, settings }) {
+function describeSeveral({ prompt, target, drafts, lanes, settings, streaming_rate: rate }) {
   const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
   const gammas = new Set(Object.values(lanes).map(({ gamma }) => gamma));
   /** @type {Item[]} */
@@ -139,6 +159,7 @@ function describeSeveral({ prompt, target, drafts, lanes, settings }) {
     { name: "prompt", text: quoted(prompt), title: prompt },
     { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
   ];
+  if (target.form === SERVER) items.push(...served(rate));
   if (draft) items.push({ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) });
   const names = Object.keys(lanes);
   items.push({ name: "lanes", text: plural(names.length, "lane") + " with drafts", title: names.join("\n") });

@@ -10,7 +10,8 @@ const READABLE = 12; // seconds that a recording should take to play
 
 /**
  * What happens in a round, one event after the other: each draft appears, each verdict follows,
- * then the round is done. Drafts are spread evenly over the measured time of their run.
+ * then the round is done. Drafts are spread evenly over the measured time of their run; those of a
+ * watched server, whose time is not told, appear when they came.
  * @param {Round} round
  * @returns {PlayEvent[]}
  */
@@ -18,7 +19,7 @@ export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
   const start = clock - drafting - round.verify_seconds - round.overhead_seconds;
   const events = drafted.map((_, i) =>
-    ({ round, seen: i + 1, judged: 0, done: false, time: start + (drafting * (i + 1)) / drafted.length }));
+    ({ round, seen: i + 1, judged: 0, done: false, time: drafting ? start + (drafting * (i + 1)) / drafted.length : clock }));
   const seen = drafted.length;
   const judged = drafted.filter((token) => token.outcome !== "ignored").length;
   for (let i = 1; i <= judged; i += 1) {
@@ -92,6 +93,18 @@ export class Timeline {
     if (rounds.length <= FEW) for (const event of events) insert(this.events, event);
     else this.events = [...this.events, ...events].sort(compare);
     if (this.following) this.#moveTo(this.events.length);
+    this.#changed();
+  }
+
+  /**
+   * Rounds that are known better now, in the place of all that there were; the playhead stays.
+   * @param {Round[]} rounds
+   */
+  replace(rounds) {
+    const time = this.#time;
+    this.events = rounds.flatMap(eventsOf).sort(compare);
+    const after = this.events.findIndex((event) => event.time > time);
+    this.#moveTo(this.following || after < 0 ? this.events.length : after);
     this.#changed();
   }
 

@@ -4,7 +4,8 @@
 // tokens are left out of the JSON.
 
 type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
-type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus";
+// "untold": the last token of a step of a watched server that does not tell what it drafted
+type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus" | "untold";
 type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
 
 interface Choice {
@@ -14,7 +15,7 @@ interface Choice {
 }
 
 interface Token {
-  id: number;
+  id: number; // of a rejected draft of a watched server it is missing, and its text is empty
   text: string;
   outcome: Outcome;
   p?: number;
@@ -42,6 +43,8 @@ interface Round {
   overhead_seconds: number;
   clock: number; // seconds
   wall?: number; // seconds
+  exchanged?: number; // bytes, if the target is on a server
+  server_seconds?: number; // of verify_seconds, if the server tells
 }
 
 interface Settings {
@@ -85,8 +88,10 @@ interface Header {
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
+  source?: string | null; // the serving engine that speculated by itself and was only watched
   lanes?: Record<LaneName, Settings> | null; // of lanes with drafts that have names of their own
   drafts?: Record<LaneName, Model | null> | null;
+  streaming_rate?: number | null; // tokens per second of the server's own stream
 }
 
 interface Agreement {
@@ -98,6 +103,7 @@ interface Agreement {
 interface End extends Agreement {
   reasons: Partial<Record<LaneName, EndReason>>;
   lanes?: Record<LaneName, Agreement> | null;
+  counted?: { steps: number; drafted: number; accepted: number } | null; // by a watched server
 }
 
 interface Trace {
@@ -201,12 +207,31 @@ interface DifferenceResult {
   reasons: string[];
 }
 
+interface GuessWish {
+  run: string | null;
+  text: string;
+  prompt: string;
+  continues: boolean;
+}
+
+/** As specviz/page/guesses.py tells it. */
+interface GuessResult {
+  draft: string;
+  before: string; // what had nothing before it, so that nobody could guess it
+  left_out: number; // tokens at the end
+  places: [text: string, guess: string, right: boolean, q_guess: number, q_text: number][];
+  name: string;
+  why: string;
+  units: string;
+}
+
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
+  begin_guesses?(asked: GuessWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;

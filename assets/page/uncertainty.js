@@ -1,6 +1,6 @@
 // How far a measured speed-up can be trusted: the same as specviz/report/uncertainty.py.
 
-import { measure } from "./metrics.js";
+import { measure, readsPrompt } from "./metrics.js";
 
 /** @typedef {"price" | "delay" | "spread" | "short"} Doubt */
 
@@ -28,7 +28,7 @@ const FEWEST_WINDOWS = 3;
  */
 export function uncertainty(rounds) {
   const { speedup } = measure(rounds);
-  if (speedup === null) return null;
+  if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
   const [ours, theirs] = ["speculative", "baseline"].map((lane) => rounds.filter((round) => round.lane === lane));
   const usual = { speculative: usualSeconds(ours), baseline: usualSeconds(theirs) };
   const delays = { speculative: delay(ours, usual.speculative), baseline: delay(theirs, usual.baseline) };

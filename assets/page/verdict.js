@@ -2,6 +2,7 @@
 
 import { explain } from "./costs.js";
 import { ruleOf } from "./rules.js";
+import { watchedVerdict } from "./watched.js";
 import { fixed, percent } from "./words.js";
 
 /** @import { Explanation } from "./costs.js" */
@@ -22,6 +23,7 @@ const BUSY = "The machine was busy: this ratio is uncertain.";
  * @param {boolean} [isOver] nothing follows what is shown
  */
 export function verdict(m, trace, differAt, isOver = false) {
+  if (trace.header.source) return watchedVerdict(m, trace.header, isOver);
   if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
   const speed = "the speed of the target alone";
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;

@@ -5,7 +5,7 @@ import { Charts } from "./charts.js";
 import { find } from "./dom.js";
 import { keepReachable } from "./keys.js";
 import { LaneGrid } from "./lane-grid.js";
-import { ALONE, draftedLanes, twoOf, twoRounds } from "./lanes.js";
+import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
 import { Panels } from "./panels.js";
 import { Readout } from "./readout.js";
@@ -94,9 +94,21 @@ export class View {
     this.#asked = null;
     this.#grid.arrange(trace.header);
     this.#charts.begin(trace);
+    this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
+    this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
     for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
     this.#readout.begin(trace);
     this.#strip.show(trace, origin);
+  }
+
+  /**
+   * Rounds of the shown trace were told again: all that was drawn of them is drawn anew.
+   * @param {Trace} trace
+   */
+  retell(trace) {
+    this.#card.close();
+    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
+    this.requestDraw();
   }
 
   /** The controls have changed. */

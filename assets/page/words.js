@@ -87,6 +87,10 @@ export function sameness({ compared, differAt }, trace) {
   if (temperature !== 0 && verdict === "typical") {
     return "This text is not the target’s: typical acceptance changes its distribution.";
   }
+  if (temperature !== 0 && trace.header.source) {
+    return "Both lanes draw at random, so their texts may differ. Whether the server keeps the target’s distribution "
+      + "is not checked here.";
+  }
   if (temperature !== 0) {
     return "Both lanes draw at random from the same distribution, so their texts may differ.";
   }
@@ -125,6 +129,7 @@ export function spoken(round) {
   const own = round.emitted[round.emitted.length - 1];
   const word = own ? visible(own.text) : "";
   const number = `Round ${round.index + 1}`;
+  if (own?.outcome === "untold") return `Step ${round.index + 1}: ${plural(round.emitted.length, "token")} came, the last is ${word}.`;
   if (!drafted) return `${number}: no guesses, the target wrote ${word}.`;
   if (own?.outcome === "bonus") {
     return `${number}: ${drafted === 1 ? "the guess" : `all ${drafted} guesses`} accepted, ${word} came free.`;
@@ -141,7 +146,8 @@ export function spoken(round) {
  * @param {Header} header
  */
 export function provenance(header) {
-  const { device, processor, dtype, versions, date } = header;
+  const { device, processor, versions, date } = header;
+  const dtype = header.source ? "" : header.dtype; // the server's is not told
   const torch = versions?.torch?.split("+")[0];
   const when = new Date(date);
   const day = Number.isNaN(when.valueOf()) ? ""

@@ -33,7 +33,7 @@ from .deployments import GAMMA, MODEL, Deployment, Running, running, speculating
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXTS = 600  # whose frequencies are counted
-ALONE, FEW = "alone", "few words"
+ALONE, FEW, DRAWN = "alone", "few words", "few words, drawn there"
 Row = tuple[str, Finding]
 Named = tuple[str, Callable[[], Finding]]
 
@@ -48,6 +48,9 @@ def deployments(folder: Path) -> Iterator[Deployment]:
     yield Deployment("two nodes", target, draft, nodes=2)
     target, draft = few_words.save(folder)
     yield Deployment(FEW, target, draft, speculating({"model": str(draft)}))
+    # It lists too few log-probabilities of too few words: exact only by its own draws.
+    drawn = ("--max-logprobs", "3", "--logprobs-mode", "processed_logprobs")
+    yield Deployment(DRAWN, target, draft, drawn)
 
 
 def asked(server: Running, local: Pair) -> Iterator[Named]:
@@ -55,7 +58,7 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
     deployment = server.deployment
     remote = load_pair(f"{server.url}#{MODEL}+{deployment.draft}")
     completions = Completions(Server(server.url), MODEL)
-    if deployment.name == FEW:
+    if deployment.name in (FEW, DRAWN):
         yield "same distribution", partial(checks.same_distribution, remote, local, TEXTS)
         own = partial(checks.its_own_distribution, completions, local, 4 * TEXTS)
         yield "its own distribution", own
@@ -63,6 +66,9 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
     yield "greedy", partial(checks.same_tokens, remote, local, checks.GREEDY)
     yield "temperature 0.8, top-p 0.95", partial(checks.same_tokens, remote, local, checks.SAMPLED)
     yield "its own text", partial(checks.its_own_text, completions, local)
+    if deployment.options:
+        watched = partial(checks.watched, f"{server.url}#{MODEL}", local)
+        yield "its own speculation, watched", watched
     yield "cost", partial(checks.cost, remote, completions)
     if deployment.name == ALONE or deployment.nodes > 1:
         yield "killed in mid-run", partial(checks.killed, remote, server.kill)

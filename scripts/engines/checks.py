@@ -12,17 +12,27 @@ from typing import Any
 
 import torch
 
-from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
+from specviz import (
+    Pair,
+    Round,
+    Settings,
+    SpecvizError,
+    Trace,
+    baseline,
+    load_pair,
+    race,
+    speculate,
+)
 from specviz.decoding.continuations import draw_continuations
 from specviz.errors import ServerError
 from specviz.remote.completions import Completions
+from specviz.trace.rules import check_trace
 
 PROMPTS = ("Once upon a time", "The ship went down")
 GREEDY = Settings(max_new_tokens=48)
 SAMPLED = replace(GREEDY, temperature=0.8, top_p=0.95, seed=11)
 TIED = 1e-3  # nats: far above fp32's rounding in other kernels, far below a real preference
 LENGTH, GAMMA = 3, 2  # of each text whose frequency is counted
-KEPT, DRAFTED = "per_step_accepted", "per_step_drafted"  # vLLM's names
 SMALLEST = 1e-4  # the p-value below which a distribution is another one
 
 
@@ -60,9 +70,8 @@ def same_tokens(
 
 
 def its_own_text(completions: Completions, local: Pair) -> Finding:
-    """The server writes by itself the greedy text of the same target here, and what it says of
-    its own speculation adds up."""
-    compared, parted, told = 0, [], []
+    """The server writes by itself the greedy text of the same target here."""
+    compared, parted = 0, []
     for prompt in PROMPTS:
         answer = completions.server.ask(
             "completions",
@@ -78,33 +87,31 @@ def its_own_text(completions: Completions, local: Pair) -> Finding:
         theirs = _ids(baseline(local, prompt, GREEDY))
         compared += len(theirs)
         parted += _parted(local, prompt, ours, theirs, GREEDY)
-        told += [one] if (one := _speculation(answer)) else []
-    finding = _identity(compared, parted)
-    if not told:
-        return finding
-    kept, drafted = (sum(sum(one[name]) for one in told) for name in (KEPT, DRAFTED))
-    steps = sum(len(one[KEPT]) for one in told)
-    right = all(adds_up(one, GREEDY.max_new_tokens) for one in told)
-    says = f"{finding.says}; it kept {kept} of {drafted} drafts in {steps} steps"
-    says += "" if right else ", and its counts do not add up"
-    figures = {**finding.figures, "kept": kept, "drafted": drafted, "steps": steps}
-    return replace(finding, passed=finding.passed and right, says=says, figures=figures)
+    return _identity(compared, parted)
 
 
-def _speculation(answer: dict[str, Any]) -> dict[str, Any] | None:
-    told: dict[str, Any] | None = (answer.get("metrics") or {}).get("speculative_decoding")
-    return told
-
-
-def adds_up(told: dict[str, Any], length: int) -> bool:
-    """Each step keeps at most what was drafted; with one more token per step and the first one
-    of the prefill it is the text, but for what its end cut off."""
-    pairs = list(zip(told[KEPT], told[DRAFTED], strict=True))
-    written = 1 + sum(kept + 1 for kept, _ in pairs)
-    within = all(0 <= kept <= drafted for kept, drafted in pairs)
-    totals = told["num_accepted_draft_tokens"], told["num_draft_tokens"], told["num_spec_steps"]
-    same = totals == (sum(told[KEPT]), sum(told[DRAFTED]), len(pairs))
-    return within and same and length <= written <= length + max(told[DRAFTED], default=0) + 1
+def watched(url: str, local: Pair) -> Finding:
+    """The server's own speculation as a lane: a trace that keeps the rules, with the text of the
+    same target here, and counts that the server's counters confirm."""
+    trace = Trace.from_events(race(load_pair(url), PROMPTS[0], GREEDY))
+    check_trace(trace)
+    theirs = _ids(baseline(local, PROMPTS[0], GREEDY))
+    parted = _parted(local, PROMPTS[0], _ids(trace.rounds), theirs, GREEDY)
+    finding = _identity(len(theirs), parted)
+    steps = [one for one in trace.rounds if one.drafted]
+    judged = [token.outcome for one in steps for token in one.drafted]
+    seen = {"steps": len(steps), "drafted": len(judged), "accepted": judged.count("accepted")}
+    counted = trace.end.counted if trace.end else None
+    agrees = counted in (None, seen)
+    says = f"{trace.header.source}: {finding.says}; {seen['accepted']} of {seen['drafted']} "
+    says += f"drafts kept in {seen['steps']} steps"
+    says += ", as its counters say" if counted == seen else f", its counters: {counted}"
+    return replace(
+        finding,
+        passed=finding.passed and agrees and bool(seen["steps"]),
+        says=says,
+        figures={**finding.figures, **seen, "counted": counted},
+    )
 
 
 def same_distribution(remote: Pair, local: Pair, count: int) -> Finding:

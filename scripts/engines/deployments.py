@@ -89,6 +89,7 @@ def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> l
         return [first]
     shared = ["--tensor-parallel-size", str(deployment.nodes), "--nnodes", str(deployment.nodes)]
     shared += ["--master-addr", "127.0.0.1", "--master-port", str(meeting)]
+    shared += ["--distributed-executor-backend", "mp"]
     others = [
         [str(python), *NODE, *common, *shared, "--node-rank", str(rank), "--headless"]
         for rank in range(1, deployment.nodes)

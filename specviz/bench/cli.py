@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ..decoding.sampling import Decide
@@ -15,6 +16,7 @@ from ..models.hub import find_source
 from ..models.load import load_pair, model_names
 from ..models.metadata import read_tokenizer
 from ..models.pair import Pair, tokenizer_size
+from ..models.served import address_of
 from ..settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
 from .drafters import drafters_report
@@ -22,8 +24,10 @@ from .lanes_table import lanes_report
 from .lookup import lookup_report
 from .page import page_cost, page_lines
 from .random_models import SHAPES, scripted, shaped_pair
+from .rival import compare_with_llama_cpp
 from .rival_table import rival_report
 from .round_time import context_lines
+from .servers import compare_with_servers
 
 KERNEL_ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 
@@ -32,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench` to a parser."""
     add = parser.add_argument
     add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
     add("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="hub ids or folders")
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
@@ -42,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, nargs="+", help="default: powers of two up to the processors")
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
     add("--json", type=Path, help="also write the results to this file")
+    add(
+        "--server-speculating",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="beside --server: servers of the same target that speculate by themselves",
+    )
     _add_modes(parser.add_mutually_exclusive_group())
     add_settings(parser)
 
@@ -60,6 +72,13 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     add("--kernels", action="store_true", help="only the models' matrix products, by kernel")
     add("--rival", type=Path, help="only against llama.cpp, whose programs are in this folder")
     add(
+        "--server",
+        nargs="+",
+        metavar="URL",
+        help="only against servers on this machine that serve the same target alone, such as "
+        "http://127.0.0.1:8000/v1; see --server-speculating",
+    )
+    add(
         "--batch",
         type=int,
         nargs="+",
@@ -76,6 +95,8 @@ def main(options: argparse.Namespace) -> None:
         raise SpecvizError(f"--threads has {min(options.threads)}: use numbers from 1 on.")
     if options.json and not options.json.absolute().parent.is_dir():
         raise SpecvizError(f"there is no folder for {options.json}: make it first.")
+    if options.server_speculating and not options.server:
+        raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
     chosen = (mode for name, mode in MODES.items() if getattr(options, name))
     next(chosen, _lanes)(options)
 
@@ -97,7 +118,8 @@ def _subject(options: argparse.Namespace) -> Subject:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
         prompts = _prompts(options.prompts, options.count)
-        pair = load_pair("+".join(options.models) if options.models else options.pair)
+        name = "+".join(options.models) if options.models else options.pair
+        pair = load_pair(address_of(options.target_url, name))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
 
@@ -137,7 +159,16 @@ def _kernels(options: argparse.Namespace) -> None:
 
 def _rival(options: argparse.Namespace) -> None:
     its = _subject(options)
-    rival_report(options.rival, its.pair, its.prompts, its.settings, options.repeats, options.json)
+    args = (its.pair, its.prompts, its.settings, options.repeats)
+    compare = partial(compare_with_llama_cpp, options.rival, *args)
+    rival_report(compare, its.prompts, its.settings, options.repeats, options.json)
+
+
+def _server(options: argparse.Namespace) -> None:
+    its = _subject(options)
+    args = (its.pair, its.prompts, its.settings, options.repeats)
+    compare = partial(compare_with_servers, options.server, options.server_speculating, *args)
+    rival_report(compare, its.prompts, its.settings, options.repeats, options.json)
 
 
 def _batch(options: argparse.Namespace) -> None:
@@ -154,6 +185,7 @@ MODES: dict[str, Callable[[argparse.Namespace], None]] = {
     "context": _context,
     "kernels": _kernels,
     "rival": _rival,
+    "server": _server,
     "batch": _batch,
 }
 """What is measured instead of the lanes, by the name of the option."""

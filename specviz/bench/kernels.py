@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..engines.compiled.products import MOST_ROWS
 from ..engines.compiled.rows import Sizes, arranged_rows, product
-from ..engines.compiled.vector import BYTES, KINDS, MOST_ROWS
+from ..engines.compiled.vector import BYTES, KINDS
 from ..models.pair import Pair
 
 ROUNDS = 25  # each kernel runs once per round

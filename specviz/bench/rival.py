@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -29,8 +29,9 @@ DRAFTED = (2, 3)  # tokens per round that llama.cpp also tries; 3 is its default
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to write a text. who: `HERE` or `RIVAL`. gamma: drafted tokens per round, 0 for the
-    target alone. draft_threads: of the draft, where it is told a number of its own."""
+    """One way to write a text. who: `HERE`, `RIVAL`, or a server and how it was timed. threads: 0
+    where a server does not tell. gamma: drafted tokens per round, 0 for the target alone and where
+    it is not told. draft_threads: of the draft, where it is told a number of its own."""
 
     who: str
     lane: Lane
@@ -40,10 +41,12 @@ class Way:
 
     def __str__(self) -> str:
         drafts = f", drafts of {self.gamma}" if self.gamma else ""
-        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        threads = (
+            f", {self.threads} thread{'s' if self.threads > 1 else ''}" if self.threads else ""
+        )
         if self.draft_threads:
             threads += f" ({self.draft_threads} for the draft)"
-        return f"{LANE_LABELS[self.lane]}, {self.who}, {threads}{drafts}"
+        return f"{LANE_LABELS[self.lane]}, {self.who}{threads}{drafts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,18 @@ class Comparison:
     """What was measured on `prompts` prompts.
 
     rates: tokens per second without prefill, by way; the samples of all ways are in one order.
-    same_texts: the number of prompts to which llama.cpp wrote the text that was written here.
+    same_texts: the number of prompts to which each rival wrote the text that was written here.
+    parted: for the other prompts, where it is known, at which token the texts part, from 0.
     """
 
     rates: dict[Way, list[float]]
     same_texts: dict[str, int]
     prompts: int
+    parted: dict[str, list[int]] = field(default_factory=dict)
 
-    def best(self, here: bool, lane: Lane | None = None) -> Way:
-        """The way with the highest median, of one lane or of both."""
-        ways = [w for w in self.rates if (w.who == HERE) == here and lane in (None, w.lane)]
+    def best(self, whos: Sequence[str], lane: Lane | None = None) -> Way:
+        """The way with the highest median among these names, of one lane or of both."""
+        ways = [w for w in self.rates if w.who in whos and lane in (None, w.lane)]
         return max(ways, key=self.median)
 
     def median(self, way: Way) -> float:
@@ -88,13 +93,14 @@ def compare_with_llama_cpp(
     same: dict[str, set[str]] = {RIVAL.format(kind): set() for kind in KINDS}
     with tempfile.TemporaryDirectory() as place:
         rival = LlamaCpp(folder, pair, prompts, Path(place))
-        for way in _own_ways(settings):  # what is compiled or allocated once is not measured
+        for way in own_ways(settings):  # what is compiled or allocated once is not measured
             own_run(pair, prompts[0], settings, way)
         for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
             text = ""
-            for way in _own_ways(settings):
-                rate, text = own_run(pair, prompt, settings, way)
+            for way in own_ways(settings):
+                rate, tokens = own_run(pair, prompt, settings, way)
                 rates[way].append(rate)
+                text = "".join(tokens)
             for way, rate, other in _rival_runs(rival, pair, prompt, settings):
                 rates[way].append(rate)
                 if other is not None and other.strip().startswith((prompt + text).strip()):
@@ -102,19 +108,20 @@ def compare_with_llama_cpp(
     return Comparison(dict(rates), {who: len(texts) for who, texts in same.items()}, len(prompts))
 
 
-def _own_ways(settings: Settings) -> list[Way]:
+def own_ways(settings: Settings) -> list[Way]:
+    """Both lanes with every number of threads."""
     gamma: dict[Lane, int] = {"baseline": 0, "speculative": settings.gamma}
     return [Way(HERE, lane, n, gamma[lane]) for n in thread_counts() for lane in LANES]
 
 
-def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, str]:
-    """A lane's tokens per second without prefill, on its own clock, and its text."""
+def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, list[str]]:
+    """A lane's tokens per second without prefill, on its own clock, and the texts of its tokens."""
     ids = pair.encode(prompt, chat=settings.chat)
     with all_with(way.threads):
         events = list(decode(pair, ids, settings, way.lane))
     rounds = [event for event in events if isinstance(event, Round)]
     tokens = [token for one in rounds for token in one.emitted]
-    return len(tokens) / rounds[-1].clock, "".join(token.text for token in tokens)
+    return len(tokens) / rounds[-1].clock, [token.text for token in tokens]
 
 
 def _rival_runs(

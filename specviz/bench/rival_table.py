@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 
-from ..models.pair import Pair
 from ..report.uncertainty import spread
 from ..settings import Settings
-from ..trace import LANES
-from .rival import Comparison, Way, compare_with_llama_cpp
+from ..trace import BASELINE, LANES, SPECULATIVE
+from .rival import HERE, Comparison, Way
 
 
 def rival_report(
-    folder: Path,
-    pair: Pair,
+    compare: Callable[[], Comparison],
     prompts: Sequence[str],
     settings: Settings,
     repeats: int,
     file: Path | None,
 ) -> None:
-    """Compare as `compare_with_llama_cpp` does, print all ways and the ratios of the best, and
-    write them to `file` as JSON."""
+    """Compare, print all ways and the ratios of the best, and write them to `file` as JSON."""
     print(
         f"greedy, {len(prompts)} prompts, {repeats} repeats, {settings.max_new_tokens} tokens "
         "each; all ways take turns on each prompt; prefill is not counted\n",
         flush=True,
     )
-    found = compare_with_llama_cpp(folder, pair, prompts, settings, repeats)
+    found = compare()
     print(*_lines(found), sep="\n")
     if file:
         rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in found.rates.items()]
-        result = {"rows": rows, "same_texts": found.same_texts, "prompts": found.prompts}
+        texts = {"same_texts": found.same_texts, "parted": found.parted}
+        result = {"rows": rows, **texts, "prompts": found.prompts}
         file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
@@ -47,12 +46,25 @@ def _lines(found: Comparison) -> Iterator[str]:
         rate = spread(found.rates[way])
         yield f"  {way!s:76} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
     for who, count in found.same_texts.items():
-        yield f"  {who} wrote the text that was written here on {count}/{found.prompts} prompts"
-    mine, theirs = found.best(True), found.best(False)
+        where = ", ".join(str(index + 1) for index in found.parted.get(who, []))
+        apart = f"; the others part at token {where}" if where else ""
+        prompts = f"{count}/{found.prompts} prompts{apart}"
+        yield f"  {who} wrote the text that was written here on {prompts}"
     yield "\nbest against best, tokens/s"
-    yield _ratio_line(found, found.best(True, "baseline"), found.best(False, "baseline"))
-    yield _ratio_line(found, mine, found.best(True, "baseline"))
-    yield _ratio_line(found, mine, theirs)
+    yield _ratio_line(found, found.best([HERE]), found.best([HERE], "baseline"))
+    for whos in _engines(found):
+        has = {way.lane for way in found.rates if way.who in whos}
+        lanes = [lane for lane in LANES[::-1] if lane in has]
+        for lane in lanes:
+            yield _ratio_line(found, found.best([HERE], lane), found.best(whos, lane))
+        if len(lanes) == len(LANES):
+            yield _ratio_line(found, found.best(whos, SPECULATIVE), found.best(whos, BASELINE))
+
+
+def _engines(found: Comparison) -> list[list[str]]:
+    """The names of rivals in `found`, those of one engine together."""
+    whos = sorted({way.who for way in found.rates if way.who != HERE})
+    return [list(some) for _, some in groupby(whos, key=lambda who: who.split()[0])]
 
 
 def _ratio_line(found: Comparison, one: Way, other: Way) -> str:

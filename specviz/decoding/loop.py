@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -28,6 +29,7 @@ from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
+from ..remote.interface import Spent
 from ..settings import Settings
 from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
@@ -186,7 +188,7 @@ class _Run:
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
-        exchanged = self.target.exchanged
+        spent = self.target.spent
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
@@ -206,8 +208,15 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
-            exchanged=(self.target.exchanged - exchanged) or None,
+            **self.asked_since(spent),
         )
+
+    def asked_since(self, before: Spent | None) -> dict[str, Any]:
+        """The fields of a round that only a target on a server has. before: its `Engine.spent`."""
+        if before is None or self.target.spent is None:
+            return {}
+        spent = self.target.spent.since(before)
+        return {"exchanged": spent.exchanged or None, "server_seconds": spent.server}
 
     def pause(self) -> None:
         """Count the time since the lane began or went on; what follows is the caller's."""

@@ -13,6 +13,7 @@ from ..engines.remote import RemoteEngine
 from ..engines.static.engine import StaticEngine
 from ..settings import Settings
 from ..trace import LANES, Lane
+from .drawn import served_path
 from .graph_path import GraphPath
 from .numpy_path import HostDraws, NumpyPath
 from .sampling import Decide, RandomSource, probabilities, sample, uniforms, verdict
@@ -56,7 +57,7 @@ def make_path(engine: Engine, run: RunContext) -> DecodingPath:
     Raises `PairError` if a server cannot give what these settings need.
     """
     if isinstance(engine, RemoteEngine):
-        engine.ask_for(run.settings)
+        return served_path(engine, run)
     if isinstance(engine, StaticEngine):
         return GraphPath(engine, run)
     if not engine.device.type == run.device.type == "cpu":

@@ -15,9 +15,8 @@ import torch
 import transformers
 
 from .._version import __version__
-from ..errors import SettingsError
+from ..errors import PairError, ServerError, SettingsError
 from ..lanes import SPECULATIVE, Several, checked_lanes
-from ..models.head import Head
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..models.watched import Watched
@@ -26,6 +25,7 @@ from ..remote.watched.watching import watch
 from ..settings import Settings
 from ..trace import (
     BASELINE,
+    STREAMED,
     Agreement,
     Divergence,
     End,
@@ -211,7 +211,7 @@ def _header(
         prompt=pair.tokenizer.decode(prompt_ids),
         prompt_ids=tuple(prompt_ids),
         settings=lanes[first],
-        target=_described(pair.target, prefilled[first].forms["target"]),
+        target=_model_described(pair.target, prefilled[first].forms["target"]),
         draft=drafts[first],
         device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
@@ -224,7 +224,21 @@ def _header(
         processor=_processor_name(),
         lanes=lanes if named else None,
         drafts=drafts if named else None,
+        streaming_rate=_streaming_rate(pair, prompt_ids),
     )
+
+
+def _streaming_rate(pair: Pair, prompt_ids: list[int]) -> float | None:
+    """How fast the target's server streams by itself; None if it has none or does not tell."""
+    if not isinstance(pair.target, RemoteTarget):
+        return None
+    room = context_length(pair.target)
+    if room is not None and len(prompt_ids) + STREAMED > room:
+        return None
+    try:
+        return pair.target.server.streaming_rate(prompt_ids, STREAMED)
+    except (PairError, ServerError):  # the race needs no stream
+        return None
 
 
 def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
@@ -232,11 +246,12 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
     if form is None:
         return None
     if drafter == "head":
-        return _described(pair.head, form)
+        # A head may have been trained on shorter texts, but it reads any length.
+        return _described(pair.head, form, None)
     if layers is None:
-        described = _described(pair.draft, form)
+        described = _model_described(pair.draft, form)
         return described | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
-    whole = _described(pair.target, form)
+    whole = _model_described(pair.target, form)
     name = f"{whole['name']}, layers 1 to {layers}"
     shallow = truncated_model(pair.target, layers)
     return {**whole, "name": name, "parameters": parameter_count(shallow)}
@@ -259,14 +274,17 @@ def model_name(model: Any) -> str:
     return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
 
 
-def _described(model: Any, form: str) -> dict[str, Any]:
+def _model_described(model: Any, form: str) -> dict[str, Any]:
+    return _described(model, form, context_length(model))
+
+
+def _described(model: Any, form: str, context: int | None) -> dict[str, Any]:
     return {
         "name": model_name(model),
         "parameters": parameter_count(model),
         "form": form,
         "revision": getattr(model.config, "_commit_hash", None),
-        # A head's layer may have been trained on shorter texts, but it reads any length.
-        "context": None if isinstance(model, Head) else context_length(model),
+        "context": context,
     }
 
 

@@ -17,6 +17,9 @@ from .verdicts import left_after_rejection, shown_numbers
 
 LISTED = 5  # alternatives shown per distribution
 
+OF_ALL_OF_P = ("beta", "best_p", "ids_p", "best_residual", "ids_residual")
+"""Numbers that only a whole distribution of the target tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Texts:
@@ -50,6 +53,8 @@ class Annotator:
         """Every number that the cards show of a round, copied to the host at once."""
         seen = judged.draft.seen if judged.draft else None
         numbers = copied(_shown_numbers(judged, self._settings, self._partial))
+        if not judged.whole:
+            numbers = {name: some for name, some in numbers.items() if name not in OF_ALL_OF_P}
         return Views(numbers, self._settings, self._pieces, seen, self._partial)
 
     def tokens(
@@ -192,7 +197,7 @@ class Views:
             weight=self._of("weight", i),
             threshold=self._of("threshold", i),
             chance=self._of("chance", i),
-            beta=self._numbers["beta"][i],
+            beta=self._of("beta", i),
             soft_p=self._soft("soft_p", i),
             top_p=self._top("p", i),
             top_residual=self._top("residual", 0) if outcome == "rejected" else (),
@@ -215,7 +220,7 @@ class Views:
         )
 
     def _of(self, name: str, i: int) -> float | None:
-        """A number that only some verdicts have."""
+        """A number that not every run has."""
         return self._numbers[name][i] if name in self._numbers else None
 
     def _soft(self, name: str, i: int | None = None) -> float | None:
@@ -227,7 +232,8 @@ class Views:
         return None if unknown else number
 
     def _top(self, name: str, i: int) -> tuple[Choice, ...]:
-        if f"ids_{name}" not in self._numbers:  # what follows a rejection may be p itself
+        # What follows a rejection may be p itself, and all of p may be unknown.
+        if f"ids_{name}" not in self._numbers:
             return ()
         pairs = zip(self._numbers[f"ids_{name}"][i], self._numbers[f"best_{name}"][i], strict=True)
         return tuple(

@@ -45,7 +45,8 @@ class Judged(NamedTuple):
     """Everything that a verdict was made from; n drafted tokens, vocabulary size vocab.
 
     ids: the drafted ids, on the host. logits, p: fp32 [n + 1, vocab] of the target; they may
-    share their memory where p is not one-hot. u: [n] uniform draws, fp64.
+    share their memory where p is not one-hot. u: [n] uniform draws, fp64. whole: whether p is all
+    of the target's distributions, not only the drafts' own entries and that of the next token.
     """
 
     draft: Draft | None
@@ -54,6 +55,7 @@ class Judged(NamedTuple):
     p: Tensor
     u: Tensor | Doubles
     verdict: Verdict
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

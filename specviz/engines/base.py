@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..environment import THREADS
 from ..errors import ModelError, is_memory_error
+from ..remote.interface import Spent
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
@@ -23,7 +24,7 @@ class Engine(Protocol):
 
     form: the name of the implementation, for the page. length: cached tokens. partial: whether
     logits are log-probabilities of the likeliest tokens only, with -inf for all others.
-    exchanged: bytes that passes have sent and received over a network.
+    spent: what passes have cost a server so far; None for an engine of this machine.
     """
 
     device: torch.device
@@ -32,7 +33,7 @@ class Engine(Protocol):
     def partial(self) -> bool: ...
 
     @property
-    def exchanged(self) -> int: ...
+    def spent(self) -> Spent | None: ...
 
     @property
     def form(self) -> str: ...
@@ -62,7 +63,8 @@ class StateEngine(Engine, Protocol):
     """An engine that can hand out hidden states, for a head that drafts from them."""
 
     def keep_states(self, layers: Sequence[int]) -> None:
-        """From now on, keep in each pass what the first n layers give, for each n of `layers`.
+        """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
+        the final norm if n is `models.truncated.FINAL`.
 
         Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
         """

@@ -9,12 +9,15 @@ from typing import Any
 
 from ..environment import on_zerogpu
 from ..errors import PairError
+from ..models.assistant import Assistant
 from ..models.head import Head
+from ..models.mtp import MtpHead
 from ..remote.target import RemoteTarget
+from .assistant import AssistantEngine
 from .base import Engine, StateEngine
 from .compiled.support import compiled_engine, compiled_head
 from .eager import EagerEngine
-from .head import HeadEngine
+from .head import HeadEngine, StateReader
 from .remote import RemoteEngine
 from .static.engine import static_engine
 from .static.support import static_wanted
@@ -62,8 +65,19 @@ def make_state_engine(model: Any, vocab: int) -> StateEngine:
     return compiled_engine(model, vocab) or EagerEngine(model, vocab)
 
 
-def make_head_engine(head: Head, vocab: int) -> HeadEngine:
-    """The fastest engine that can run this head exactly, with an empty cache."""
+def make_head_engine(
+    head: Head | MtpHead | Assistant, vocab: int, target: StateEngine
+) -> StateReader:
+    """The fastest engine that can run this head exactly, with an empty cache.
+
+    target: the engine whose states the head reads.
+    """
+    if isinstance(head, MtpHead):
+        from .mtp import MtpEngine  # older versions of transformers lack its cache
+
+        return MtpEngine(head, vocab)
+    if isinstance(head, Assistant):
+        return AssistantEngine(head, vocab, target)
     if on_zerogpu() or _eager_only.get():
         return HeadEngine(head, vocab)
     return compiled_head(head, vocab) or HeadEngine(head, vocab)

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from ..errors import PairError
+from ..models.assistant import Assistant
 from ..models.head import Head
+from ..models.mtp import MtpHead
 from ..models.sizes import parameter_bytes, pass_bytes
 from ..models.truncated import truncated_model
 from ..remote.target import RemoteTarget
@@ -49,11 +51,10 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
     return pass_bytes(model) + _call_cost([model], torch.device(model.device), form)
 
 
-def head_step_cost(head: Head, form: str) -> float:
-    """The same for a step of a head along its chain: its layer, its final norm and its logits."""
-    parts = (head.midlayer, head.norm, head.lm_head)
-    read = sum(parameter_bytes(part) for part in parts)
-    return read + _call_cost(parts, head.device, form)
+def head_step_cost(head: Head | MtpHead | Assistant, form: str) -> float:
+    """The same for a step of a head along its chain."""
+    read = sum(parameter_bytes(part) for part in head.step_parts)
+    return read + _call_cost(head.step_parts, head.device, form)
 
 
 def _call_cost(modules: Sequence[Any], device: torch.device, form: str) -> float:

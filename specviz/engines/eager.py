@@ -21,7 +21,7 @@ class EagerEngine:
 
     form = "eager"
     partial = False
-    exchanged = 0
+    spent = None
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)
@@ -46,12 +46,23 @@ class EagerEngine:
     def states(self) -> Tensor:
         return torch.cat([kept[0].to(self.device) for kept in self._kept.values()], -1)
 
+    def shared_keys(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """By kind of attention, the keys and values of the last layer of that kind that keeps any,
+        [1, kv_heads, tokens, head_dim] each; a sliding window has only its own tokens. Valid until
+        the next pass."""
+        kinds = text_config(self._model).layer_types
+        # With shared caches the last layers have none, and in some versions no entry either.
+        kept = zip(kinds, self._cache.layers, strict=False)
+        found = ((kind, getattr(one, "keys", None), one) for kind, one in kept)
+        return {kind: (keys, one.values) for kind, keys, one in found if keys is not None}
+
     @torch.inference_mode()
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         model = self._model if layers is None else self._cut_off(layers, ids.shape[0])
-        options = {"logits_to_keep": keep} if self._trims_logits else {}
+        trimmed = self._trims_logits
+        options = {"logits_to_keep": self._kept_logits(len(ids), keep)} if trimmed else {}
         with memory_limited():
             output = model(
                 input_ids=ids.to(self.device).unsqueeze(0),
@@ -65,6 +76,14 @@ class EagerEngine:
             return logits.float() / temperature
         # A copy: the caller may write to it, and the model may return a buffer of its own.
         return logits.to(torch.float32, copy=True)
+
+    def _kept_logits(self, tokens: int, keep: int) -> int | Tensor:
+        # If it gets a number, a model whose last layers share keys skips the other tokens there,
+        # and with them their states.
+        shared = getattr(text_config(self._model), "num_kv_shared_layers", 0)
+        if self._kept and shared:
+            return torch.arange(tokens - keep, tokens, device=self.device)
+        return keep
 
     def rollback(self, length: int) -> None:
         if not self._checked:

@@ -1,8 +1,8 @@
-"""A head on the target as an engine: it reads tokens and the target's hidden states.
+"""Heads on the target as engines: they read tokens and the target's hidden states.
 
-The pair that a head reads at place i is the target's state of token i and token i + 1, so it never
-reads the first token of a text, and has read `length` tokens when its cache holds length - 1
-places.
+The pair that an EAGLE-3 head reads at place i is the target's state of token i and token i + 1, so
+it never reads the first token of a text, and has read `length` tokens when its cache holds
+length - 1 places.
 """
 
 from __future__ import annotations
@@ -14,20 +14,53 @@ from ..models.head import Head, HeadCache
 from .base import memory_limited
 
 
-class HeadEngine:
-    """A head and the places that its cache holds.
+class StateReader:
+    """What engines of all kinds of heads have: states of the target that are still to be read.
 
-    A pass reads as many tokens as there are states of the target that it has not read, or, if there
-    are none, one token with the head's own output of the pass before.
+    A pass reads as many tokens as there are such states, or, if there are none, one token with the
+    head's own output of the pass before.
     """
 
     form = "eager"
     partial = False
-    exchanged = 0
+    spent = None
+    _unread: Tensor  # [n, states * width]
+
+    def __init__(self, device: torch.device, vocab: int) -> None:
+        self.device, self._vocab = device, vocab
+
+    @property
+    def length(self) -> int:
+        raise NotImplementedError
+
+    def receive(self, states: Tensor) -> None:
+        """Take the target's states of the tokens that follow those of all states so far,
+        [n, states * width]."""
+        self._unread = torch.cat([self._unread, states.to(self._unread)])
+
+    def prefill(self, ids: Tensor, states: Tensor) -> None:
+        """Read a prompt: int64 `ids` [n] of one token or more, and the target's states of each."""
+        # The last state belongs with a token that is not among `ids`: the first draft reads it.
+        self.receive(states[:-1])
+        if len(ids) > 1:
+            self.forward(ids[1:], keep=1)
+        self.receive(states[-1:])
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        raise NotImplementedError
+
+    def rollback(self, length: int) -> None:
+        raise NotImplementedError
+
+
+class HeadEngine(StateReader):
+    """An EAGLE-3 head and the places that its cache holds."""
 
     def __init__(self, head: Head, vocab: int) -> None:
-        self.device = head.device
-        self._head, self._vocab = head, vocab
+        super().__init__(head.device, vocab)
+        self._head = head
         weight = head.fc.weight
         self._cache = HeadCache(weight.device, weight.dtype, head.config.layer)
         self._unread = weight.new_empty(0, head.fc.in_features)
@@ -40,11 +73,6 @@ class HeadEngine:
     @property
     def length(self) -> int:
         return self._cache.length + 1
-
-    def receive(self, states: Tensor) -> None:
-        """Take the target's states of the tokens that follow those of all states so far,
-        [n, states * width]."""
-        self._unread = torch.cat([self._unread, states.to(self._unread)])
 
     @torch.inference_mode()
     def forward(

@@ -10,7 +10,10 @@ import torch
 
 from ..errors import PairError, ServerError
 from ..remote.target import split_address
+from ..remote.watched.recognise import watched_addresses
+from ..remote.watched.watching import tells_steps
 from .catalogue import known_model, suggested_draft
+from .closed import closed_sentence
 from .findings import (
     Finding,
     Level,
@@ -25,9 +28,10 @@ from .findings import (
     size_findings,
     table_findings,
     vocabulary_findings,
+    watched_findings,
 )
-from .head_files import head_values
-from .head_findings import examined_head, head_findings
+from .head_findings import examined_head, head_findings, own_layers_findings
+from .heads import is_head
 from .hub import find_source, gated_sentence, hub_listing
 from .load import NO_DRAFT, meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory
@@ -35,6 +39,7 @@ from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .served import served_target
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
+from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -108,24 +113,29 @@ def examine(
     tokens: the length of the text in the caches.
     """
     names = _names(target, draft)
+    if closed := closed_sentence(names):
+        stop = Finding("stop", "closed", closed)
+        return Report(names[0], names[1] if len(names) > 1 else None, (stop,), {}, 0, None)
     shown = [_shown(name) for name in names]
     suggested = suggested_draft(shown[0])
     devices = device_memory(torch.device(device) if device is not None else None)
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    is_head = len(names) == 2 and head_values(names[1]) is not None
-    models = [m for name in names[: 1 if is_head else 2] if (m := _read(name, found))]
-    head = examined_head(names[1], models[0], found) if is_head and models else None
+    has_head = len(names) == 2 and is_head(names[1])
+    models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
+    head = examined_head(names[1], models[0], found) if has_head and models else None
     options = _options(dtype, (quantize, draft_quantize), found)
     loads: list[PlannedLoad] = []
     if len(models) + (head is not None) == len(names):
         loads = planned_loads(models, head, options, devices[0].device) if options else []
         found += _fit(models, suggested) + head_findings(head, models[0])
     found += memory_findings(loads, devices, tokens) if loads else []
+    if models and not has_head:
+        found += own_layers_findings(models[0])
     if len(names) == 1:
         found.append(_suggestion(suggested))
-    if len(models) < len(names) and not is_head:
+    if len(models) < len(names) and not has_head:
         facts = [known for name in names if (known := known_model(name))]
         if len(facts) == len(names):
             default = [LoadOptions(), LoadOptions()]
@@ -141,7 +151,10 @@ def examine(
 
 
 def examine_served(address: str) -> Report:
-    """The report on a pair whose target is on a server: it is asked, and no weights are read."""
+    """The report on a pair whose target is on a server, or that is only watched: the server is
+    asked, and no weights are read."""
+    if (watched := watched_addresses(address)) is not None:
+        return _examine_watched(address, watched[0][1])
     _, model, draft = split_address(address) or ("", "", "")
     try:
         target, source, _ = served_target(address)
@@ -150,6 +163,17 @@ def examine_served(address: str) -> Report:
         return Report(model, _shown(draft), (stop,), {}, 0, None)
     findings = served_findings(target, source.shown)
     return Report(model, source.shown, tuple(findings), {}, 0, None)
+
+
+def _examine_watched(address: str, model: str) -> Report:
+    try:
+        pair = watched_pair(address)
+        assert pair is not None, "the caller has seen that it is one"
+        told = tells_steps(pair.stream)
+    except (PairError, ServerError) as error:
+        return Report(model, None, (Finding("stop", "server", str(error)),), {}, 0, None)
+    findings = watched_findings(pair.stream, pair.alone, told=told)
+    return Report(model, None, tuple(findings), {}, 0, None)
 
 
 def _options(

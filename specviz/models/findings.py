@@ -11,6 +11,7 @@ from huggingface_hub import constants
 
 from ..errors import PairError
 from ..remote.target import RemoteTarget
+from ..remote.watched.stream import Engine
 from .catalogue import ModelFacts, known_model
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
@@ -271,6 +272,33 @@ def context_findings(models: list[ModelMetadata]) -> list[Finding]:
         return [Finding("warning", "context", sentence)]
     sentence = f"the target sees {shown[0]}, the draft {shown[1]}."
     return [Finding("good", "context", sentence)]
+
+
+def watched_findings(engine: Engine, alone: Engine | None, *, told: bool) -> list[Finding]:
+    """What can be seen of a server that speculates by itself. told: whether it tells what its steps
+    draft."""
+    steps = (
+        Finding("good", "steps", "the server tells what each of its steps drafts and accepts.")
+        if told
+        else Finding(
+            "warning",
+            "steps",
+            "the server does not tell what its steps draft: start vLLM with "
+            "--per-request-spec-decode-metrics detailed.",
+        )
+    )
+    baseline = (
+        Finding("good", "baseline", f"{alone.source} answers for the target alone.")
+        if alone
+        else Finding("warning", "baseline", "without a second server there is no ratio.")
+    )
+    times = "times are the client's, from chunk to chunk: with the network and other users."
+    return [
+        Finding("good", "server", f"{engine.source} answers; its own speculation is watched."),
+        steps,
+        baseline,
+        Finding("warning", "times", times),
+    ]
 
 
 def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:

@@ -21,6 +21,8 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
+from .pair import check_head
+
 
 @dataclass(frozen=True)
 class HeadConfig:
@@ -165,6 +167,19 @@ class Head(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.fc.weight.dtype
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        return self.config.states
+
+    @property
+    def step_parts(self) -> tuple[nn.Module, ...]:
+        """The modules that a step along a chain runs."""
+        return self.midlayer, self.norm, self.lm_head
+
+    def check(self, target: Any) -> None:
+        """Raise `PairError` unless it fits the target."""
+        check_head(self.config, target)
 
     @property
     def targets(self) -> Tensor:

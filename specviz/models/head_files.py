@@ -74,13 +74,19 @@ def read_head(name: str, target: Any) -> HeadMetadata | None:
 
 
 def head_values(name: str) -> dict[str, Any] | None:
-    """The config of the head with this hub id or folder; None if it is another kind of model, or
-    if its config cannot be read: whoever reads it as a model then says why."""
+    """The config of the head with this hub id or folder; None if it is another kind of model."""
+    values = config_values(name)
+    return values if values is not None and _is_head(values) else None
+
+
+def config_values(name: str) -> dict[str, Any] | None:
+    """What config.json of a hub id or folder holds; None if it cannot be read: whoever reads it as
+    a model then says why."""
     try:
         values = json.loads(_config_path(find_source(name)).read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
         return None
-    return values if isinstance(values, dict) and _is_head(values) else None
+    return values if isinstance(values, dict) else None
 
 
 def _config_path(source: ModelSource) -> Path:

@@ -1,19 +1,26 @@
-"""Findings of the doctor about a head on the target, before its weights are read."""
+"""Findings of the doctor about heads on the target, before their weights are read."""
 
 from __future__ import annotations
 
+import transformers
+
 from ..errors import PairError
+from .assistant import AssistantMetadata, asks_sharing_modes
 from .findings import Finding, access_findings, file_findings
-from .head_files import HeadMetadata, read_head
+from .head_files import HeadMetadata
+from .heads import AnyMetadata, read_any_head
 from .hub import find_source, hub_listing
 from .metadata import ModelMetadata
+from .mtp import MTP, MtpMetadata, counted, dropped_sentence, mtp_count, runnable
 from .pair import context_length, text_config
 from .sizes import shown_count
 from .weight_headers import folder_weights, no_safetensors
 
 
-def examined_head(name: str, target: ModelMetadata, found: list[Finding]) -> HeadMetadata | None:
+def examined_head(name: str, target: ModelMetadata, found: list[Finding]) -> AnyMetadata | None:
     """The metadata of a head, or None if it cannot be used; adds the findings about it alone."""
+    if name == MTP:
+        return _read(name, target, found)
     source = find_source(name)
     listing = hub_listing(source)
     found += access_findings(source, listing, readable=True)
@@ -22,17 +29,79 @@ def examined_head(name: str, target: ModelMetadata, found: list[Finding]) -> Hea
             folder_weights(source)
         elif listing and not any(file.endswith(".safetensors") for file in listing.files):
             raise PairError(no_safetensors(source.shown, set(listing.files)))
-        found += file_findings(source, listing)
-        return read_head(name, target.model)
+    except PairError as error:
+        found.append(Finding("stop", "head", str(error)))
+        return None
+    found += file_findings(source, listing)
+    return _read(name, target, found)
+
+
+def _read(name: str, target: ModelMetadata, found: list[Finding]) -> AnyMetadata | None:
+    try:
+        return read_any_head(name, target)
     except PairError as error:
         found.append(Finding("stop", "head", str(error)))
         return None
 
 
-def head_findings(head: HeadMetadata | None, target: ModelMetadata) -> list[Finding]:
-    """Which states a head reads, which tokens it can draft, and what it was made for."""
-    if head is None:
+def head_findings(head: AnyMetadata | None, target: ModelMetadata) -> list[Finding]:
+    """What a head reads, which tokens it can draft, and what it was made for."""
+    if isinstance(head, MtpMetadata):
+        return _layers_findings(head)
+    if isinstance(head, AssistantMetadata):
+        return _assistant_findings(head)
+    return _eagle_findings(head, target) if head is not None else []
+
+
+def own_layers_findings(target: ModelMetadata) -> list[Finding]:
+    """What a target's own multi-token prediction layers are good for here, if it has any."""
+    if not mtp_count(target.config):
         return []
+    if runnable(target.model) is None:
+        return [Finding("good", "head", dropped_sentence(target))]
+    sentence = (
+        f"{target.source.shown} names {counted(mtp_count(target.config))} in its config: "
+        f"'{MTP}' in the place of the draft lets them draft."
+    )
+    return [Finding("good", "head", sentence)]
+
+
+def _layers_findings(head: MtpMetadata) -> list[Finding]:
+    count = len(head.model.layers)
+    sentence = (
+        f"{head.source.shown} has {counted(count)} of {shown_count(head.need.parameters)} "
+        f"parameters: choose the drafter 'head'. Of a draft run the first "
+        f"{'token is' if count == 1 else f'{count} tokens are'} what it was trained for; further "
+        "ones rest on its own output, so a small gamma may be best."
+    )
+    return [Finding("good", "head", sentence)]
+
+
+def _assistant_findings(head: AssistantMetadata) -> list[Finding]:
+    sentence = (
+        f"{head.source.shown} is an assistant of {shown_count(head.need.parameters)} parameters: "
+        "it reads the target's last state and its cache; choose the drafter 'head'."
+    )
+    found = [Finding("good", "head", sentence)]
+    if asks_sharing_modes(head.config):
+        sentence = (
+            f"transformers {transformers.__version__} does not build assistants by itself, since "
+            "it asks their config for a layer that keeps keys: here it gets the answer that it "
+            "needs, so nothing is to be done."
+        )
+        found.append(Finding("good", "version", sentence))
+    if head.config.use_ordered_embeddings:
+        whole = text_config(head.model).vocab_size
+        scored = whole // head.config.num_centroids * head.config.centroid_intermediate_top_k
+        sentence = (
+            f"at each place the assistant scores the {scored:,} likeliest of {whole:,} tokens, and "
+            "all others share one low score: the text stays exact."
+        )
+        found.append(Finding("good", "vocabulary", sentence))
+    return found
+
+
+def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> list[Finding]:
     shown, config = head.source.shown, head.config
     layers = text_config(target.model).num_hidden_layers
     places = ", ".join(map(str, config.states))

@@ -12,7 +12,8 @@ from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
-from .head_files import HeadMetadata, load_head, read_head
+from .closed import closed_sentence
+from .heads import AnyMetadata, load_any_head, read_any_head
 from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
@@ -46,7 +47,8 @@ def load_pair(
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
     TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model, and in the
-    place of a draft there may be an EAGLE-3 head, which becomes the pair's `head`. Only
+    place of a draft there may be an EAGLE-3 head or an assistant of Gemma 4, which becomes the
+    pair's `head`, or "mtp" for the target's own multi-token prediction layers. Only
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
@@ -81,11 +83,14 @@ def load_pair(
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
     target, draft = model_names(name)
+    if closed := closed_sentence([one for one in (target, draft) if one]):
+        raise PairError(closed)
     metadata = read_metadata(target)
-    head = read_head(draft, metadata.model) if draft else None
+    head = read_any_head(draft, metadata) if draft else None
     models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
     meta_pair(models)  # raises if the two do not match
-    return _placed_pair(name, models, head, options, device_memory(place), on_progress)
+    named_head = None if head is None else (draft or "", head)
+    return _placed_pair(name, models, named_head, options, device_memory(place), on_progress)
 
 
 def model_names(name: str) -> tuple[str, str | None]:
@@ -133,7 +138,7 @@ def best_device() -> torch.device:
 
 def planned_loads(
     models: list[ModelMetadata],
-    head: HeadMetadata | None,
+    head: AnyMetadata | None,
     options: list[LoadOptions],
     device: torch.device,
 ) -> list[PlannedLoad]:
@@ -163,18 +168,18 @@ def _splits(name: str) -> list[tuple[str, str]]:
 def _placed_pair(
     name: str,
     models: list[ModelMetadata],
-    head: HeadMetadata | None,
+    head: tuple[str, AnyMetadata] | None,
     options: list[LoadOptions],
     devices: list[DeviceMemory],
     on_progress: Watcher | None,
 ) -> Pair:
-    loads = planned_loads(models, head, options, devices[0].device)
+    loads = planned_loads(models, head[1] if head else None, options, devices[0].device)
     draft = loads[1] if len(loads) > 1 else None
     device, most = place_target(loads[0], draft, devices)
     options = [replace(options[0], most=most), options[1]]
     names = [one.source.name for one in models]
     try:
-        head_name = head.source.name if head else None
+        head_name = head[0] if head else None
         return _loaded(name, names, head_name, options, device, on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
@@ -198,7 +203,7 @@ def _loaded(
     target = load_model(sources[0], replace(options[0], device=device), on_progress)
     alone = Pair(target=target, draft=None, tokenizer=tokenizers[0], name=name)
     if head is not None:
-        alone = replace(alone, head=load_head(head, target, alone.device, on_progress))
+        alone = replace(alone, head=load_any_head(head, target, alone.device, on_progress))
     if len(sources) == 1:
         return alone
     draft = load_model(sources[1], replace(options[1], device=alone.device), on_progress)

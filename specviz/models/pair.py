@@ -25,7 +25,8 @@ class Pair:
         only the other drafters can be used. tokenizer: the target's.
     draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
         drafts are translated (see `shared`).
-    name: shown to the user. head: a `Head` on the target, for the drafter "head", or None.
+    name: shown to the user. head: what reads the target's states, for the drafter "head": a
+        `Head`, `MtpHead` or `Assistant`, or None.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -42,7 +43,7 @@ class Pair:
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
         if self.head is not None:
-            check_head(self.head.config, self.target)
+            self.head.check(self.target)
         if self.draft is None:
             return
         _check_causal(self.draft, "draft")

@@ -32,6 +32,35 @@ def served_address(name: str) -> str | None:
     return name if is_served else None
 
 
+def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
+    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
+    "MODEL+DRAFT", or of "MODEL" to watch it.
+
+    url may hold the models itself, behind a "#". alone: where a second server holds the model of a
+    watched one. Raises `PairError` for what cannot be put together.
+    """
+    name = pair if url is None else _at(url, pair)
+    if alone is None:
+        return name
+    watched = watched_addresses(name)
+    if watched is None or len(watched) != 1:
+        raise PairError(
+            "--baseline-url belongs to a server that is watched: name one with "
+            "--target-url http://HOST:PORT/v1 and --pair MODEL."
+        )
+    return f"{name} | {_at(alone, watched[0][1])}"
+
+
+def _at(url: str, models: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
+    if "#" in url:
+        return url
+    if "://" in models:
+        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
+    return f"{url}#{models}"
+
+
 def served_pair(
     address: str, options: LoadOptions, device: torch.device, on_progress: Watcher | None
 ) -> Pair:

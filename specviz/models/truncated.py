@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from ..errors import PairError
 
+FINAL = -1
+"""The states that the final norm gives, which the target's own head reads."""
+
 
 def layer_count(model: Any) -> int:
     """The number of the model's blocks. Raises `PairError` if they cannot be found."""
@@ -37,7 +40,7 @@ def truncated_model(model: Any, layers: int) -> Any:
 
 def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor], None]) -> Any:
     """`model` that calls `see(n, states)` in every pass after its first n layers have run, for each
-    n of `layers`, with their output [batch, tokens, width].
+    n of `layers`, with their output [batch, tokens, width]; n may be `FINAL`.
 
     The weights are shared. `model` itself does not change, so that nothing is added to its passes.
     Raises `PairError` if the blocks cannot be found.
@@ -45,21 +48,27 @@ def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor]
 
     def watched(blocks: list[Any]) -> list[Any]:
         for n in layers:
-            twin = copy.copy(blocks[n - 1])
-            # The hooks of the original are kept, and it gets no new ones.
-            twin._forward_hooks = OrderedDict(twin._forward_hooks)
-            twin.register_forward_hook(_seen_by(see, n))
-            blocks[n - 1] = twin
+            if n != FINAL:
+                twin = copy.copy(blocks[n - 1])
+                _watch(twin, see, n)
+                blocks[n - 1] = twin
         return blocks
 
-    return _with_blocks(model, watched)
+    root = _with_blocks(model, watched)
+    if FINAL in layers:
+        _watch(root.get_submodule(_path(model).rpartition(".")[0]), see, FINAL)
+    return root
 
 
-def _seen_by(see: Callable[[int, Tensor], None], n: int) -> Callable[[Any, Any, Any], None]:
+def _watch(twin: Any, see: Callable[[int, Tensor], None], n: int) -> None:
+    """Let a copy of a module call `see` with its output."""
+
     def hook(module: Any, inputs: Any, output: Any) -> None:
-        see(n, output[0] if isinstance(output, tuple) else output)
+        see(n, output if isinstance(output, Tensor) else output[0])
 
-    return hook
+    # The hooks of the original are kept, and it gets no new ones.
+    twin._forward_hooks = OrderedDict(twin._forward_hooks)
+    twin.register_forward_hook(hook)
 
 
 def _with_blocks(model: Any, changed: Callable[[list[Any]], list[Any]]) -> Any:

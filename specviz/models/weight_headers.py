@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from huggingface_hub import hf_hub_download
 
 from ..errors import PairError
-from .hub import ModelSource, general_sentence
+from .hub import ModelSource, general_sentence, hub_options
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -50,6 +51,19 @@ def folder_weights(source: ModelSource) -> WeightHeaders:
                 f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
             ) from error
     return WeightHeaders(shapes, size)
+
+
+def weight_names(source: ModelSource) -> set[str] | None:
+    """The names of a model's weights; None for one of the hub without an index of its files, or if
+    the index cannot be read now. Raises `PairError` if files of a folder are missing or damaged."""
+    if source.folder is not None:
+        return set(folder_weights(source).shapes)
+    try:
+        offline = bool(hub_options(source)["local_files_only"])
+        path = hf_hub_download(source.name, INDEX, local_files_only=offline)
+        return set(json.loads(Path(path).read_text("utf-8"))["weight_map"])
+    except Exception:  # the hub's client raises errors of many kinds
+        return None
 
 
 def weight_files(source: ModelSource) -> list[Path]:

@@ -16,7 +16,8 @@ from ..models.catalogue import (
 )
 from ..models.sizes import shown_bytes
 from ..remote.watched.recognise import watched_addresses
-from ..worker.tasks import WEIGHTS, Machine, with_weights
+from ..worker.loading import WEIGHTS, with_weights
+from ..worker.tasks import Machine
 
 OTHER = "other"
 NO_DRAFT = "none"
@@ -65,7 +66,7 @@ def chosen_pair(
 ) -> str:
     """The name of the pair that a visitor chose, as tasks take it.
 
-    weights: one of `tasks.WEIGHTS`. own: the pair that the page was started with. Raises
+    weights: one of `loading.WEIGHTS`. own: the pair that the page was started with. Raises
     `PairError` for a pair that is not offered, because a request need not come from the page's
     own controls.
     """

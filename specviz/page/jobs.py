@@ -116,7 +116,8 @@ class Run(Job):
         self._prompt_ids: list[int] = []
         self._ended = False
         self._asked: float | None = None  # when an update was asked for last
-        # The ids of each round by lane: a round may be told again, and then replaces itself.
+        # The ids of each round by lane: a round may be told again, in the place of itself and
+        # all behind it.
         self._emitted: dict[Lane, list[list[int]]] = {name: [] for name in names}
         # The page limits the length of a run, so at most a note per token and lane waits here.
         self._notes: deque[Note] = deque()
@@ -129,7 +130,7 @@ class Run(Job):
         self.racing = self.racing or not isinstance(item, str)
         self._ended = isinstance(item, End)
         if isinstance(item, Round):
-            self._emitted[item.lane][item.index : item.index + 1] = [[t.id for t in item.emitted]]
+            self._emitted[item.lane][item.index :] = [[t.id for t in item.emitted]]
         elif isinstance(item, Header):
             self._prompt_ids = list(item.prompt_ids)
             self._emitted = {name: [] for name in item.all_lanes}

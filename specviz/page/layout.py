@@ -34,6 +34,7 @@ from .differences import difference_functions
 from .doctor import Doctor, refusal_html, report_views
 from .download import taker
 from .experiment import sampling_functions
+from .guesses import guess_functions
 from .jobs import Run
 from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
 from .memory import Memories
@@ -145,6 +146,7 @@ def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict
         taker(reader),
         *sampling_functions(runs, pair),
         *difference_functions(runs, pair),
+        *guess_functions(runs, pair),
         *choosing_functions(runs, pair, reader),
     )
     return [answering(one) for one in functions]

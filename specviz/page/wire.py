@@ -90,4 +90,6 @@ def _round(event: Round) -> dict[str, Any]:
         "overhead_seconds": event.overhead_seconds,
         "clock": event.clock,
         "wall": event.wall,
+        "exchanged": event.exchanged,
+        "server_seconds": event.server_seconds,
     }

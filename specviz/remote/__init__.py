@@ -1,4 +1,4 @@
-"""A target that a server holds: vLLM or another that speaks OpenAI's completions."""
+"""A target that a server holds, and what different engines are asked."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from transformers import GenerationConfig, PretrainedConfig
 
 from ..errors import PairError
 from ..settings import Settings
-from .completions import Abilities, Completions
-from .wire import Server
+from .interface import Abilities, TargetServer
+from .probing import find_server
 
 LISTED = 5  # of a greedy run: as many as a card shows
 
@@ -27,7 +27,7 @@ class RemoteTarget:
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    completions: the model on its server. abilities: what the server can do. Passes are made by
+    server: the model on its server. abilities: what the server can do. Passes are made by
     `engines.remote`.
     """
 
@@ -35,9 +35,9 @@ class RemoteTarget:
     device = torch.device("cpu")  # where its distributions arrive
     dtype = "unknown"
 
-    def __init__(self, completions: Completions, abilities: Abilities, vocab: int) -> None:
-        self.completions, self.abilities = completions, abilities
-        self.name_or_path = completions.model
+    def __init__(self, server: TargetServer, abilities: Abilities, vocab: int) -> None:
+        self.server, self.abilities = server, abilities
+        self.name_or_path = server.model
         self.vocab = vocab
         self.config: Any = PretrainedConfig()
         self.config.vocab_size, self.config.max_position_embeddings = vocab, abilities.context
@@ -58,11 +58,11 @@ class RemoteTarget:
         """Its layers are not here either."""
         return iter(())
 
-    def listed_for(self, settings: Settings) -> int:
+    def listed_for(self, settings: Settings) -> int | None:
         """How many log-probabilities a run needs after each prefix, to be exact.
 
-        Greedy, the first choice; with top-k, k; otherwise all. Raises `PairError` if the server
-        does not list as many.
+        Greedy, the first choice; with top-k, k; otherwise all. None if the server does not list as
+        many but draws, which is exact too. Raises `PairError` if it can do neither.
         """
         vocab, most = self.vocab, self.abilities.listed
         if settings.greedy:
@@ -70,10 +70,18 @@ class RemoteTarget:
         needed = min(settings.top_k or vocab, vocab)
         if needed <= most:
             return min(vocab, max(needed, min(LISTED, most)))
+        lists = f"this server lists {most} log-probabilities"
+        if self.abilities.draws:
+            if settings.rule == "token":
+                return None
+            raise PairError(
+                f"{lists}, and the verdict {settings.verdict} needs all of them: set verdict to "
+                f"'token', for which the server draws, or top_k from 1 to {most}."
+            )
         raise PairError(
-            f"this server lists {most} log-probabilities, so above temperature 0 a run is exact "
-            f"only with top_k from 1 to {most}: set top_k, or start the server with all of them "
-            "(vLLM: --max-logprobs -1)."
+            f"{lists}, so above temperature 0 a run is exact only with top_k from 1 to {most}: set "
+            "top_k, or start the server with all of them (vLLM: --max-logprobs -1) or so that it "
+            "can draw (vLLM: --logprobs-mode processed_logprobs)."
         )
 
 
@@ -82,23 +90,22 @@ def remote_target(url: str, model: str, tokenizer: Any, key: str | None) -> Remo
 
     Raises `ServerError`, and `PairError` if it cannot be a target or has another tokenizer.
     """
-    completions = Completions(Server(url, key), model)
     vocab = max(tokenizer.get_vocab().values()) + 1
-    abilities = completions.abilities(vocab)
-    check_tokenizer(completions, tokenizer, vocab)
-    target = RemoteTarget(completions, abilities, vocab)
+    server, abilities = find_server(url, model, key, vocab)
+    check_tokenizer(server, tokenizer, vocab)
+    target = RemoteTarget(server, abilities, vocab)
     target.generation_config.eos_token_id = tokenizer.eos_token_id
     return target
 
 
-def check_tokenizer(completions: Completions, tokenizer: Any, vocab: int) -> None:
+def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
     """Raises `PairError` if the server splits or spells text otherwise than `tokenizer`."""
     ours = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
     ids = sorted(tokenizer.get_vocab().values())
-    same = completions.tokenize(PROBE) == list(ours)
-    if not same or completions.detokenize(ids) != tokenizer.decode(ids):
+    same = server.tokenize(PROBE) == list(ours)
+    if not same or server.detokenize(ids) != tokenizer.decode(ids):
         raise PairError(
-            f"{completions.model} on {completions.server.shown} has another tokenizer than the "
+            f"{server.model} on {server.server.shown} has another tokenizer than the "
             f"draft, whose vocabulary has {vocab} tokens: choose a draft of its family."
         )
 

@@ -13,8 +13,10 @@ from typing import Any
 import httpx
 import orjson
 
+from ..environment import REMOTE
 from ..errors import ServerError
 
+HIDDEN = "the target's server"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
@@ -53,8 +55,9 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """Host and port, for sentences."""
-        return self._url.netloc.decode()
+        """Host and port, for sentences; visitors must not learn those of the operator's server."""
+        operators = REMOTE.read() or ""
+        return HIDDEN if str(self._url) in operators else self._url.netloc.decode()
 
     def __repr__(self) -> str:
         return f"Server({str(self._url)!r})"
@@ -191,8 +194,8 @@ class Server:
             )
         if status == 429:
             return _BusyError(self.shown, _wait(response))
-        if status == 404:
-            return ServerError(
+        if status in (404, 405, 501):
+            return UnknownError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
                 "and let the address end in /v1."
             )
@@ -209,6 +212,10 @@ class RefusedError(ServerError):
     def __init__(self, sentence: str, said: str) -> None:
         super().__init__(sentence)
         self.said = said
+
+
+class UnknownError(ServerError):
+    """The server has no such address or model."""
 
 
 class _BusyError(ServerError):

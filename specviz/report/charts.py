@@ -53,8 +53,10 @@ CHARTS: dict[str, str] = {
     "speed": "Tokens per second",
     "parts": "Where a round's time goes",
     "positions": "α by position",
+    "requests": "A round’s request: ms by kB",
 }
-"""The titles of the charts by name, in the order of the page."""
+"""The titles of the charts by name, in the order of the page. The last one is only of runs whose
+target is on a server."""
 
 LANE_LINES = (
     *(("accepted", "solid"), ("bonus", "dash"), ("corrected", "dashdot"), ("rejected", "longdash")),
@@ -72,13 +74,20 @@ FONT = "Source Sans Pro, system-ui, sans-serif"
 
 
 def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
-    """The charts of a run as Plotly figures, by name. theme: "light" or "dark"."""
+    """The charts of a run as Plotly figures, by name. theme: "light" or "dark".
+
+    "requests" is among them if the target is on a server.
+    """
     lanes = trace.lanes
     data = series(trace.rounds, lanes)
     several = len(lanes) > len(LANES)
     result = {}
     for name, title in {**CHARTS, **(SEVERAL if several else {})}.items():
+        if name == "requests" and not trace.header.on_server:
+            continue
         styles = _lane_styles(name, theme, lanes) if several else _styles(name, theme, lanes[0])
+        if trace.header.source is not None:
+            styles = _watched_styles(styles, name, trace)
         traces = [{**style, **points} for style, points in zip(styles, data[name], strict=True)]
         figure = go.Figure(data=traces, layout=_layout(name, theme))
         figure.update_layout(
@@ -93,6 +102,16 @@ def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
         )
         result[name] = figure
     return result
+
+
+def _watched_styles(styles: list[dict[str, Any]], name: str, trace: Trace) -> list[dict[str, Any]]:
+    """The styles for a watched server, which tells no parts of a round and may have no baseline."""
+    if name == "parts":
+        return [
+            {**styles[1], "name": "a step", "hovertemplate": "%{x:.2f} ms<extra>a step</extra>"}
+        ]
+    has_all = BASELINE in trace.lanes or name not in ("tokens", "speed")
+    return styles if has_all else styles[:1]
 
 
 def chart_specs() -> dict[str, Any]:
@@ -126,6 +145,8 @@ def _styles(name: str, theme: str, lane: Lane = SPECULATIVE) -> list[dict[str, A
         return [{**style, "line": {**style["line"], "shape": "hv"}} for style in lanes]
     if name == "speed":
         return lanes
+    if name == "requests":
+        return [_points(style) for style in lanes]
     if name == "rates":
         return [_line("α", ink["accepted"]), _line("efficiency", ink["bonus"], "dot")]
     if name == "tau":
@@ -147,11 +168,11 @@ def _lane_styles(name: str, theme: str, lanes: Sequence[Lane]) -> list[dict[str,
     ]
     if name == "positions":
         return [{**line, "mode": "lines+markers"} for line in lines]
-    if name in ("tokens", "speed"):
+    if name in ("tokens", "speed", "requests"):
         lines.append(_line(label_of(lanes[-1]), ink["soft"], "dot"))
     if name == "tokens":
         return [{**line, "line": {**line["line"], "shape": "hv"}} for line in lines]
-    return lines
+    return [_points(line) for line in lines] if name == "requests" else lines
 
 
 def _line(label: str, colour: str, dash: str = "solid") -> dict[str, Any]:
@@ -161,6 +182,17 @@ def _line(label: str, colour: str, dash: str = "solid") -> dict[str, Any]:
         "name": label,
         "line": {"color": colour, "width": 2, "dash": dash},
         "hovertemplate": "%{y:.3~f}<extra>" + label + "</extra>",
+    }
+
+
+def _points(line: dict[str, Any]) -> dict[str, Any]:
+    """The style of a line's points, one for each round."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": line["name"],
+        "marker": {"color": line["line"]["color"], "size": 6, "opacity": 0.7},
+        "hovertemplate": "%{x:.3~s} kB, %{y:.0f} ms<extra>" + line["name"] + "</extra>",
     }
 
 
@@ -186,7 +218,7 @@ def _bar(label: str, colour: str, orientation: str) -> dict[str, Any]:
 
 
 def _layout(name: str, theme: str) -> dict[str, Any]:
-    """The layout of a chart, for a small size: the page shows six charts side by side."""
+    """The layout of a chart, for a small size: the page shows six or seven charts side by side."""
     ink = PALETTE[theme]
     axis: dict[str, Any] = {
         "color": ink["soft"],
@@ -207,6 +239,8 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
         x["rangemode"] = "tozero"
     if name in ("rates", "tau"):
         x["tickformat"] = "d"
+    if name == "requests":
+        x["rangemode"] = "tozero"
     if name == "parts":
         x, y = {**x, "showgrid": True, "rangemode": "tozero"}, {**y, "showgrid": False}
     return {
@@ -219,7 +253,7 @@ def _layout(name: str, theme: str) -> dict[str, Any]:
         "uniformtext": {"mode": "hide", "minsize": 9},
         "bargap": 0.32,
         "dragmode": False,
-        "hovermode": "closest" if name in ("parts", "positions") else "x unified",
+        "hovermode": "closest" if name in ("parts", "positions", "requests") else "x unified",
         "hoverlabel": {
             "bgcolor": ink["page"],
             "bordercolor": ink["line"],
@@ -237,4 +271,5 @@ _X_TITLES = {
     "speed": "clock, s",
     "parts": "ms per round",
     "positions": "place in the draft",
+    "requests": "kB there and back",
 }

@@ -16,7 +16,7 @@ Points = dict[str, list[Any]]
 
 def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, list[Points]]:
     """The points of every chart, one entry for each of its traces; times are in seconds, but in
-    milliseconds in the chart "parts".
+    milliseconds in the charts "parts" and "requests".
 
     names: the lanes, the baseline last. With several speculative lanes, "rates", "tau" and
     "positions" have a trace for each of them, of what was measured.
@@ -32,6 +32,7 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
         "speed": [_speed(found) for found in lanes.values()],
         "parts": _parts(lanes),
         "positions": [_positions(found) for found in speculative],
+        "requests": [_requests(found) for found in lanes.values()],
     }
 
 
@@ -87,7 +88,10 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     """Mean milliseconds per round of each part, one bar per lane; the baseline is the lowest."""
     traces: list[Points] = []
     upwards = list(lanes)[::-1]
-    for part in ("draft_seconds", "verify_seconds", "overhead_seconds"):
+    parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
+    if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
+        parts = ["overhead_seconds"]  # of a watched server, which tells no parts
+    for part in parts:
         means = []
         for lane in upwards:
             rounds = lanes[lane]
@@ -95,6 +99,15 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
             means.append(1000 * total / len(rounds) if rounds else 0.0)
         traces.append({"x": means, "y": [label_of(lane) for lane in upwards]})
     return traces
+
+
+def _requests(rounds: Sequence[Round]) -> Points:
+    """What each round asked of a server: kB that went and came, and milliseconds of its pass."""
+    asked = [r for r in rounds if r.exchanged]
+    return {
+        "x": [(r.exchanged or 0) / 1000 for r in asked],
+        "y": [1000 * r.verify_seconds for r in asked],
+    }
 
 
 def _positions(rounds: Sequence[Round]) -> Points:

@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ..trace import Round, Token, Trace
+from ..trace import UNKNOWN_ID, Round, Token, Trace
 
 VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
 TOKEN_COLUMNS = (
@@ -28,7 +28,8 @@ def tokens_csv(trace: Trace) -> str:
     """A table with one row for each token, in the order of the rounds.
 
     round, place, position: counted from 1: the round in its lane, the token in its round, and the
-    token among all emitted tokens of its lane (empty if it was not emitted). clock: seconds at the
+    token among all emitted tokens of its lane (empty if it was not emitted). id: empty if a watched
+    server did not tell it. clock: seconds at the
     end of the round. A text that a spreadsheet would run as a formula gets an apostrophe in front.
     """
     emitted: Counter[str] = Counter()
@@ -56,7 +57,8 @@ def rounds_csv(trace: Trace) -> str:
 
 def _token_cells(token: Token, position: int | None) -> list[object]:
     numbers = (token.p, token.q, token.u, token.beta, token.soft_p, token.soft_q)
-    return [token.outcome, position, token.id, harmless(token.text), *numbers]
+    known = None if token.id == UNKNOWN_ID else token.id
+    return [token.outcome, position, known, harmless(token.text), *numbers]
 
 
 def _round_cells(r: Round) -> list[object]:

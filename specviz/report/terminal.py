@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..lanes import label_of
 from ..settings import CHANGES_THE_TEXT
@@ -18,8 +18,10 @@ from ..trace import (
     Token,
     Trace,
 )
+from .guesses import UNITS, Guess, Guesses
 from .metrics import Metrics, best_lane, compute_metrics
 from .parting import Difference
+from .requests import request_lines
 from .uncertainty import DOUBTS, uncertainty
 from .watched import watched_lines, watched_rows
 from .words import comparison_line
@@ -113,7 +115,7 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         yield from watched_lines(trace, first)
         return
     if head.on_server:
-        yield PER_REQUEST
+        yield from request_lines(trace)
     yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
 
 
@@ -141,10 +143,6 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         yield comparison_line(trace.end.agreement(lane))
 
 
-PER_REQUEST = (
-    "The target is on a server: times are those of requests, with the network, the server's queue "
-    "and its other users. The ratio is per request, and says nothing of the server's own speed."
-)
 COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
 
 
@@ -178,6 +176,41 @@ def difference_lines(found: Difference) -> Iterator[str]:
     yield f"  control, the target drafting for itself: {found.held} of {found.judged} guesses held"
     yield found.summary
     yield from (f"  since {reason}" for reason in found.reasons)
+
+
+def guess_lines(found: Guesses, gamma: int, gammas: Sequence[int], *, color: bool) -> Iterator[str]:
+    """The would-be rounds at `gamma`, as those of a run are shown, then what each of `gammas` would
+    have brought."""
+    if found.before:
+        yield f"     │ {_printable(found.before)}"
+    start = 0
+    for index, count in enumerate(found.would_be(gamma).rounds):
+        *kept, own = found.places[start : start + count]
+        start += count
+        drafted = count <= gamma and start < len(found.places)
+        yield f"{index + 1:4} │ {_would_be_line(kept, own, drafted, color)}"
+    right, places = found.right, len(found.places)
+    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
+    if found.left_out:
+        yield f"the last {found.left_out} tokens of the text were left out"
+    yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
+    for one in gammas:
+        its = found.would_be(one)
+        alpha, tau = shown_number(its.alpha, 3), shown_number(its.tau, 2)
+        yield f"{one:7}{len(its.rounds):9}{alpha:>8}{tau:>8}"
+    yield UNITS
+
+
+def _would_be_line(kept: Sequence[Guess], own: Guess, drafted: bool, color: bool) -> str:
+    """A would-be round. drafted: whether the place of the target's own token was guessed too."""
+    shown = "".join(_styled("accepted", _printable(one.text), color) for one in kept)
+    if not drafted:
+        return shown + _styled("bonus", STYLES["bonus"][0] + _printable(own.text), color)
+    wrong = _printable(own.guess)
+    shown += _styled(
+        "rejected", STYLES["rejected"][0] + (wrong if color else f"[-{wrong}-]"), color
+    )
+    return shown + _styled("corrected", STYLES["corrected"][0] + _printable(own.text), color)
 
 
 def _threads(head: Header) -> str:

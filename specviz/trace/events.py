@@ -25,6 +25,9 @@ settings, or a request to stop."""
 SERVER = "server"
 """The form of a target whose distributions come over a network."""
 
+STREAMED = 32
+"""Tokens of the stream by which a server's own speed is measured."""
+
 DIGITS = 8
 """Decimals to which listed probabilities are rounded."""
 
@@ -53,7 +56,8 @@ class Token:
         together, so its ignored tokens have p, u, weight and threshold too.
     chance: the probability that a draft drawn from q is kept at its position, if it was judged and
         the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
-    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged.
+    beta: the sum over the vocabulary of min(p, q) at its position, if it was judged. A server that
+        drew by itself tells neither beta nor top_p nor top_residual.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
         the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
@@ -97,6 +101,8 @@ class Round:
         texts and lists of likeliest tokens, without the other lane and the time between rounds.
         None in recordings made before it was measured.
     exchanged: bytes of the requests and answers of its target pass, if the target is on a server.
+    server_seconds: how long the server says that it worked on them, in `verify_seconds`; the rest
+        of these is the network, the server's queue and this machine. None if it does not tell.
     """
 
     lane: Lane
@@ -109,6 +115,7 @@ class Round:
     clock: float
     wall: float | None = None
     exchanged: int | None = None
+    server_seconds: float | None = None
 
     @property
     def reads_prompt(self) -> bool:
@@ -148,6 +155,8 @@ class Header:
     lanes, drafts: speculative lane -> its settings, and its draft as above, in their order, if the
         lanes have names of their own; None in the ordinary race of "speculative" and "baseline".
         `settings` and `draft` are those of the first.
+    streaming_rate: tokens per second of the server's own greedy stream, measured before the race
+        by one request of `STREAMED` tokens from this machine; None without a server.
     """
 
     prompt: str
@@ -168,12 +177,13 @@ class Header:
     lanes: dict[Lane, Settings] | None = None
     drafts: dict[Lane, dict[str, Any] | None] | None = None
     source: str | None = None
+    streaming_rate: float | None = None
 
     @property
     def on_server(self) -> bool:
         """Whether the target is on a server. Its times are then those of requests: with the
         network, the server's queue and its other users."""
-        return bool(self.target["form"] == SERVER)
+        return bool(self.target["form"] == SERVER) and self.source is None
 
     @property
     def speculative(self) -> tuple[Lane, ...]:

@@ -166,6 +166,7 @@ HEADER = object_of(
             object_of(dict, dict.fromkeys(("texts", "tokens"), integer(1, LONG)), label="memory")
         ),
         "source": optional(NAME),  # of a watched server
+        "streaming_rate": optional(number(0.0, 1e7)),  # of a target on a server
         # Only a race of named lanes has these.
         "lanes": optional(placed("lanes", by_lane(SETTINGS))),
         "drafts": optional(placed("drafts", by_lane(optional(DRAFT)))),

@@ -19,7 +19,7 @@ from .draft_rules import check_draft_lengths, has_draft_model, policy_of
 from .end_rules import check_end, check_texts
 from .events import Header, Round
 from .schema import round_name
-from .token_rules import check_accepted_copies, check_token
+from .token_rules import Known, check_accepted_copies, check_token
 from .trace import Trace
 from .validators import Invalid
 from .verdict_rules import check_block, check_correction
@@ -46,7 +46,7 @@ def check_trace(trace: Trace) -> None:
     if header.source is not None:
         check_watched(trace)
         return
-    partial = header.on_server
+    known = _known_of_target(trace)
     of_lane = {lane: header.settings_of(lane) for lane in trace.lanes}
     lanes = {
         lane: _LaneState(policy_of(lane, own), wall=sum(header.prefill_seconds[lane].values()))
@@ -59,7 +59,7 @@ def check_trace(trace: Trace) -> None:
             _check_outcomes(r, lanes[r.lane].policy.gamma)
             if settings.drafter == "ngram":
                 _check_ngram_drafts(r)
-            _check_tokens(r, settings, partial)
+            _check_tokens(r, settings, known)
             _check_times(r, lanes[r.lane])
         except Invalid as invalid:
             raise invalid.inside(round_name(r.lane, r.index)) from None
@@ -71,6 +71,17 @@ def check_trace(trace: Trace) -> None:
     check_texts(trace)
     if trace.end is not None:
         check_end(trace, trace.end)
+
+
+def _known_of_target(trace: Trace) -> Known:
+    """What the tokens tell of the target's distributions.
+
+    A server that drew by itself has told none of them, of any token.
+    """
+    if not trace.header.on_server:
+        return "all"
+    judged = [t for r in trace.rounds for t in (*r.drafted, *r.emitted) if t.p is not None]
+    return "drawn" if judged and not any(t.top_p for t in judged) else "listed"
 
 
 def _check_sequence(r: Round, lane: _LaneState, settings: Settings) -> None:
@@ -122,14 +133,14 @@ def _check_ngram_drafts(r: Round) -> None:
             raise Invalid("q is not 1, yet it was looked up", f"drafted token {place + 1}")
 
 
-def _check_tokens(r: Round, settings: Settings, partial: bool) -> None:
+def _check_tokens(r: Round, settings: Settings, known: Known) -> None:
     kept = sum(t.outcome == "accepted" for t in r.drafted)
     # Accepted tokens stand in both lists, and are the same there.
     own = enumerate(r.emitted[kept:], kept + 1)
     named = [(f"drafted token {i}", token) for i, token in enumerate(r.drafted, 1)]
     for name, token in [*named, *((f"emitted token {i}", token) for i, token in own)]:
         try:
-            check_token(token, settings, partial)
+            check_token(token, settings, known)
             if token.outcome == "corrected":
                 check_correction(r, kept, token, settings)
         except Invalid as invalid:

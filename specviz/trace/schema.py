@@ -98,8 +98,12 @@ ROUND = object_of(
         **dict.fromkeys(("draft_seconds", "verify_seconds", "overhead_seconds"), SECONDS),
         "clock": SECONDS,
     },
-    # Older recordings lack the first, and targets on this machine the second.
-    {"wall": optional(SECONDS), "exchanged": optional(integer(0, 2**40))},
+    # Older recordings lack the first, and targets on this machine the others.
+    {
+        "wall": optional(SECONDS),
+        "exchanged": optional(integer(0, 2**40)),
+        "server_seconds": optional(SECONDS),
+    },
 )
 
 

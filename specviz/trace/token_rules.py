@@ -6,6 +6,7 @@ The tolerances cover rounding only: of sums in fp32, and of listed probabilities
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from ..settings import Settings
 from .events import DIGITS, Choice, Round, Token
@@ -30,12 +31,14 @@ FIELDS_BY_OUTCOME = {
 }
 
 
-def check_token(token: Token, settings: Settings, partial: bool = False) -> None:
-    """Check one token's own numbers; raises `Invalid`.
+Known: TypeAlias = Literal["all", "listed", "drawn"]
+"""What is known of the target's distributions: all of them, their likeliest tokens, or only p of
+each draft and of tokens that the target drew."""
 
-    partial: whether the target's distributions came as lists of the likeliest tokens.
-    """
-    _check_fields(token, settings, partial)
+
+def check_token(token: Token, settings: Settings, known: Known = "all") -> None:
+    """Check one token's own numbers; raises `Invalid`."""
+    _check_fields(token, settings, known)
     if token.outcome in JUDGED:
         check_judged(token, settings)
     if settings.greedy:
@@ -43,7 +46,7 @@ def check_token(token: Token, settings: Settings, partial: bool = False) -> None
         _check_one_hot("q", token.q, token.soft_q, token.top_q, token.id)
     _check_drawn(token)
     _check_lists(token, settings)
-    if token.outcome in JUDGED:
+    if token.outcome in JUDGED and known != "drawn":
         _check_beta(token, settings)
     _check_seen(token, settings)
 
@@ -67,13 +70,15 @@ def check_accepted_copies(r: Round, kept: int) -> None:
         raise Invalid("its emitted tokens do not begin with the accepted ones")
 
 
-def _check_fields(token: Token, settings: Settings, partial: bool) -> None:
+def _check_fields(token: Token, settings: Settings, told: Known) -> None:
     added, lacking = extra_fields(token.outcome, settings.rule)
     expected = ({*FIELDS_BY_OUTCOME[token.outcome]} | added) - lacking
     if settings.greedy:
         expected |= {f"soft_{field}" for field in expected & {"p", "q"}}
-    if partial and token.soft_p is None:
+    if told == "listed" and token.soft_p is None:
         expected.discard("soft_p")
+    if told == "drawn" and not settings.greedy and settings.rule == "token":
+        expected -= {"beta", "top_p", "top_residual"}
     for field in FIELDS:
         known = getattr(token, field) not in (None, ())
         if field.startswith("soft_") and known != (field in expected):

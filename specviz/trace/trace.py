@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -39,19 +40,23 @@ class Trace:
     def from_events(cls, events: Iterable[Event]) -> Trace:
         """The trace of all events of a race; raises `TraceError` if the header is not first.
 
-        A round with the lane and the index of an earlier one replaces it: a watched server may
-        tell only at the end what its steps drafted.
+        A round with the lane and the index of an earlier one replaces it and all behind it in its
+        lane: a watched server may tell only at the end what its steps drafted.
         """
         trace: Trace | None = None
-        places: dict[tuple[Lane, int], int] = {}
+        counts: Counter[Lane] = Counter()
         for event in events:
             if isinstance(event, Header):
                 trace = cls(event)
             elif trace is None:
                 raise TraceError("a trace must begin with its header: pass all events of a race.")
             elif isinstance(event, Round):
-                place = places.setdefault((event.lane, event.index), len(trace.rounds))
-                trace.rounds[place : place + 1] = [event]
+                if event.index < counts[event.lane]:
+                    trace.rounds = [
+                        r for r in trace.rounds if r.lane != event.lane or r.index < event.index
+                    ]
+                trace.rounds.append(event)
+                counts[event.lane] = event.index + 1
             else:
                 trace.end = event
         if trace is None:
@@ -158,12 +163,12 @@ def digest_of(data: dict[str, Any]) -> str:
 
 def event_dict(event: Event) -> dict[str, Any]:
     """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
-    only a race of named lanes or a watched server has."""
+    only a race of named lanes, or with a server, has."""
     if not isinstance(event, Round):
         known = asdict(event)
         return {k: v for k, v in known.items() if v is not None or k not in RARE}
     values = {f.name: getattr(event, f.name) for f in fields(Round)}
-    for name in ("wall", "exchanged"):
+    for name in ("wall", "exchanged", "server_seconds"):
         if values[name] is None:
             del values[name]
     # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
@@ -172,7 +177,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     return values
 
 
-RARE = ("lanes", "drafts", "source", "counted")
+RARE = ("lanes", "drafts", "source", "streaming_rate", "counted")
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 

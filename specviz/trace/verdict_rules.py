@@ -130,22 +130,24 @@ def check_correction(r: Round, kept: int, corrected: Token, settings: Settings) 
             raise Invalid(f"{field} is not that of the rejected token at the same place")
     if settings.rule == "typical":  # drawn from p itself, which may give the same token again
         return
-    assert rejected.beta is not None and rejected.p is not None
+    assert rejected.p is not None
     assert corrected.p is not None and corrected.q is not None
+    share = 1.0 if rejected.beta is None else 1.0 - rejected.beta  # at most, where it is unknown
     if settings.rule == "exact-match":
         mass, left = 1.0 - rejected.p, corrected.p
     elif settings.rule == "block" and kept:
-        weight, mass = _carried(r.drafted[kept - 1], 1.0 - rejected.beta)
+        weight, mass = _carried(r.drafted[kept - 1], share)
         left = weight * corrected.p - corrected.q
     else:
-        mass, left = 1.0 - rejected.beta, corrected.p - corrected.q
+        mass, left = share, corrected.p - corrected.q
     if mass < SLACK:
         return
     if corrected.id == rejected.id:
         raise Invalid("it is the token that was rejected at the same place")
     if left <= 0:
         raise Invalid("p is not above q, but a correction is drawn from what p has more than q")
-    _check_share(corrected, left, mass)
+    if rejected.beta is not None:
+        _check_share(corrected, left, mass)
 
 
 def _carried(before: Token, without: float) -> tuple[float, float]:

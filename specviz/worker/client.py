@@ -17,8 +17,9 @@ from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
 from ..trace import End
 from .failures import LOST, SILENT, sentence_of
 from .limits import Limits
+from .loading import Load, Models, Race, memory_in_numbers
 from .process import ModelsProcess
-from .tasks import Load, Models, Race, Stop, Task, memory_in_numbers
+from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)
 

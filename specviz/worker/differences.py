@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..report.parting import Difference, Parting
-from .tasks import Models, Stop
+from .loading import Models
+from .tasks import Stop
 
 
 @dataclass(frozen=True, slots=True)

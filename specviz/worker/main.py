@@ -16,8 +16,9 @@ from ..errors import SpecvizError
 from ..logs import adopt_libraries, set_up_logging
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
+from .loading import load_named
 from .process import write_message
-from .tasks import Stop, Task, load_named
+from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..choose.types import SweepRequest, SweepResult
-from .tasks import READING, Models, Stop
+from .loading import Models
+from .tasks import READING, Stop
 
 TURN = 2.0  # seconds after which a sweep lets others use the models; its piece is done first
 

@@ -2,146 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..environment import ANY_WITH_TOKEN
-from ..models.catalogue import named_pair
-from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..settings import Settings
 from ..trace import LANES, End, Event, Lane
-
-if TYPE_CHECKING:
-    from ..models.progress import Progress, Watcher
+from .loading import Models, pair_and_options, token_of
 
 Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
 
-Load: TypeAlias = "Callable[[str, Watcher], Any]"
-Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
-
-LOADING = "Loading the two models: this happens once."
 READING = "Warming the lanes up and reading the prompt."
-
-
-class Models:
-    """The pair in memory. There is only one at a time: two might not fit."""
-
-    def __init__(self, load: Load, race: Race) -> None:
-        self.race = race
-        self._load = load
-        self._name: str | None = None
-        self._pair: Any = None
-
-    def pair(self, name: str) -> Generator[str, None, Any]:
-        """Return the pair of this name. If it must be loaded first, which frees the old one,
-        yield sentences that say how far that is."""
-        if name != self._name:
-            yield LOADING
-            self._name, self._pair = None, None
-            gc.collect()
-            self._pair = yield from _loaded(self._load, name)
-            self._name = name
-        return self._pair
-
-
-def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
-    """Load a pair in a thread, so that its progress can be yielded here meanwhile."""
-    steps: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
-    pair: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            pair.set_result(load(name, steps.put))
-        except BaseException as error:
-            pair.set_exception(error)
-        steps.put(None)
-
-    thread = threading.Thread(target=work, name="load", daemon=True)
-    thread.start()
-    try:
-        while (step := steps.get()) is not None:
-            yield _sentence(step)
-    finally:
-        thread.join()  # a load cannot be interrupted, and the next one must not begin beside it
-    return pair.result()
-
-
-def _sentence(progress: Progress) -> str:
-    done = "" if progress.fraction is None else f": {progress.fraction:.0%}"
-    return f"{progress.sentence[:1].upper()}{progress.sentence[1:]}{done}."
-
-
-WEIGHTS: dict[str, dict[str, str]] = {
-    "usual": {},
-    "bfloat16": {"dtype": "bfloat16"},
-    "8bit": {"quantize": "8bit", "draft_quantize": "8bit"},
-    "4bit": {"quantize": "4bit", "draft_quantize": "4bit"},
-}
-"""The precisions in which both models can be loaded, as options of `load_pair`."""
-
-
-def with_weights(pair: str, weights: str) -> str:
-    """The name under which the tasks of this module load a pair in one of `WEIGHTS`."""
-    return pair if weights == "usual" else f"{pair}@{weights}"
-
-
-def _pair_and_options(name: str) -> tuple[str, dict[str, str]]:
-    pair, _, weights = name.rpartition("@")
-    return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
-
-
-@contextmanager
-def _token_of(pair: str) -> Iterator[None]:
-    """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
-    others, whose names come from visitors, only if the operator says so."""
-    from ..models.hub import without_token  # imports torch
-
-    with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
-        yield
-
-
-def load_named(name: str, watcher: Watcher) -> Any:
-    """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
-    from ..decoding.loop import lane_threads
-    from ..engines.choose import make_engine
-    from ..models.load import load_pair  # imports torch
-    from ..models.progress import Progress
-    from ..models.watched import Watched
-
-    pair, options = _pair_and_options(name)
-    with _token_of(pair):
-        loaded = load_pair(pair, on_progress=watcher, **options)
-    if isinstance(loaded, Watched):
-        return loaded
-    # The first time on a machine this takes some ten seconds, which no run is to wait for.
-    watcher(Progress("preparing the models' passes for this device"))
-    make_engine(loaded.target, loaded.vocab)
-    if loaded.draft is not None:
-        make_engine(loaded.draft, loaded.draft_vocab)
-    for lane in LANES:
-        lane_threads(loaded, lane)
-    return loaded
-
-
-def memory_in_numbers(name: str) -> str:
-    """A sentence with the memory that a pair takes, by the doctor's count; empty if unknown."""
-    pair, options = _pair_and_options(name)
-    if named_pair(pair) is None and "+" not in pair:
-        return ""
-    from ..models.doctor import examine
-
-    with _token_of(pair):
-        memory = examine(pair, **options).memory  # type: ignore[arg-type]
-    sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
-    return sizes and f"Weights and caches of {TYPICAL_CONTEXT:,} tokens take {sizes}."
 
 
 class Task(Protocol):
@@ -276,10 +151,14 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..models.doctor import examine
+        from ..models.doctor import examine, examine_served
+        from ..models.served import served_address
 
-        pair, options = _pair_and_options(self.pair)
-        with _token_of(pair):
+        pair, options = pair_and_options(self.pair)
+        if (address := served_address(pair)) is not None:
+            yield examine_served(address).to_dict()
+            return
+        with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]
         yield report.to_dict()
 

@@ -26,7 +26,8 @@ from ..models.sizes import parameter_bytes
 from ..settings import Settings
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
-from .tasks import Models, Race, RaceTask, SampleTask, Stop, Task
+from .loading import Models, Race
+from .tasks import RaceTask, SampleTask, Stop, Task
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,9 +97,10 @@ def test_every_way_takes_its_turn_and_the_best_are_compared(
     prompts, file = ["the cat", "don't"], tmp_path / "found.json"
     settings = Settings(max_new_tokens=8, gamma=4, ignore_eos=True)
     with eager_only():  # nothing to compile
-        _, text = rival.own_run(pair, prompts[0], settings, Way(HERE, "baseline", 1, 0))
-        folder = programs(tmp_path, STAND_IN.replace("TEXT", shlex.quote(text)))
-        rival_report(folder, pair, prompts, SETTINGS, 1, file)
+        _, tokens = rival.own_run(pair, prompts[0], settings, Way(HERE, "baseline", 1, 0))
+        folder = programs(tmp_path, STAND_IN.replace("TEXT", shlex.quote("".join(tokens))))
+        compare = partial(compare_with_llama_cpp, folder, pair, prompts, SETTINGS, 1)
+        rival_report(compare, prompts, SETTINGS, 1, file)
     result = json.loads(file.read_text())
     names = ("who", "lane", "threads", "gamma", "draft_threads")
     rates = {tuple(row[name] for name in names): row for row in result["rows"]}
@@ -118,7 +120,7 @@ def test_every_way_takes_its_turn_and_the_best_are_compared(
     assert len(rates) == len(theirs) + 4 and all(row["median"] > 0 for row in rates.values())
     assert result["same_texts"] == {"llama.cpp bf16": 1, "llama.cpp fp32": 1}
     best = capsys.readouterr().out.partition("best against best")[2].splitlines()
-    assert best[1].endswith("target alone, llama.cpp bf16, 2 threads")
+    assert best[2].endswith("target alone, llama.cpp bf16, 2 threads")
     assert best[3].endswith(
         "draft + target, llama.cpp bf16, 2 threads (1 for the draft), drafts of 4"
     )
@@ -127,7 +129,7 @@ def test_every_way_takes_its_turn_and_the_best_are_compared(
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
     ways = Way(HERE, "baseline", 1, 0), Way("llama.cpp bf16", "baseline", 1, 0)
     found = Comparison({ways[0]: [10.0, 100.0, 30.0], ways[1]: [5.0, 50.0, 10.0]}, {}, 3)
-    assert found.ratio(*ways).median == 2.0 and found.best(True) == ways[0]
+    assert found.ratio(*ways).median == 2.0 and found.best([HERE]) == ways[0]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script with a first line")

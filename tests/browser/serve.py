@@ -25,13 +25,14 @@ from specviz.page.streams import deltas  # noqa: E402
 from specviz.trace import Event  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
-# A few milliseconds per pass: slow enough to be stopped by hand.
+# A millisecond or so per pass: tests wait little. A run that must last is UNHURRIED.
 SHAPE = {
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 12,
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_hidden_layers": 6,
     "max_position_embeddings": 2048,
 }
+PAUSE = 0.05  # seconds after each event of an unhurried run
 LOSSY = "lose some of it"
 UNHURRIED = "take your time"
 
@@ -45,7 +46,7 @@ def lossy(queue: RunQueue, run: Run) -> Iterator[str]:
 
 
 def small_pair(name: str, _: Any = None) -> Pair:
-    """A target of a few milliseconds per pass and a draft that agrees with it now and then."""
+    """A small target and a draft that agrees with it now and then."""
     tokenizer = byte_level(300)
     target = llama(300, **SHAPE)
     return Pair(target=target, draft=relative(target, noise=0.02), tokenizer=tokenizer, name=name)
@@ -61,7 +62,7 @@ def unhurried(pair: Pair, prompt: str, settings: Any) -> Iterator[Event]:
             except StopIteration:
                 return
             if UNHURRIED in prompt:
-                time.sleep(0.1)
+                time.sleep(PAUSE)
             heard = yield event
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machine_load import is_busy
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
 from visitor import PATIENCE, Visit, Visitor
@@ -29,7 +31,10 @@ pytestmark = [
 def open_page() -> Iterator[str]:
     """The real page, whose operator lets visitors name any model."""
     os.environ["SPECVIZ_ANY_MODEL"] = "1"
+    begun = time.monotonic()
     with served_page() as address:
+        took = time.monotonic() - begun
+        assert took < 30 or is_busy(), "the page took too long to be ready"
         yield address
     del os.environ["SPECVIZ_ANY_MODEL"]
 
@@ -125,7 +130,10 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     choose(visitor, "Built-in pair")
     expect(report(visitor)).to_have_text("")
     visitor.page.get_by_role("radio", name="Draft model").click()
-    assert visitor.run()["header"]["target"]["parameters"] > 1_000_000
+    trace = visitor.run()
+    assert trace["header"]["target"]["parameters"] > 1_000_000
+    assert trace["header"]["draft"] is not None
+    assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * 24
 
 
 def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visit: Visit, url: str) -> None:

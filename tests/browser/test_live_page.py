@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
-from machine_load import is_busy
 from playwright.sync_api import expect
-from visitor import Visit
-
-from specviz.bench.browser import served_page
-from specviz.environment import ASSETS
+from visitor import Visit, Visitor
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""
+IS_DARK = "document.body.classList.contains('dark')"
 FITS = """(both) => { const { scrollWidth, scrollHeight } = document.documentElement;
   return scrollWidth <= innerWidth && (!both || scrollHeight <= innerHeight); }"""
 
@@ -29,10 +25,7 @@ def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
     for lane in ("speculative", "baseline"):
         expect(visitor.lane(lane).locator(".sv-given")).to_have_text(text)
         assert visitor.lane(lane).locator("img, script").count() == 0
-
-
-def test_hostile_model_text_is_shown_as_text(visit: Visit) -> None:
-    visitor = visit()
+    # What models write
     hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
     drawn = visitor.page.evaluate(
         """async (text) => {
@@ -50,42 +43,47 @@ def test_hostile_model_text_is_shown_as_text(visit: Visit) -> None:
     assert drawn == [hostile, 0]
 
 
-@pytest.mark.parametrize(
-    ("label", "value", "sentence"),
-    [("Prompt", "", "prompt"), ("Seed", "-1", "seed is -1")],
-)
-def test_a_mistake_gets_a_sentence_and_keeps_the_run(
-    visit: Visit, label: str, value: str, sentence: str
-) -> None:
+def test_a_mistake_gets_a_sentence_and_keeps_the_run(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 12)
     before = visitor.run()
-    visitor.page.get_by_label(label, exact=True).fill(value)
-    visitor.button("Run").click()
-    visitor.state("error")
-    expect(visitor.page.locator("[data-notice]")).to_contain_text(sentence)
-    assert visitor.trace() == before
-    assert visitor.lane("baseline").locator("[data-outcome]").count() == 12
+    notice = visitor.page.locator("[data-notice]")
+    for label, wrong, sentence, right in (
+        ("Prompt", "", "prompt", "the cat"),
+        ("Seed", "-1", "seed is -1", "2"),
+    ):
+        box = visitor.page.get_by_label(label, exact=True)
+        box.fill(wrong)
+        visitor.button("Run").click()
+        visitor.state("error")
+        expect(notice).to_contain_text(sentence)
+        assert visitor.trace() == before
+        assert visitor.lane("baseline").locator("[data-outcome]").count() == 12
 
-    visitor.page.get_by_label(label, exact=True).fill({"Prompt": "the cat", "Seed": "2"}[label])
-    after = visitor.run()
-    assert after["header"]["date"] >= before["header"]["date"]
-    expect(visitor.page.locator("[data-notice]")).to_be_hidden()
+        box.fill(right)
+        after = visitor.run()
+        assert after["header"]["date"] >= before["header"]["date"]
+        expect(notice).to_be_hidden()
+        before = after
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "theme"),
-    [(1440, 900, "light"), (1366, 650, "dark"), (390, 844, "light")],
-)
-def test_the_page_fits(visit: Visit, width: int, height: int, theme: str) -> None:
-    visitor = visit(width=width, height=height, query=f"?__theme={theme}")
-    in_height_too = width > 1000
-    visitor.page.wait_for_function(FITS, arg=in_height_too)
+def test_the_page_fits(visit: Visit) -> None:
+    visitor = visit(width=1366, height=650, query="?__theme=dark")
+    check_fits(visitor)
+    assert visitor.page.evaluate(IS_DARK)
     visitor.run()
-    visitor.page.wait_for_function(FITS, arg=in_height_too)
     visitor.page.wait_for_selector("[data-chart=tokens] .js-plotly-plot, .sv-plot .main-svg")
-    is_dark = visitor.page.evaluate("document.body.classList.contains('dark')")
-    assert is_dark == (theme == "dark")
+    visitor.page.evaluate("document.activeElement.blur()")
+    visitor.page.keyboard.press("t")
+    assert not visitor.page.evaluate(IS_DARK)
+    check_fits(visitor)
+
+
+def check_fits(visitor: Visitor) -> None:
+    """No screen scrolls sideways, and none of a computer does at all."""
+    for width, height in ((1440, 900), (390, 844), (1366, 650)):
+        visitor.page.set_viewport_size({"width": width, "height": height})
+        visitor.page.wait_for_function(FITS, arg=width > 1000)
 
 
 def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
@@ -113,11 +111,11 @@ def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
     visitor.state("paused")
     held = page.evaluate(place)
     page.keyboard.press("t")
-    assert page.evaluate("document.body.classList.contains('dark')")
+    assert page.evaluate(IS_DARK)
 
     page.get_by_label("Prompt", exact=True).focus()
     page.keyboard.type(" t r")
-    assert page.evaluate("document.body.classList.contains('dark')")
+    assert page.evaluate(IS_DARK)
     assert page.evaluate(place) == held
     page.get_by_label("Prompt", exact=True).blur()
     page.keyboard.press("2")
@@ -200,15 +198,6 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
     expect(page.locator(".sv-card")).to_be_hidden()
 
 
-def test_enter_in_the_prompt_runs_it(visit: Visit) -> None:
-    visitor = visit()
-    visitor.set("number input for Length", 4)
-    visitor.prompt("the mat")
-    visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_function("window.specviz.trace?.header.prompt === 'the mat'")
-    visitor.state("ended")
-
-
 def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
     visitor = visit()
     heard = visitor.page.evaluate(
@@ -235,7 +224,7 @@ def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
     assert heard == [["begun a", *said, "over null", "begun b", "over null"], [2]]
 
 
-def test_presets_and_settings_reach_the_run(visit: Visit) -> None:
+def test_presets_and_settings_reach_the_run_and_enter_begins_it(visit: Visit) -> None:
     visitor = visit()
     visitor.page.locator("#presets .preset").nth(1).click()
     expect(visitor.page.locator("[data-notice]")).to_contain_text("Press Run.")
@@ -248,17 +237,7 @@ def test_presets_and_settings_reach_the_run(visit: Visit) -> None:
     assert header["prompt"] == prompt
     expect(visitor.page.locator("[data-badge]")).to_contain_text("LIVE · CPU")
 
-
-@pytest.mark.skipif(
-    not (ASSETS / "pair" / "draft").is_dir(), reason="the built-in pair is not here"
-)
-def test_the_app_serves_the_built_in_pair(visit: Visit) -> None:
-    begun = time.monotonic()
-    with served_page() as address:
-        visitor = visit(address=address)
-        took = time.monotonic() - begun
-        assert took < 30 or is_busy(), "the page took too long to be ready"
-        visitor.set("number input for Length", 32)
-        trace = visitor.run()
-        assert sum(len(r["emitted"]) for r in trace["rounds"]) == 64
-        assert trace["header"]["draft"] is not None
+    visitor.prompt("the mat")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_function("window.specviz.trace?.header.prompt === 'the mat'")
+    visitor.state("ended")

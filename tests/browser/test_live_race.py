@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 from serve import UNHURRIED
-from visitor import PATIENCE, Visit
+from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.report.series import series
@@ -21,7 +22,7 @@ OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visit: Visit) -> None:
     visitor = visit()
     expect(visitor.player).to_have_attribute("data-state", "idle")
-    visitor.set("number input for Length", 96)
+    visitor.set("number input for Length", 48)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     visitor.page.wait_for_selector("[data-state=running] [data-lane=speculative] [data-index]")
@@ -38,21 +39,29 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visit: Visit) -> No
     drafted = sum(len(r["drafted"]) for r in rounds)
     emitted = sum(len(r["emitted"]) for r in rounds)
     assert counts["accepted"] + counts["rejected"] + counts["ignored"] == drafted
-    assert counts["accepted"] + counts["corrected"] + counts["bonus"] == emitted == 96
+    assert counts["accepted"] + counts["corrected"] + counts["bonus"] == emitted == 48
     places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
     assert places == list(range(len(drawn)))
-    assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 96
+    assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 48
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_every_number_equals_the_metrics_of_the_trace(visit: Visit, temperature: int) -> None:
+def test_every_number_equals_the_metrics_of_the_trace(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 48)
-    visitor.set("number input for Temperature", temperature)
-    trace = Trace.from_dict(visitor.run())
-    assert trace.header.settings.temperature == temperature
-    metrics = compute_metrics(trace)
+    for temperature in (0, 1):
+        visitor.set("number input for Temperature", temperature)
+        trace = Trace.from_dict(visitor.run())
+        assert trace.header.settings.temperature == temperature
+        check_numbers(visitor, trace)
+        if temperature == 0:
+            assert trace.end is not None and trace.end.identical is True
+            said = visitor.page.locator("[data-identical]")
+            expect(said).to_have_text("48/48 tokens identical to the baseline.")
 
+
+def check_numbers(visitor: Visitor, trace: Trace) -> None:
+    """All numbers of the page are those of Python."""
+    metrics = compute_metrics(trace)
     shown = visitor.page.evaluate("window.specviz.metrics")
     for name, value in asdict(metrics).items():
         if name in shown:
@@ -75,17 +84,6 @@ def approximately(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [approximately(item) for item in value]
     return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
-
-
-def test_greedy_lanes_are_said_to_agree(visit: Visit) -> None:
-    visitor = visit()
-    visitor.button("greedy").click()
-    visitor.set("number input for Length", 24)
-    trace = visitor.run()
-    assert trace["header"]["settings"]["temperature"] == 0
-    assert trace["end"]["identical"] is True
-    said = visitor.page.locator("[data-identical]")
-    expect(said).to_have_text("24/24 tokens identical to the baseline.")
 
 
 def test_stop_ends_both_lanes_and_the_next_run_works(visit: Visit) -> None:
@@ -133,7 +131,7 @@ def test_run_again_replaces_a_run_that_is_under_way(visit: Visit) -> None:
 
 def test_two_visitors_at_once_each_get_their_own_run(visit: Visit) -> None:
     one, other = visit(), visit()
-    asked = ((one, UNHURRIED, 60), (other, "don't stop", 40))
+    asked = ((one, UNHURRIED, 60), (other, "don't stop", 20))
     for visitor, prompt, length in asked:
         visitor.prompt(prompt)
         visitor.set("number input for Length", length)
@@ -169,7 +167,11 @@ def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visit: Visit) 
     visitor.run()
     said = page.locator("[data-repeats]")
     page.get_by_role("button", name="Repeat ×5").click()
-    expect(said).to_contain_text("5 runs of the same: median ", timeout=PATIENCE)
+    # On a busy machine some of so short runs may give no fair ratio; five there are in any case.
+    expect(said).to_contain_text(
+        re.compile(r"of the same: median|no fair ratio among"), timeout=PATIENCE
+    )
+    assert sum(map(int, re.findall(r"(\d) runs?\b", said.inner_text()))) == 5
     ratios = [1.5, 3.0, 2.0, 2.5, 1.75]
     words = page.evaluate(
         """async (ratios) => {

@@ -98,6 +98,7 @@ def test_a_run_that_takes_too_long_says_why_it_ended(server: Server, visitor: Vi
     visitor.page.goto(server.url)
     visitor.ready()
     visitor.set("number input for Length", 512)
+    visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     # On a busy machine that may be before the first round.
     said = "A run may take 1 s here"

@@ -12,8 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from visitor import PATIENCE, Visit, Visitor
 
-from specviz import Trace
+from specviz import Trace, compute_metrics
 from specviz.report.tables import rounds_csv, tokens_csv
+from specviz.trace import LANES
 
 # A film takes its twelve seconds on a clock that runs ahead.
 HURRY = """() => { const now = performance.now.bind(performance);
@@ -32,6 +33,15 @@ FRAMES_UNTIL_REST = """async () => {
     counts.push(window.framesAsked);
   }
   return counts;
+}"""
+# What each picture of a film writes; one begins where the last ends, with its title.
+NOTED_WORDS = """() => {
+  const { fillText } = CanvasRenderingContext2D.prototype;
+  window.painted = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    window.painted.push(text);
+    return fillText.call(this, text, ...rest);
+  };
 }"""
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 
@@ -114,9 +124,11 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     menu.get_by_role("button", name="Cancel").click()
     expect(menu.locator("[data-take=film]")).to_be_focused()  # nothing was saved
     offline.evaluate(HURRY)
+    offline.evaluate(NOTED_WORDS)
     film = taken_on(offline, "film", tmp_path)
     assert film.suffix == ".webm" and film.read_bytes().startswith(b"\x1a\x45\xdf\xa3")
     assert film.stat().st_size > 10_000
+    check_last_picture(offline.evaluate("window.painted"), Trace.from_dict(data))
     offline.keyboard.press("Escape")
 
     offline.get_by_role("button", name="Explain").click()
@@ -138,6 +150,22 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
             box = offline.locator(place).bounding_box()
             assert box and box["y"] + box["height"] <= height and box["x"] + box["width"] <= width
         expect(offline.locator("[data-charts]")).to_be_hidden()
+
+
+def check_last_picture(painted: list[str], run: Trace) -> None:
+    """A film ends with the whole run: its ratio, both lanes' counts and speeds, and their text."""
+    pace = next(place for place in reversed(range(len(painted))) if "played at" in painted[place])
+    words = painted[pace:]
+    m = compute_metrics(run)
+    assert f"{m.speedup:.2f}×" in words
+    for lane in LANES:
+        rounds = run.lane(lane)
+        written, clock = sum(len(r.emitted) for r in rounds), rounds[-1].clock
+        assert f"{written} tokens · {clock:.2f} s · {written / clock:.0f} tok/s" in words
+    assert {"Draft + target", "Target alone"} <= set(words)
+    shown = "".join(words)
+    assert run.lane("baseline")[-1].emitted[-1].text.split("\n")[-1].strip() in shown
+    assert painted.count("0 tokens · 0.00 s") >= 2  # and begins with none
 
 
 def test_pictures_are_offered_as_soon_as_charts_can_be_drawn(visit: Visit) -> None:

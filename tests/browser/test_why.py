@@ -14,6 +14,7 @@ from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.page.differences import read_parting
+from specviz.report.guesses import would_be
 from specviz.report.html import PAGE
 from specviz.report.parting import parting_of
 from specviz.theory import MOST_GAMMA, predicted_speedup
@@ -145,6 +146,35 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     expect(drawer).to_contain_text(f"{margins[least]:.3f} nats apart")
     assert drawer.locator(".sv-flow span").count() == 40
 
+    right = [place % 4 != 0 for place in range(23)]
+    for gamma in (1, 3, 16):
+        its = would_be(right, gamma)
+        theirs = called(visitor, "guessed.js", "wouldBe", right, gamma)
+        assert theirs == {"rounds": [*its.rounds], "kept": its.right, "judged": its.judged}
+    page = visitor.page
+    page.locator("[data-panel-open=why]").click()
+    page.get_by_role("button", name="Paste a text that one of them wrote").click()
+    drawer = page.get_by_role("dialog", name="A model that you cannot load")
+    drawer.get_by_role("button", name="Take the text of the shown run").click()
+    text = drawer.get_by_label("What it wrote").input_value()
+    assert text == trace.text("baseline").replace("\r", "\n")
+    drawer.locator("[data-guess-text]").click()
+    expect(drawer.locator("h3")).to_have_text("No speed-up: a thought experiment")
+    count = drawer.locator("[data-place]").count()
+    kept = drawer.locator(".is-right[data-place]").count()
+    expect(drawer.locator(".sv-guessed .sv-lead")).to_contain_text(
+        f"{kept} of {count} tokens right"
+    )
+    gamma_slider = drawer.get_by_role("slider", name="γ, guesses per round")
+    gamma_slider.fill("1")
+    rounds = drawer.locator(".is-first[data-place]").count()
+    expect(drawer.locator(".sv-whatif")).to_contain_text(f"{rounds} rounds for {count} tokens")
+    drawer.locator("[data-place='0']").focus()
+    page.keyboard.press("ArrowRight")
+    expect(drawer.locator(".sv-guess-card")).to_contain_text("Token 2: the draft's first choice")
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+
 
 def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -> None:
     visitor = visit()
@@ -272,9 +302,12 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor.run()  # the engine is free again
 
 
-def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
+def test_a_listener_hears_rounds_and_where_lanes_part_is_told_as_python_tells_it(
+    visit: Visit,
+) -> None:
     visitor = visit()
-    visitor.set("number input for Length", 12)
+    visitor.button("greedy").click()
+    visitor.set("number input for Length", 24)
     data = visitor.run()
     trace = Trace.from_dict(data)
     for r in trace.lane("speculative"):
@@ -287,6 +320,13 @@ def test_one_sentence_tells_a_listener_what_a_round_did(visit: Visit) -> None:
             assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
+
+    assert called(visitor, "difference.js", "partingOf", data) is None
+    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
+    alone[9]["emitted"][0]["id"] += 1
+    wanted = parting_of(Trace.from_dict(data))
+    told = called(visitor, "difference.js", "partingOf", data)
+    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
 
 
 def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) -> None:
@@ -320,16 +360,3 @@ def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) 
     expect(page.locator("[data-identical]")).to_contain_text("not the target’s")
     assert "threshold" in card(visitor, "speculative", 0)
     expect(page.locator(".sv-card .sv-inexact")).to_be_visible()
-
-
-def test_the_place_where_lanes_part_is_told_as_python_tells_it(visit: Visit) -> None:
-    visitor = visit()
-    visitor.button("greedy").click()
-    visitor.set("number input for Length", 24)
-    data = visitor.run()
-    assert called(visitor, "difference.js", "partingOf", data) is None
-    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
-    alone[9]["emitted"][0]["id"] += 1
-    wanted = parting_of(Trace.from_dict(data))
-    told = called(visitor, "difference.js", "partingOf", data)
-    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9

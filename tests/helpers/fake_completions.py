@@ -8,12 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import log
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import torch
+from reference_distribution import processed_distribution
+
+from specviz import Settings
 
 VERSION = "0.32.0"
 
@@ -29,16 +34,22 @@ class FakeServer:
     name: str = "target"
     key: str | None = None
     most: int | None = None  # log-probabilities that are listed at most
+    processed: bool = False  # log-probabilities are those after temperature, top-k and top-p
     url: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
     fault: Callable[[BaseHTTPRequestHandler], bool] | None = None
 
     @torch.inference_mode()
     def completion(self, body: dict[str, Any]) -> tuple[int, Any]:
-        listed = body["logprobs"]
+        listed = body.get("logprobs", 0)
         if self.most is not None and listed > self.most:
             said = f"Requested sample logprobs of {listed}, which is greater than max allowed: "
             return 400, {"error": {"message": said + str(self.most), "code": 400}}
+        if body.get("stream"):
+            chunks = (b'data: {"choices": [{"text": "x"}]}\n\n' for _ in range(body["max_tokens"]))
+            return 200, b"".join(chunks) + b"data: [DONE]\n\n"
+        if "logprob_token_ids" in body:
+            return 200, {"choices": self.drawn(body)}
         choices = []
         for index, ids in enumerate(body["prompt"]):
             row = torch.log_softmax(self.model(torch.tensor([ids])).logits[0, -1].float(), -1)
@@ -49,6 +60,29 @@ class FakeServer:
             }
             choices.append({"index": index, "logprobs": {"top_logprobs": [top]}})
         return 200, {"object": "text_completion", "choices": choices[::-1]}
+
+    @torch.inference_mode()
+    def drawn(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """Choices drawn as vLLM does it: child i of a request has its seed plus i."""
+        choices: list[dict[str, Any]] = []
+        plain = Settings(temperature=1.0)
+        own = replace(plain, **{k: body[k] for k in ("temperature", "top_k", "top_p")})
+        for ids in body["prompt"]:
+            logits = self.model(torch.tensor([ids])).logits[0, -1].tolist()
+            p = processed_distribution(logits, own)
+            told = p if self.processed else processed_distribution(logits, plain)
+            for child in range(body["n"]):
+                y = int(np.random.default_rng(body["seed"] + child).choice(len(p), p=p / p.sum()))
+                logs = {
+                    i: log(told[i]) if told[i] else -9999.0 for i in (y, *body["logprob_token_ids"])
+                }
+                said = {
+                    "tokens": [f"token_id:{y}"],
+                    "token_logprobs": [logs[y]],
+                    "top_logprobs": [{f"token_id:{i}": value for i, value in logs.items()}],
+                }
+                choices.append({"index": len(choices), "logprobs": said})
+        return choices
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/version":
@@ -67,9 +101,11 @@ class FakeServer:
 
 
 @contextmanager
-def fake_server(model: Any, tokenizer: Any, **options: Any) -> Iterator[FakeServer]:
-    """A running `FakeServer`."""
-    fake = FakeServer(model, tokenizer, **options)
+def fake_server(
+    model: Any, tokenizer: Any, kind: type[FakeServer] | None = None, **options: Any
+) -> Iterator[FakeServer]:
+    """A running `FakeServer`, or one of another kind."""
+    fake = (kind or FakeServer)(model, tokenizer, **options)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -11,7 +11,8 @@ from typing import Any
 
 from specviz import Settings
 from specviz.worker.client import results_of
-from specviz.worker.tasks import LOADING, Models, RaceTask, Stop
+from specviz.worker.loading import LOADING, Models
+from specviz.worker.tasks import RaceTask, Stop
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,48 +24,66 @@ from specviz.models.doctor import examine
 
 ROOT = ASSETS.parent
 
-SEVERAL = """
+COMMANDS = """
 import json, sys
 from specviz.__main__ import main
-for arguments in json.loads(sys.argv[1]):
-    print("status", main(arguments), flush=True)
+for line in sys.stdin:
+    print("status", main(json.loads(line)), flush=True)
 """
 
 
-def hub_runs(url: str, home: Path, *commands: list[str]) -> tuple[list[str], str]:
-    """What commands print, one by one, and their stderr, in a process whose hub is at `url`."""
+@contextmanager
+def hub_commands(url: str, home: Path) -> Iterator[Callable[..., str]]:
+    """A process whose hub is at `url`: what is yielded does a command there and returns what that
+    prints, its stderr too."""
     env = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     env |= {"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
-    program = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
-    ran = subprocess.run(program, env=env, cwd=ROOT, capture_output=True, text=True)
-    *printed, rest = re.split(r"(?<=status \d)\n", ran.stdout)
-    assert len(printed) == len(commands) and not rest, ran.stderr
-    return printed, ran.stderr
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    program = [sys.executable, "-c", COMMANDS]
+    with subprocess.Popen(program, env=env, cwd=ROOT, text=True, **pipes) as process:
+
+        def done(*arguments: str) -> str:
+            process.stdin.write(json.dumps(arguments) + "\n")
+            process.stdin.flush()
+            printed = [""]
+            while not re.search(r"status \d$", printed[-1]):
+                line = process.stdout.readline()
+                assert line, printed
+                printed.append(line.removesuffix("\n"))
+            return "\n".join(printed)
+
+        yield done
+        process.stdin.close()
 
 
 def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_path: Path):
     pickles = shutil.copytree(good_pair[1], tmp_path / "pickles")
     pickle_weights(pickles)
     models = {"org/target": good_pair[0], "org/draft": good_pair[1], "org/gated": good_pair[1]}
-    pair = ["run", "w1", "--pair", "org/target+org/draft", "--max-new-tokens", "4"]
-    with fake_hub({**models, "org/pickles": pickles}, frozenset({"org/gated"})) as (url, given):
-        drafts = ("org/draft", "org/gated", "org/pickles", "org/nobody")
-        asked = [["doctor", "org/target", draft] for draft in drafts]
-        (fine, gated, bad, nobody), _ = hub_runs(url, tmp_path / "home", *asked)
+    pair, home = ("run", "w1", "--pair", "org/target+org/draft", "--max-new-tokens", "4"), tmp_path
+    with (
+        fake_hub({**models, "org/pickles": pickles}, frozenset({"org/gated"})) as (url, given),
+        hub_commands(url, home) as done,
+    ):
+        fine, gated, bad, nobody = (
+            done("doctor", "org/target", draft)
+            for draft in ("org/draft", "org/gated", "org/pickles", "org/nobody")
+        )
         assert given and not any("safetensors" in name for name in given)
-        (_, refused), told = hub_runs(url, tmp_path / "home", pair, [*pair[:3], "org/gated+none"])
+        loaded, refused = done(*pair), done(*pair[:3], "org/gated+none")
         assert "org/draft/model.safetensors" in given
     assert "org/target with org/draft ready to race." in fine and fine.endswith("status 0")
-    for sentence in (gated, told):
+    for sentence in (gated, refused):
         assert f"org/gated is gated: accept its licence on {url}/org/gated" in sentence
         assert "HF_TOKEN" in sentence
     assert gated.endswith("status 1") and refused.endswith("status 2")
     assert "org/pickles has no safetensors on its page, and pickles are never read" in bad
     assert "there is no model org/nobody on the hub that you may see" in nobody
-    assert "downloading org/target" in told and "loading org/draft" in told
+    assert "downloading org/target" in loaded and "loading org/draft" in loaded
     # The hub is gone now; what was fetched is still there.
-    (again,), told = hub_runs(url, tmp_path / "home", pair)
-    assert again.endswith("status 0"), told
+    with hub_commands(url, home) as done:
+        again = done(*pair)
+    assert again.endswith("status 0"), again
 
 
 def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):

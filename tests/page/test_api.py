@@ -20,6 +20,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from gradio_client.utils import apply_diff
 from page_server import Site, served, toy_pair
+from waiting import until
 
 from specviz import Settings, Trace, compute_metrics
 from specviz.decoding.race import race
@@ -243,13 +244,6 @@ def test_runs_take_turns(client: Client) -> None:
     assert WATCHED.most == 1
 
 
-def _until(true: Any, seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(true())
-
-
 @pytest.mark.parametrize("endpoint", ["generate", "race"])
 def test_a_run_ends_when_its_client_leaves(site: Site, endpoint: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(WATCHED, "pause", 0.2)  # seconds; by itself it would end after 100
@@ -259,20 +253,20 @@ def test_a_run_ends_when_its_client_leaves(site: Site, endpoint: str, monkeypatc
     connection.request("GET", f"/gradio_api/call/{endpoint}/{begun.json['event_id']}")
     answer = connection.getresponse()
     assert any(b"data" in answer.readline() for _ in range(20))
-    assert _until(lambda: WATCHED.now == 1)
+    assert until(lambda: WATCHED.now == 1)
     answer.close()
     connection.close()
-    assert _until(lambda: WATCHED.now == 0)
+    assert until(lambda: WATCHED.now == 0)
     assert WATCHED.ended == ended + 1
 
 
 def test_a_cancelled_job_ends_its_run(client: Client, monkeypatch: Any) -> None:
     monkeypatch.setattr(WATCHED, "pause", 0.2)
     job = client.submit("the cat", max_new_tokens=512, api_name="/race")
-    assert _until(job.outputs)
-    assert _until(lambda: WATCHED.now == 1)
+    assert until(job.outputs)
+    assert until(lambda: WATCHED.now == 1)
     job.cancel()
-    assert _until(lambda: WATCHED.now == 0)
+    assert until(lambda: WATCHED.now == 0)
 
 
 @pytest.mark.skipif(not BUILTIN, reason="no built-in pair here")
@@ -299,7 +293,7 @@ def test_threads_do_not_pile_up(client: Client) -> None:
     before = threading.active_count()
     for _ in range(5):
         client.predict("the cat", max_new_tokens=4, api_name="/generate")
-    assert _until(lambda: threading.active_count() <= before + 2)
+    assert until(lambda: threading.active_count() <= before + 2)
 
 
 def test_toy_pairs_are_what_the_tests_think() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from page_server import Site, served
+from waiting import until
 
 from specviz.environment import AUTH
 from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
@@ -38,9 +39,7 @@ def figures(site: Site) -> dict[str, float]:
 
 
 def test_the_page_is_ready_when_the_pair_was_loaded_and_until_it_ends(site: Site) -> None:
-    deadline = time.monotonic() + 30
-    while site.get("/readyz").status != 200 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert until(lambda: site.get("/readyz").status == 200)
     assert site.get("/healthz").status == site.get("/readyz").status == 200
     assert site.ask("HEAD", "/healthz").body == b""
     assert site.post("/healthz", {}).status == 404

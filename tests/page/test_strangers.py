@@ -18,6 +18,7 @@ from gradio.server_messages import ProcessCompletedMessage
 from machine_load import is_busy
 from page_server import Answer as Got
 from page_server import Site, served
+from waiting import until
 
 from specviz import race
 from specviz.environment import MOST_PER_CLIENT
@@ -70,14 +71,6 @@ def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
     return threads
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, for five seconds at most."""
-    deadline = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
     assert len(BOMB) < 50_000
     site.question("opened", {"packed": "e30="})  # the reading process is there
@@ -119,7 +112,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     begun = [begin(site, f"10.0.{number}.1") for number in range(25)]
     assert read(site, begun[-1]).startswith("event: complete")
     # The server forgets a stream just after its last word.
-    until(lambda: len(queue.event_ids_to_events) == 24)
+    assert until(lambda: len(queue.event_ids_to_events) == 24)
     assert PACED.begun == before + 1
     monkeypatch.setattr(events, "PATIENCE", 0.0)
     late = begin(site, "10.0.0.2")
@@ -127,7 +120,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     assert LOST in read(site, begun[0])
     assert read(site, late).startswith("event: complete")
     for held in (queue.event_ids_to_events, queue.pending_messages_per_session, queue._silent):
-        until(lambda held=held: not held)
+        assert until(lambda held=held: not held)
     assert not queue.pending_event_ids_session and PACED.begun == before + 2
 
 

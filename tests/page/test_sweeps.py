@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from scripted_sweep import ScriptedSweep
 from toy_models import mini, pair_of
+from waiting import until
 
 from specviz import Settings, race
 from specviz.choose.types import SweepRequest
@@ -62,13 +62,6 @@ def begun(queue: RunQueue, pieces: int = 16, name: str = "s") -> SweepJob:
     queue.submit(job)
     assert until(lambda: job.state("")["version"] and job.progress and job.progress.done > 1)
     return job
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return bool(condition())
 
 
 def test_a_run_takes_its_turn_between_the_pieces_of_a_sweep(queue: RunQueue) -> None:

@@ -6,12 +6,13 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from toy_models import mini, pair_of
+from waiting import until
 
 from specviz import Settings, race
 from specviz.errors import SettingsError
@@ -63,13 +64,6 @@ def in_queue(queue: RunQueue, run: Run) -> Iterator[str]:
     stream = deltas(queue, run)
     next(text for text in stream if "ahead" in text)
     return stream
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return bool(condition())
 
 
 def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:

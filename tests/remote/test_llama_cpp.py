@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,7 +11,10 @@ import torch
 from llama_server import PROMPT, LlamaServer
 from toy_models import emitted_ids
 
-from specviz import Pair, Settings, baseline, load_pair
+from specviz import Pair, Settings, Trace, baseline, load_pair, race
+from specviz.trace.rules import check_trace
+
+DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
 
 TIED = 1e-3  # nats: far above the rounding of fp32 in other kernels, far below a real preference
 
@@ -44,3 +48,20 @@ def test_it_writes_the_greedy_text_of_the_same_target_here(
     times = answer["timings"]
     assert ("draft_n" in times) == draft
     assert not draft or 0 < times["draft_n_accepted"] < times["draft_n"]
+
+
+def test_as_a_target_it_judges_drafts_of_this_machine(
+    llama_cpp: Callable[..., LlamaServer],
+) -> None:
+    local = load_pair("builtin")
+    pair = load_pair(f"{llama_cpp().url}#target+{DRAFT}")
+    assert pair.target.abilities.software.startswith("llama.cpp")
+    assert pair.target.abilities.listed == pair.vocab
+    settings = Settings(max_new_tokens=24, gamma=4)
+    trace = Trace.from_events(race(pair, PROMPT, settings))
+    check_trace(trace)
+    assert trace.end is not None and trace.end.identical
+    assert all(0 < (r.server_seconds or 0) <= r.verify_seconds for r in trace.rounds)
+    assert trace.header.streaming_rate is not None and trace.header.streaming_rate > 0
+    ours = [t.id for r in trace.lane("baseline") for t in r.emitted]
+    assert_same_or_tied(local, PROMPT, ours, emitted_ids(baseline(local, PROMPT, settings)))

@@ -56,20 +56,26 @@ def test_the_server_of_other_tests_answers_as_vllm_did(name: str) -> None:
         assert theirs == ours == {0: 3, 1: 3, 2: 3}
 
 
-def test_what_vllm_answered_is_read() -> None:
-    answers = {one["path"]: one for one in recorded("vllm").values() if "path" in one}
-    answers["/v1/completions"] = recorded("vllm")["several prefixes"]
+def replaying() -> Server:
+    """A server that gives vLLM's recorded answers."""
+    kept = recorded("vllm")
+    answers = {one["path"]: one for one in kept.values() if "path" in one}
+    answers["/v1/completions"] = kept["several prefixes"]
 
     def replay(request: httpx.Request) -> httpx.Response:
         missing = b'"other"' in request.content
-        real = recorded("vllm")["no such model"] if missing else answers[request.url.path]
+        real = kept["no such model"] if missing else answers[request.url.path]
         return httpx.Response(real["status"], json=real["answer"])
 
-    server = Server("http://127.0.0.1:1/v1", transport=httpx.MockTransport(replay))
+    return Server("http://127.0.0.1:1/v1", transport=httpx.MockTransport(replay))
+
+
+def test_what_vllm_answered_is_read() -> None:
+    server = replaying()
     target = Completions(server, "target")
     rows = target.rows(SEVERAL, 3, 4096)
-    best = [choice["logprobs"]["tokens"][0] for choice in
-            answers["/v1/completions"]["answer"]["choices"]]  # fmt: skip
+    choices = recorded("vllm")["several prefixes"]["answer"]["choices"]
+    best = [choice["logprobs"]["tokens"][0] for choice in choices]
     assert [f"token_id:{i}" for i in rows.argmax(-1).tolist()] == best
     assert torch.isfinite(rows).sum(-1).tolist() == [3, 3, 3]
     assert target.tokenize("Once upon") == SEVERAL[0] and target.detokenize([1])[:4] == "Once"

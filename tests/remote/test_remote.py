@@ -28,14 +28,19 @@ from specviz import (
     race,
     speculate,
 )
+from specviz.__main__ import main
 from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
 from specviz.models.doctor import examine_served
 from specviz.page.choices import chosen_pair, pair_choices
-from specviz.remote.completions import Abilities, Completions
+from specviz.remote.completions import Completions
+from specviz.remote.interface import Abilities
 from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
+from specviz.report.charts import figures
+from specviz.report.terminal import metric_lines
 from specviz.trace.rules import check_trace
+from specviz.trace.validators import Invalid
 
 VOCAB = 300
 KEY = "sk-a-secret-of-somebody"
@@ -92,6 +97,11 @@ def test_a_race_is_a_trace_that_says_what_it_is(
     assert all(r.exchanged and r.exchanged > 100 for r in trace.rounds)
     assert trace.end is not None and trace.end.identical
     assert compute_metrics(trace).alpha is not None
+    asked = list(figures(trace)["requests"].data)
+    assert [len(lane.x) for lane in asked] == [len(trace.lane(lane)) for lane in trace.lanes]
+    assert trace.header.streaming_rate is not None
+    said = "\n".join(metric_lines(trace))
+    assert "kB and" in said and "tokens/s by itself" in said and "per request, and says" in said
     # A card shows what the server listed, and nothing that was made up.
     for r in trace.rounds:
         for token in r.drafted:
@@ -101,18 +111,49 @@ def test_a_race_is_a_trace_that_says_what_it_is(
 
 
 def test_the_law_is_kept_whatever_the_draft() -> None:
+    """With whole distributions, and with nothing but the server's draws."""
     chains = [mini(4, seed=seed, spread=2.0, decay=0.0, max_position_embeddings=4000)
               for seed in (2, 3)]  # fmt: skip
     local = pair_of(*chains)
-    with fake_server(chains[0], words(4)) as server:
-        target = RemoteTarget(
-            Completions(Server(server.url), "target"), Abilities("vLLM", 4000, 4), 4
-        )
-        remote = replace(local, target=target)
-        settings = Settings(temperature=0.8, gamma=3, max_new_tokens=500, seed=1)
-        ids = [2, *emitted_ids(speculate(remote, [2], settings))]
-        assert chain_p_value(chains[0], ids, settings) > 1e-4
-        assert chain_p_value(chains[0], ids, replace(settings, temperature=4.0)) < 1e-4
+    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=300, seed=1)
+    with fake_server(chains[0], words(4), processed=True) as server:
+        for able in (Abilities("vLLM", 4000, 4), Abilities("vLLM", 4000, 3, draws=True)):
+            target = RemoteTarget(Completions(Server(server.url), "target"), able, 4)
+            ids = [2, *emitted_ids(speculate(replace(local, target=target), [2], settings))]
+            assert chain_p_value(chains[0], ids, settings) > 1e-4
+            assert chain_p_value(chains[0], ids, replace(settings, temperature=4.0)) < 1e-4
+
+
+def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
+    target: Any, draft: Path, tmp_path: Path
+) -> None:
+    with fake_server(target, byte_level(VOCAB), most=20, processed=True) as server:
+        pair = remote_pair(server, draft)
+        assert pair.target.abilities.draws
+        trace = Trace.from_events(race(pair, "hello", SAMPLED))
+        check_trace(trace)
+        trace.save(tmp_path / "run.json")
+        assert Trace.load(tmp_path / "run.json") == trace
+        judged = [t for r in trace.rounds for t in r.drafted if t.p is not None]
+        assert judged and not any(t.beta or t.top_p or t.top_residual for t in judged)
+        assert all(t.p for r in trace.rounds for t in r.emitted)
+        assert compute_metrics(trace).beta is None
+        outcomes = {t.outcome for r in trace.rounds for t in r.emitted}
+        assert {"corrected", "bonus"} <= outcomes
+        seeds = {asked["seed"] for asked in server.asked if "seed" in asked}
+        again = emitted_ids(speculate(pair, "hello", SAMPLED))
+        assert again == [t.id for r in trace.lane("speculative") for t in r.emitted]
+        assert len(seeds) > 10
+        assert [*speculate(pair, "hello", GREEDY)]  # by lists
+        with pytest.raises(PairError, match="verdict block needs all of them"):
+            [*speculate(pair, "hello", replace(SAMPLED, verdict="block"))]
+        with pytest.raises(PairError, match="temperature of 0"):
+            [*speculate(pair, "hello", replace(SAMPLED, temperature=0.001))]
+    forged = replace(judged[0], beta=0.5)
+    where = next(r for r in trace.rounds if judged[0] in r.drafted)
+    where.drafted[where.drafted.index(judged[0])] = forged
+    with pytest.raises(Invalid):
+        check_trace(trace)
 
 
 def test_a_short_list_is_refused_where_it_would_not_be_exact(target: Any, draft: Path) -> None:
@@ -187,7 +228,7 @@ def test_a_fault_in_mid_run_is_a_sentence_and_keeps_the_rounds(
         assert len(kept) == 1
         server.fault = None
         assert emitted_ids(speculate(pair, "hello", GREEDY))[:1] == emitted_ids(kept)[:1]
-        assert KEY not in repr(pair.target.completions.server)
+        assert KEY not in repr(pair.target.server.server)
 
 
 def test_nobody_there_and_addresses_that_are_none(draft: Path) -> None:
@@ -220,6 +261,27 @@ def test_the_doctor_says_what_a_server_can_do(target: Any, draft: Path) -> None:
         assert "top_k from 1 to 20" in said["distributions"]
         report = examine_served(f"{server.url}#other+{draft}")
         assert report.verdict == "stop" and "no model 'other'" in report.findings[0].sentence
+
+
+def test_the_command_line_names_a_server_apart_from_its_models(
+    server: FakeServer, draft: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--target-url", server.url]
+    assert main(["run", "hello", *at, "--pair", f"target+{draft}", "--max-new-tokens", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "per request" in said and "127.0.0.1" not in said
+    assert main(["doctor", "target", str(draft), *at]) == 0
+    assert "vLLM 0.32.0 answers" in capsys.readouterr().out
+    assert main(["run", "hello", "--target-url", f"{server.url}#target+{draft}"]) == 0
+    capsys.readouterr()
+    for wrong, sentence in {
+        ("--target-url", "localhost:8000"): "is no address of a server",
+        (*at, "--pair", "unknown"): "has no model 'unknown'",
+        (*at, "--pair", f"target+{draft}", "--baseline-url", server.url): "belongs to a server",
+        (*at, "--pair", f"{server.url}#target+{draft}"): "without an address",
+    }.items():
+        assert main(["run", "hello", *wrong]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_only_the_operator_names_a_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_before_the_first_round_the_charts_are_empty() -> None:
 @pytest.mark.parametrize("theme", PALETTE)
 def test_figures_show_every_chart(trace: Trace, theme: str) -> None:
     drawn = figures(trace, theme)
-    assert list(drawn) == list(CHARTS)
+    assert list(drawn) == [name for name in CHARTS if name != "requests"]  # no server is asked
     for name, figure in drawn.items():
         assert figure.layout.title.text == CHARTS[name]
         assert figure.layout.paper_bgcolor == PALETTE[theme]["page"]

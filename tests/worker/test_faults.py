@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 from faulty_tasks import HANGS, FaultyRace, Odd, results
-from places import HELPERS, ROOT
+from places import ROOT
 from toy_models import mini, pair_of
+from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, race
 from specviz.decoding.loop import _Run
@@ -30,22 +31,11 @@ from specviz.trace import End, Event, Round
 from specviz.worker.client import LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.worker.limits import Limits
-from specviz.worker.tasks import LOADING, Models, RaceTask, Stop, load_named
+from specviz.worker.loading import LOADING, Models, load_named
+from specviz.worker.tasks import RaceTask, Stop
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=200, seed=3)
 QUICK = Limits(stop_seconds=0.5)
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[ProcessWorker]:
-    path = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(HELPERS)
-    worker = ProcessWorker()
-    yield worker
-    worker.close()
-    os.environ.pop("PYTHONPATH")
-    if path is not None:
-        os.environ["PYTHONPATH"] = path
 
 
 def queue_over(worker: Any, limits: Limits = QUICK) -> RunQueue:
@@ -176,9 +166,7 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
     assert time.monotonic() - began < 60  # without the stop, the silence would end it: 300 s
     assert reasons_in(rest) == {"stopped"}
     assert "error" not in rest[-1]
-    while not run.over and time.monotonic() - began < 60:
-        time.sleep(0.05)
-    assert run.over
+    assert until(lambda: run.over)
     assert results(worker, "tell_process") != [process]
 
 
@@ -297,11 +285,7 @@ def test_a_visitor_may_leave_at_any_moment(deltas_heard: int) -> None:
     for _ in range(deltas_heard):
         next(stream)
     stream.close()  # type: ignore[attr-defined]
-    deadline = time.monotonic() + 60
-    while (queue._current or queue._waiting) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert queue._current is None
-    assert not queue._waiting
+    assert until(lambda: not queue._current and not queue._waiting)
     assert run.over or deltas_heard < 2
     assert reasons_in(told(queue, run_of(settings=Settings(max_new_tokens=4)))) == {"length"}
 

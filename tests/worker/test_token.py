@@ -9,7 +9,8 @@ import pytest
 from huggingface_hub.utils import build_hf_headers
 
 from specviz.models.hub import ModelSource, gated_sentence
-from specviz.worker.tasks import ExamineTask, Stop, load_named, memory_in_numbers
+from specviz.worker.loading import load_named, memory_in_numbers
+from specviz.worker.tasks import ExamineTask, Stop
 
 OPEN, NAMED = "gpt2-xl-gpt2", "owner/private+owner/draft"
 

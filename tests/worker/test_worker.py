@@ -12,37 +12,19 @@ from typing import Any
 import pytest
 from faulty_tasks import Odd, results
 from places import HELPERS, ROOT
+from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.environment import ASSETS
 from specviz.models.progress import Progress
 from specviz.worker.client import LocalWorker, ProcessWorker, results_of
 from specviz.worker.failures import BROKEN, FAILED, LOST
-from specviz.worker.tasks import (
-    LOADING,
-    Compared,
-    Models,
-    RaceTask,
-    SampleTask,
-    Stop,
-    load_named,
-)
+from specviz.worker.loading import LOADING, Models, load_named
+from specviz.worker.tasks import Compared, RaceTask, SampleTask, Stop
 
 needs_pair = pytest.mark.skipif(
     not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"
 )
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[ProcessWorker]:
-    path = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(HELPERS)
-    worker = ProcessWorker()
-    yield worker
-    worker.close()
-    os.environ.pop("PYTHONPATH")
-    if path is not None:
-        os.environ["PYTHONPATH"] = path
 
 
 def all_results(worker: Any, task: Any) -> list[Any]:
@@ -152,10 +134,7 @@ def test_the_process_ends_with_the_page() -> None:
         [sys.executable, "-c", script], env=os.environ | path, capture_output=True, timeout=120
     )
     process = int(printed.stdout)
-    deadline = time.monotonic() + 60
-    while alive(process) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(process)
+    assert until(lambda: not alive(process))
 
 
 def test_one_pair_is_in_memory_at_a_time() -> None:

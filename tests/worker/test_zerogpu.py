@@ -23,7 +23,8 @@ from toy_models import llama
 from specviz import Settings, SpecvizError, load_pair, race
 from specviz.engines import choose as engine
 from specviz.environment import ASSETS
-from specviz.worker.tasks import Models, RaceTask, SampleTask, Stop
+from specviz.worker.loading import Models
+from specviz.worker.tasks import RaceTask, SampleTask, Stop
 from specviz.worker.zerogpu import (
     BUSY,
     ELSEWHERE,

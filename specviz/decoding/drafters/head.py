@@ -1,4 +1,8 @@
-"""Drafts from a head on the target: a chain that begins at the target's own hidden states."""
+"""Drafts from a head on the target: a chain that begins at the target's own hidden states.
+
+The head is an EAGLE-3 head, the target's own multi-token prediction layers, or an assistant that
+reads the target's cache too.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,8 @@ class HeadDrafter:
             )
         self._head = pair.head
         self._target = cast(StateEngine, target.engine)
-        self._target.keep_states(pair.head.config.states)
-        self.engine = make_head_engine(pair.head, run.vocab)
+        self._target.keep_states(pair.head.states)
+        self.engine = make_head_engine(pair.head, run.vocab, self._target)
         self.form: str | None = self.engine.form
         self._path = make_path(self.engine, run)
         self._length = run.settings.max_new_tokens
@@ -42,12 +46,8 @@ class HeadDrafter:
         start = now(self.engine.device)
         self._path.prepare("draft", len(ids) + 1, len(ids) + 1 + self._length)
         if ids:
-            # The last state belongs with a token that is not among `ids`: the first draft reads it.
-            states, self._received = self._target.states, len(ids)
-            self.engine.receive(states[:-1])
-            if len(ids) > 1:
-                self.engine.forward(torch.tensor(ids[1:]), keep=1)
-            self.engine.receive(states[-1:])
+            self.engine.prefill(torch.tensor(ids), self._target.states)
+            self._received = len(ids)
         return now(self.engine.device) - start
 
     def room(self, length: int) -> int:

@@ -47,20 +47,8 @@ class WeightTable:
             model.model.layers[0].self_attn,
             model.model.rotary_emb,
         )
-        kind = KINDS[str(model.dtype).removeprefix("torch.")]
-        self.sizes = Sizes(
-            kind=kind,
-            size=BYTES[kind],
-            width=config.hidden_size,
-            inner=config.intermediate_size,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
-            head_dim=first.head_dim,
-            vocab=vocab,
-            depth=len(model.model.layers),
-            capacity=0,
-            threads=threads,
-        )
+        depth = len(model.model.layers)
+        self.sizes = sizes_of(config, model.dtype, first.head_dim, vocab, depth, threads)
         self._layers = np.array([_addresses(layer) for layer in model.model.layers], np.int64)
         self.plan = np.zeros(f.PLAN, np.int64)
         self.plan[: len(self.sizes)] = self.sizes
@@ -71,6 +59,26 @@ class WeightTable:
         eps = model.model.norm.variance_epsilon
         self.numbers = np.array([eps, rotary.attention_scaling, first.scaling, 1.0], np.float32)
         self.limit = context_length(model) or 0
+
+
+def sizes_of(
+    config: Any, dtype: torch.dtype, head_dim: int, vocab: int, depth: int, threads: int = 1
+) -> Sizes:
+    """The sizes of layers with this config, for a cache that has no places yet."""
+    kind = KINDS[str(dtype).removeprefix("torch.")]
+    return Sizes(
+        kind=kind,
+        size=BYTES[kind],
+        width=config.hidden_size,
+        inner=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=head_dim,
+        vocab=vocab,
+        depth=depth,
+        capacity=0,
+        threads=threads,
+    )
 
 
 def _addresses(layer: Any) -> list[int]:
@@ -100,7 +108,7 @@ class CompiledEngine:
 
     form = "compiled"
     partial = False
-    exchanged = 0
+    spent = None
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")

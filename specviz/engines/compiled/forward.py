@@ -11,6 +11,7 @@ import numpy as np
 from numba import carray, njit
 
 from .ir import LANES
+from .products import MOST_ROWS, combine
 from .rows import (
     Sizes,
     angles_of,
@@ -26,7 +27,7 @@ from .rows import (
     share,
 )
 from .shared import float_pointer, int_pointer
-from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
+from .vector import STEP, gate_by_silu, softmax
 
 # A plan is what one pass is made of, int64: first the `Sizes`, then these. One array of numbers
 # reaches compiled code in a microsecond; many arguments would take longer than a draft's pass.

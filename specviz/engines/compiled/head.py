@@ -11,9 +11,7 @@ from torch import Tensor
 from ...models.head import Head
 from ..head import HeadEngine
 from . import head_pass as f
-from .engine import ALIGNED, FIRST_PLACES, addresses_of
-from .rows import Sizes
-from .vector import BYTES, KINDS
+from .engine import ALIGNED, FIRST_PLACES, addresses_of, sizes_of
 
 
 class CompiledHeadEngine(HeadEngine):
@@ -24,20 +22,7 @@ class CompiledHeadEngine(HeadEngine):
     def __init__(self, head: Head, vocab: int) -> None:
         super().__init__(head, vocab)
         layer, attention = head.config.layer, head.midlayer.self_attn
-        kind = KINDS[str(head.dtype).removeprefix("torch.")]
-        self._sizes = Sizes(
-            kind=kind,
-            size=BYTES[kind],
-            width=layer.hidden_size,
-            inner=layer.intermediate_size,
-            heads=layer.num_attention_heads,
-            kv_heads=layer.num_key_value_heads,
-            head_dim=layer.head_dim,
-            vocab=head.config.draft_vocab,
-            depth=1,
-            capacity=0,
-            threads=1,
-        )
+        self._sizes = sizes_of(layer, head.dtype, layer.head_dim, head.config.draft_vocab, depth=1)
         self._table = _table(head)
         scale = attention.head_dim**-0.5
         numbers = (layer.rms_norm_eps, head.rotary.attention_scaling, scale)

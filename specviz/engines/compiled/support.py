@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from ...environment import has_numba
 from ...models.head import Head
 from ...models.pair import context_length, parameter_count
 from ..base import StateEngine
 from ..head import HeadEngine
+
+if TYPE_CHECKING:
+    from .engine import CompiledEngine
+    from .head import CompiledHeadEngine
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +39,30 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
     first for a model tries it against the model's own logits; a warning says if they differ.
     """
-    if not has_numba() or not suits(model):
+    engines = _engines() if suits(model) else None
+    if engines is None:
+        return None
+    if model not in _checked:
+        _checked[model] = _gives_its_logits(model, engines.model(model, vocab))
+    return engines.model(model, vocab) if _checked[model] else None
+
+
+class _Engines(NamedTuple):
+    model: type[CompiledEngine]
+    head: type[CompiledHeadEngine]
+
+
+def _engines() -> _Engines | None:
+    """The engines of compiled passes, or None where there is no numba that works."""
+    if not has_numba():
         return None
     try:
         from .engine import CompiledEngine
+        from .head import CompiledHeadEngine
     except (ImportError, RuntimeError) as error:  # numba is broken, or has nowhere to keep code
         log.warning("models run without compiled passes: %s", error)
         return None
-    if model not in _checked:
-        _checked[model] = _gives_its_logits(model, CompiledEngine(model, vocab))
-    return CompiledEngine(model, vocab) if _checked[model] else None
+    return _Engines(CompiledEngine, CompiledHeadEngine)
 
 
 def suits(model: Any) -> bool:
@@ -108,13 +127,18 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
     wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, : engine.vocab].float()
     if not torch.isfinite(wanted).all():
         return False  # the plain engine then says what is wrong
-    off = max((many - wanted).abs().max(), (one - wanted[-1:]).abs().max())
-    scale = wanted.abs().max().clamp(min=1.0)
-    allowed = TOLERANCE if model.dtype == torch.float32 else HALF_TOLERANCE
-    if off <= allowed * scale:
+    found = torch.cat([many, one])
+    if _are_close(found, torch.cat([wanted, wanted[-1:]]), model.dtype):
         return True
     warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
     return False
+
+
+def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
+    """Whether logits differ no more than by rounding, for weights of `dtype`."""
+    scale = wanted.abs().max().clamp(min=1.0)
+    allowed = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
+    return bool((found - wanted).abs().max() <= allowed * scale)
 
 
 def compiled_head(head: Head, vocab: int) -> HeadEngine | None:
@@ -122,17 +146,12 @@ def compiled_head(head: Head, vocab: int) -> HeadEngine | None:
 
     The first for a head tries it against torch's own outputs; a warning says if they differ.
     """
-    if not has_numba() or not _head_suits(head):
-        return None
-    try:
-        from .head import CompiledHeadEngine
-    except (ImportError, RuntimeError) as error:  # numba is broken, or has nowhere to keep code
-        log.warning("heads run without compiled passes: %s", error)
+    engines = _engines() if _head_suits(head) else None
+    if engines is None:
         return None
     if head not in _checked:
-        engines = HeadEngine(head, vocab), CompiledHeadEngine(head, vocab)
-        _checked[head] = _same_logits(*engines, head)
-    return CompiledHeadEngine(head, vocab) if _checked[head] else None
+        _checked[head] = _same_logits(HeadEngine(head, vocab), engines.head(head, vocab), head)
+    return engines.head(head, vocab) if _checked[head] else None
 
 
 def _head_suits(head: Head) -> bool:
@@ -163,9 +182,7 @@ def _same_logits(plain: HeadEngine, compiled: HeadEngine, head: Head) -> bool:
         many = engine.forward(ids[:-1], keep=TRIED)
         rows.append(torch.cat([many, engine.forward(ids[-1:], keep=1)]))
     wanted, found = (each[torch.isfinite(rows[0])] for each in rows)
-    scale = wanted.abs().max().clamp(min=1.0)
-    allowed = TOLERANCE if head.dtype == torch.float32 else HALF_TOLERANCE
-    same = bool((found - wanted).abs().max() <= allowed * scale)
-    if not same:
-        warnings.warn("the compiled head gave other logits; using torch's modules", stacklevel=4)
-    return same
+    if _are_close(found, wanted, head.dtype):
+        return True
+    warnings.warn("the compiled head gave other logits; using torch's modules", stacklevel=4)
+    return False

@@ -79,7 +79,7 @@ class StaticEngine:
     """The `Engine` over a `InPlaceCache`, and the keeper of its programs."""
 
     partial = False
-    exchanged = 0
+    spent = None
 
     def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:
         self.device = torch.device(model.device)

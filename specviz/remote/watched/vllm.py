@@ -151,7 +151,7 @@ def _vocabulary(server: Server, model: str) -> dict[int, str]:
     for block in range(MOST_BLOCKS if mark else 0):
         ids = range(block * BLOCK, (block + 1) * BLOCK)
         body = {"model": model, "tokens": [part for one in ids for part in (*mark, one)] + mark}
-        with suppress(PairError, RuntimeError, KeyError, TypeError, AttributeError):
+        with suppress(PairError, RuntimeError, LookupError, TypeError, ValueError, AttributeError):
             _, *found, _ = server.ask("/detokenize", body)["prompt"].split(MARK)
             if len(found) == len(ids) and any(found):
                 texts |= {one: text for one, text in zip(ids, found, strict=True) if text}

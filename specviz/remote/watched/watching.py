@@ -41,7 +41,8 @@ def watch(watched: Engine, alone: Engine | None, prompt: Prompt, settings: Setti
     """Watch one stream of a server, then one of the server of its target alone if there is one.
 
     Yields a `Header`, the `Round`s as they come, and an `End`. If the server tells only at the end
-    what its steps drafted, rounds with the same indices follow then, which replace the others.
+    what its steps drafted, the rounds follow then once more from the first on, in the place of the
+    others.
     `gamma`, `drafter`, `gamma_policy` and `verdict` are the server's affair: those of the settings
     are not used. Raises `SettingsError` for what the server lacks, and `ServerError`. Closing the
     generator ends the request; so does sending it True after an event, which yields the `End`.
@@ -181,13 +182,20 @@ class _Grouped:
         return [Step(words[:1], 0, 0), *([Step(words[1:])] if words[1:] else [])]
 
 
-def _warm_up(engine: Engine, settings: Settings) -> None:
+def tells_steps(engine: Engine) -> bool:
+    """Whether an engine tells what each of its steps drafts, by a short stream. Raises
+    `ServerError`."""
+    return _warm_up(engine, served_settings(Settings()))
+
+
+def _warm_up(engine: Engine, settings: Settings) -> bool:
+    """Let an engine write a few tokens; returns whether it tells what its steps draft."""
     few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     path, body = engine.request(WARM_PROMPT, few)
     reader = engine.reader(few)
     with closing(stamped(engine.server, path, body)) as chunks:
-        for _, chunk in chunks:
-            reader.read(chunk)
+        arrivals = [reader.read(chunk) for _, chunk in chunks]
+    return engine.steps_told or any(one.counts is not None for one in arrivals)
 
 
 def _header(

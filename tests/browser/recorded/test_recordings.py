@@ -42,7 +42,7 @@ def test_a_recording_plays_within_two_seconds(
     visit: Visit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken = []
-    for _ in range(5):  # each in a new browser profile with an empty cache
+    for _ in range(3):  # each in a new browser profile with an empty cache
         page = visit().page
         page.wait_for_function(f"{PLAYING}.length")
         taken.append(page.evaluate(f"{PLAYING}[0].startTime"))  # ms since the page was asked for
@@ -268,7 +268,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visit: Visit) -> None:
 
 def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     visitor = visit()
-    visitor.set("number input for Length", 100)
+    visitor.set("number input for Length", 60)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     expect(visitor.player).to_have_attribute("data-source", "live")
@@ -284,7 +284,7 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     page.keyboard.press("l")
     page.wait_for_function("window.specviz.position === window.specviz.events")
     visitor.state("ended")
-    assert len(visitor.trace()["rounds"]) > 100
+    assert len(visitor.trace()["rounds"]) > 60
 
 
 def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser, url: str) -> None:

@@ -6,17 +6,16 @@ ENGINES="http://127.0.0.1:8000/v1 http://127.0.0.1:8001/v1".
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_completions import FakeServer, fake_server
-from record_answers import recorded
+from llama_server import LlamaServer
 
 from scripts.engines import checks, environment, few_words
 from scripts.engines.__main__ import examine, table
@@ -88,15 +87,14 @@ def test_a_server_that_dies_is_a_finding(
     assert (dead.check, dead.passed) == ("cost", False) and "ended the connection" in dead.says
 
 
-def test_counts_of_a_servers_own_speculation_add_up() -> None:
-    *_, last, done = recorded("vllm")["streamed with speculation"]["answer"]
-    told = last["metrics"]["speculative_decoding"]
-    assert done == "[DONE]" and checks.adds_up(told, 12)
-    assert not checks.adds_up(told, 20)
-    for name, value in ((checks.KEPT, 6), (checks.DRAFTED, 0)):
-        changed = copy.deepcopy(told)
-        changed[name][-1] = value
-        assert not checks.adds_up(changed, 12)
+def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaServer]) -> None:
+    builtin = load_pair("builtin")
+    one, other = (
+        checks.watched(f"{llama_cpp(draft=draft).url}#target", builtin) for draft in (True, False)
+    )
+    assert one.passed and one.figures["accepted"] > 0, one.says
+    assert one.says.endswith("as its counters say")
+    assert not other.passed and other.figures["drafted"] == 0  # nothing was there to be seen
 
 
 def test_what_does_not_start_is_in_the_table(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""What is asked of a target's server, whatever engine it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from ..errors import PairError
+from ..settings import Settings
+from .wire import Server
+
+USUAL_LIST = 20
+"""The most log-probabilities that servers list by default."""
+
+LISTS = (USUAL_LIST, 5, 1)
+"""The lengths of lists to try where a server does not list a whole vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a server has shown that it can do.
+
+    software: its name and version, if it tells them. context: the most tokens it can see, if it
+    tells. listed: the most log-probabilities that it gives after a prefix. draws: it gives a token
+    that it has drawn, and the probabilities of chosen tokens, under temperature, top-k and top-p.
+    """
+
+    software: str
+    context: int | None
+    listed: int
+    draws: bool = False
+
+
+class Drawn(NamedTuple):
+    """A token that the server drew after a prefix.
+
+    p: its probability there. asked: the probability of each token that was asked about, by id. All
+    are after temperature, top-k and top-p.
+    """
+
+    id: int
+    p: float
+    asked: dict[int, float]
+
+
+class Spent(NamedTuple):
+    """What requests have cost. exchanged: bytes sent and received. server: the seconds that the
+    server says it worked on them; None if it does not tell."""
+
+    exchanged: int = 0
+    server: float | None = None
+
+    def plus(self, other: Spent) -> Spent:
+        """Both together."""
+        told = [one for one in (self.server, other.server) if one is not None]
+        return Spent(self.exchanged + other.exchanged, sum(told) if told else None)
+
+    def since(self, before: Spent) -> Spent:
+        """What was added to `before`, an earlier sum, to make this one."""
+        server = None if self.server is None else self.server - (before.server or 0.0)
+        return Spent(self.exchanged - before.exchanged, server)
+
+
+class TargetServer(Protocol):
+    """A model on a server.
+
+    model: its name there. spent: on the last call of `rows` or `draws`. In both, `prefixes` are
+    the first n, n + 1, ... tokens of one text.
+    """
+
+    server: Server
+    model: str
+    spent: Spent
+
+    def abilities(self, vocab: int) -> Abilities:
+        """What the server can do for a vocabulary of `vocab` tokens, by the shape of its answers.
+
+        Raises `ServerError`, and `UnsuitedError` if its answers have another form.
+        """
+        ...
+
+    def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
+        """The log-probabilities of the `listed` likeliest next tokens after each prefix, at
+        temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
+        ...
+
+    def draws(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        asked: Sequence[int],
+        settings: Settings,
+        seed: int,
+        count: int = 1,
+    ) -> list[list[Drawn]]:
+        """`count` tokens drawn after each prefix under the temperature, top-k and top-p of
+        `settings`, and the probabilities of the tokens `asked`. Those after one prefix are
+        independent; those after different ones need not be. Raises `ServerError`, and `PairError`
+        if the server cannot draw (`Abilities.draws`)."""
+        ...
+
+    def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
+        """Tokens per second of the server's own greedy stream after a prompt, without the first
+        token, as this machine sees it. Raises `ServerError` and `PairError`."""
+        ...
+
+    def tokenize(self, text: str) -> list[int]:
+        """The ids of a text without special tokens. Raises `ServerError`."""
+        ...
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of ids. Raises `ServerError`."""
+        ...
+
+
+class UnsuitedError(PairError):
+    """A server does not answer in the form that an adapter reads."""

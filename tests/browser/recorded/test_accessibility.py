@@ -1,0 +1,59 @@
+"""What axe-core finds wrong for people who do not see, hear or point: nothing, in every view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from visitor import Visit, Visitor
+
+ALL = {"resultTypes": ["violations"]}
+COLOURS = {**ALL, "runOnly": {"type": "rule", "values": ["color-contrast"]}}  # a theme has no more
+FADES = "() => document.getAnimations().every((one) => one.playState !== 'running')"
+
+
+def open_views(visitor: Visitor) -> Iterator[str]:
+    """Open the main views one after the other, and yield the name of each."""
+    page = visitor.page
+    expect(page.locator(".sv-stop")).to_be_visible()
+    yield "tour"
+    page.keyboard.press("Escape")
+    page.locator("[data-scrub]").evaluate(
+        "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
+    )
+    visitor.state("ended")
+    yield "race"
+    for key, view in (("e", ".sv-explain[open]"), ("d", "dialog.sv-choose")):
+        page.keyboard.press(key)
+        expect(page.locator(view)).to_be_visible()
+        yield view
+        page.keyboard.press("Escape")
+        expect(page.locator(view)).to_be_hidden()
+    page.keyboard.press("2")
+    page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
+    page.keyboard.press("c")
+    expect(page.get_by_role("dialog", name="The last two runs, side by side")).to_be_visible()
+    yield "compare"
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    expect(page.locator("#topbar")).to_be_hidden()
+    yield "stage"
+    page.keyboard.press("q")
+    expect(page.locator("[data-ask]")).to_be_visible()
+    yield "question"
+
+
+def violations(page: Page, options: dict[str, object]) -> list[str]:
+    """What is wrong and where, a line each."""
+    page.wait_for_function(FADES)
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{one['id']}: {node['target']}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize(("theme", "options"), [("light", ALL), ("dark", COLOURS)])
+def test_no_view_has_a_violation(visit: Visit, theme: str, options: dict[str, object]) -> None:
+    visitor = visit(query=f"?tour=1&theme={theme}")
+    found = {view: violations(visitor.page, options) for view in open_views(visitor)}
+    assert len(found) == 7 and not any(found.values()), found

@@ -1,0 +1,295 @@
+"""A server that speculates by itself, watched: rounds as far as it tells them, and nothing made up.
+
+The servers replay streams that vLLM 0.32.0 and llama.cpp's server gave; SGLang's is written after
+its sources.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from replaying_server import Replay, replay_of, replaying
+
+from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
+from specviz.environment import REMOTE
+from specviz.errors import PairError, ServerError, SettingsError, TraceError
+from specviz.models.doctor import examine_served
+from specviz.page.choices import pair_choices
+from specviz.remote.watched.recognise import watched_addresses
+from specviz.remote.watched.steps import Counts, Step, Word, reconciled
+from specviz.remote.watched.vllm import spread
+from specviz.report.charts import figures
+from specviz.report.tables import tokens_csv
+from specviz.report.terminal import event_line, metric_lines
+from specviz.trace import BASELINE, SPECULATIVE, Event, Round
+from specviz.trace.recording import read_recording
+
+TWELVE = Settings(max_new_tokens=12)
+TEXT = ", he was a man of a man who had been in"
+VLLM_COUNTS = (3, 15, 8)  # steps, drafted, accepted of the recorded stream
+
+
+@pytest.fixture
+def vllm() -> Iterator[Replay]:
+    with replaying(replay_of("vllm", counted=VLLM_COUNTS)) as running:
+        yield running
+
+
+@pytest.fixture
+def alone() -> Iterator[Replay]:
+    with replaying(replay_of("vllm", "streamed")) as running:
+        yield running
+
+
+def watched(*servers: Replay, settings: Settings = TWELVE) -> list[Event]:
+    name = " | ".join(f"{one.url}#target" for one in servers)
+    return [*race(load_pair(name), "Once upon a time", settings)]
+
+
+def outcomes(r: Round) -> str:
+    own = [t.outcome for t in r.emitted if t.outcome != "accepted"]
+    return " ".join([*(t.outcome for t in r.drafted), "|", *own])
+
+
+def checked(events: list[Event]) -> Trace:
+    """The trace, read back as a stranger's file."""
+    trace = Trace.from_events(events)
+    again = read_recording(json.dumps(trace.to_dict()).encode())
+    assert again == trace
+    return trace
+
+
+def test_what_vllm_told_at_its_end_takes_the_place_of_its_chunks(
+    vllm: Replay, alone: Replay
+) -> None:
+    events = watched(vllm, alone)
+    live = [e for e in events if isinstance(e, Round) and e.lane == SPECULATIVE]
+    trace = checked(events)
+    first, told = live[: len(live) // 2], live[len(live) // 2 :]
+    assert [outcomes(r) for r in first] == [
+        "| bonus",
+        "| untold",
+        "accepted accepted accepted accepted accepted | untold",
+        "accepted accepted accepted | untold",
+    ]
+    assert [outcomes(r) for r in told] == [
+        "| bonus",
+        "rejected ignored ignored ignored ignored | corrected",
+        "accepted accepted accepted accepted accepted | bonus",
+        "accepted accepted accepted rejected ignored | corrected",
+    ]
+    assert trace.lane(SPECULATIVE) == told and [r.clock for r in told] == [r.clock for r in first]
+    assert trace.text(SPECULATIVE) == trace.text(BASELINE) == TEXT
+    assert trace.header.source == "vLLM 0.32.0" and trace.header.prompt_ids == (47, 1398, 628)
+    unseen = [t for r in told for t in r.drafted if t.outcome in ("rejected", "ignored")]
+    assert all(
+        "id" not in d for d in json.loads(json.dumps(trace.to_dict()))["rounds"][1]["drafted"]
+    )
+    assert len(unseen) == 7 and {(t.text, t.p, t.q, t.u) for t in unseen} == {
+        ("", None, None, None)
+    }
+    m = compute_metrics(trace)
+    assert (m.alpha, m.tau, m.c, m.beta) == (
+        pytest.approx(8 / 10),
+        pytest.approx(11 / 3),
+        None,
+        None,
+    )
+    seconds = {lane: trace.lane(lane)[-1].clock for lane in trace.lanes}
+    # The first token came from reading the prompt: 11 tokens took the time.
+    assert m.tokens_per_second[BASELINE] == pytest.approx(11 / seconds[BASELINE])
+    assert m.speedup == pytest.approx(seconds[BASELINE] / seconds[SPECULATIVE])
+    assert trace.end is not None and trace.end.identical and trace.end.compared == 12
+    assert trace.end.counted == {"steps": 3, "drafted": 15, "accepted": 8}
+    said = "\n".join(metric_lines(trace))
+    assert "Its counters agree: 15 tokens drafted" in said and "two deployments" in said
+    assert "does not tell p, q" in said and "torch" not in said
+    assert (event_line(told[1], color=False) or "").endswith("✗[-?-](?)(?)(?)(?)↳ he")
+    assert len(figures(trace)["parts"].data) == 1 and ",rejected,,,," in tokens_csv(trace)
+
+
+def test_without_details_a_chunk_is_a_step_and_alpha_is_unknown(vllm: Replay) -> None:
+    vllm.chunks = [c for c in vllm.chunks if isinstance(c, str) or c["choices"]]
+    vllm.counted = (4, 20, 9)  # somebody else used it too
+    trace = checked(watched(vllm))
+    assert trace.lanes == (SPECULATIVE,) and trace.text(SPECULATIVE) == TEXT
+    m = compute_metrics(trace)
+    assert m.alpha is m.efficiency is m.speedup is m.tau_predicted is None
+    assert m.counts["untold"] == 3 and m.tau == pytest.approx(11 / 3)
+    assert figures(trace)["rates"].data[0].y == (None, None, None)
+    said = "\n".join(metric_lines(trace))
+    assert "no baseline was measured" in said and "each chunk of its stream is taken" in said
+    assert "moved by 20 tokens drafted and 9 accepted in 4 steps meanwhile" in said
+
+
+def test_llama_cpps_steps_are_told_as_they_come() -> None:
+    with replaying(replay_of("llama.cpp")) as server:
+        events = watched(server)
+        trace = checked(events)
+        assert len([e for e in events if isinstance(e, Round)]) == len(trace.rounds) == 4
+        assert [len(r.emitted) for r in trace.rounds] == [1, 1, 6, 4]
+        assert (
+            outcomes(trace.rounds[1]).startswith("rejected ignored")
+            and trace.text(SPECULATIVE) == TEXT
+        )
+        drafted = sum(len(r.drafted) for r in trace.rounds)
+        last = [c for c in server.chunks if isinstance(c, dict) and "draft_n" in c["timings"]][-1]
+        assert drafted == last["timings"]["draft_n"]
+        assert trace.header.source is not None and trace.header.source.startswith("llama.cpp")
+        assert server.asked[-1]["samplers"] == ["temperature", "top_k", "top_p"]
+        with pytest.raises(SettingsError, match="smaller seed"):
+            watched(server, settings=Settings(max_new_tokens=12, seed=2**32))
+
+
+def sglang_chunk(ids: list[int], text: str, ended: Any = None, **meta: Any) -> dict[str, Any]:
+    meta = {"completion_tokens": len(ids), "finish_reason": ended, **meta}
+    return {"text": text, "output_ids": ids, "meta_info": meta}
+
+
+def test_sglang_repeats_its_tokens_and_counts_its_own_with_the_drafts() -> None:
+    stats = {"verify_lengths": [6, 6], "accept_lengths": [3, 1]}
+    chunks = [
+        sglang_chunk([7], "a"),
+        sglang_chunk([7, 8, 9, 10], "abcd"),
+        sglang_chunk([7, 8, 9, 10, 11], "abcde", {"type": "length", "length": 5},
+                     speculative_decoding_stats=stats),
+    ]  # fmt: skip
+    models = {"data": [{"id": "target", "owned_by": "sglang", "max_model_len": 64}]}
+    answers = {"/v1/models": models, "/server_info": {"version": "0.5.9"}}
+    with replaying(Replay(answers, chunks)) as server:
+        trace = checked(watched(server, settings=Settings(max_new_tokens=5)))
+        assert trace.header.source == "SGLang 0.5.9" and trace.text(SPECULATIVE) == "abcde"
+        assert [(len(r.drafted), len(r.emitted)) for r in trace.rounds] == [(0, 1), (5, 3), (5, 1)]
+        with pytest.raises(SettingsError, match="without a seed"):
+            watched(server, settings=Settings(temperature=1.0, seed=3))
+
+
+def chunks_of(*lengths: int) -> list[Step]:
+    return [Step([Word(1, "x", float(i))] * length) for i, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "drafted", "accepted", "expected"),
+    [
+        ((1, 4, 1), (5, 5), (3, 0), [1, 4, 1]),
+        ((1, 5), (5, 5), (3, 0), [1, 4, 1]),  # two steps in one chunk
+        ((1, 4, 2), (5, 5), (3, 4), [1, 4, 2]),  # cut by the end
+        ((1, 1, 3, 1), (2,), (2,), [1, 1, 3, 1]),  # n-grams found something once
+        ((1, 1, 1, 3), (2, 2), (0, 2), None),  # what was refused may be before either of two
+        ((1, 4, 1), (5, 5), (2, 0), None),  # the sum is not the text
+        ((1, 4, 1), (2, 5), (3, 0), None),  # more accepted than drafted
+        ((1, 4), (5, 5), (3,), None),
+    ],
+)
+def test_counts_are_held_to_the_text(
+    lengths: tuple[int, ...], drafted: Any, accepted: Any, expected: list[int] | None
+) -> None:
+    steps = reconciled(chunks_of(*lengths), Counts(drafted, accepted))
+    assert (steps and [len(step.words) for step in steps]) == expected
+    if steps:
+        assert sum(step.drafted or 0 for step in steps) == sum(drafted)
+
+
+def test_texts_of_tokens_make_up_the_servers_text() -> None:
+    known = {1: " a", 2: "b", 3: " st", 4: "op"}
+    assert spread([1, 2], " ab", "", known) == ([" a", "b"], "")
+    assert spread([9, 9], "é", "", known) == (["", "é"], "")  # two halves of a character
+    texts, lag = spread([3, 4], "", "", known)  # held back: it may become a stop string
+    assert (texts, lag) == ([" st", "op"], " stop")
+    assert spread([1], " stop a", lag, known) == ([" a"], "")
+
+
+def broken(chunk: Any) -> dict[str, Any]:
+    return {"chunks": [*replay_of("vllm").chunks[:2], chunk]}
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "failed in mid-answer: it broke": broken({"error": {"message": "it broke"}}),
+    "ended its stream in mid-answer": {"chunks": replay_of("vllm").chunks[:2]},
+    "OpenAI's protocol": broken("{not json"),
+    "streams no token ids": broken({"choices": [{"text": "x", "finish_reason": None}]}),
+}
+
+
+@pytest.mark.parametrize("sentence", FAULTS)
+def test_a_fault_is_a_sentence_and_keeps_the_rounds(vllm: Replay, sentence: str) -> None:
+    pair, kept = load_pair(f"{vllm.url}#target"), []
+    whole = vllm.chunks
+    with pytest.raises(ServerError, match=sentence):
+        for event in race(pair, "Once upon a time", TWELVE):
+            kept.append(event)  # the header comes after the warm-up
+            vllm.chunks = FAULTS[sentence]["chunks"]
+    assert len(checked(kept).rounds) == 2
+    vllm.chunks = whole
+    events = race(pair, "Once upon a time", TWELVE)
+    next(events), next(events)
+    end = events.send(True)  # type: ignore[attr-defined]
+    assert end.reasons == {SPECULATIVE: "stopped"}
+
+
+def test_what_a_watched_server_cannot_do(vllm: Replay, alone: Replay) -> None:
+    with pytest.raises(PairError, match="speculates too"):
+        load_pair(f"{alone.url}#target | {vllm.url}#target")
+    pair = load_pair(f"{vllm.url}#target")
+    with pytest.raises(SpecvizError, match="can only race"):
+        [*speculate(pair, "Once", TWELVE)]
+    with pytest.raises(SettingsError, match="set chat to 'off'"):
+        [*race(pair, "Once", Settings(chat="on"))]
+    with pytest.raises(SettingsError, match="one lane"):
+        race(pair, "Once", {"a": TWELVE, "b": TWELVE})
+    [*race(pair, [47, 1398], Settings(max_new_tokens=12, temperature=0.5, top_k=3, stop=("x",)))]
+    assert vllm.asked[-1]["prompt"] == [47, 1398] and vllm.asked[-1]["top_k"] == 3
+    assert vllm.asked[-1]["stop"] == ["x"] and vllm.asked[-1]["temperature"] == 0.5
+    said = {one.topic: one for one in examine_served(f"{vllm.url}#target").findings}
+    assert said["steps"].level == "good" and said["baseline"].level == "warning"
+
+
+def test_names_of_watched_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = "http://10.0.0.1:8000/v1#m", "http://10.0.0.2/v1#n"
+    assert watched_addresses(f"{one} | {other}") == [
+        ("http://10.0.0.1:8000/v1", "m"),
+        ("http://10.0.0.2/v1", "n"),
+    ]
+    assert watched_addresses("builtin") is watched_addresses(f"{one}+draft") is None
+    with pytest.raises(PairError, match="http://OTHER"):
+        watched_addresses(f"{one} | http://10.0.0.2/v1")
+    for name in (one, f"{one} | {other}", f"{one}+draft"):
+        monkeypatch.setenv("SPECVIZ_REMOTE", name)
+        assert REMOTE.read() == name
+        assert "10.0.0" not in str(pair_choices("builtin", None))
+
+
+def forged(trace: Trace, change: Any) -> bytes:
+    data = deepcopy(trace.to_dict())
+    change(data)
+    return json.dumps(data).encode()
+
+
+def first(data: Any, outcome: str) -> Any:
+    tokens = (t for r in data["rounds"] for t in [*r["drafted"], *r["emitted"]])
+    return next(t for t in tokens if t["outcome"] == outcome)
+
+
+FORGERIES: dict[str, Any] = {
+    "p cannot be known": lambda d: first(d, "accepted").update(p=0.5),
+    "does not tell what it rejected": lambda d: first(d, "rejected").update(id=5),
+    "it must emit one token, corrected": lambda d: first(d, "corrected").update(outcome="bonus"),
+    "it splits its time": lambda d: d["rounds"][1].update(draft_seconds=0.001),
+    "its clock is not 0": lambda d: d["rounds"][0].update(clock=0.5),
+    "gamma is not 0": lambda d: d["header"]["settings"].update(gamma=5),
+    "accepted than drafted": lambda d: d["end"]["counted"].update(accepted=99),
+    "id is missing": lambda d: [d["header"].pop("source"), d["header"].update(
+        threads=1, prefill_seconds={lane: {"target": 1.0} for lane in d["end"]["reasons"]},
+        versions={**d["header"]["versions"], "torch": "2", "transformers": "5"})],
+}  # fmt: skip
+
+
+def test_what_no_server_tells_is_refused(vllm: Replay, alone: Replay) -> None:
+    trace = checked(watched(vllm, alone))
+    for sentence, change in FORGERIES.items():
+        with pytest.raises(TraceError, match=sentence):
+            read_recording(forged(trace, change))
