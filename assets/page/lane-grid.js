@@ -41,8 +41,7 @@ export class LaneGrid {
    */
   arrange(header) {
     const names = header.lanes ? lanesOf(header) : [], changed = changedLanes(header);
-    const shown = [...names, ...changed].join("
-");
+    const shown = [...names, ...changed].join("\n");
     if (shown === this.#shown) return;
     this.#shown = shown;
     if (names.length) this.#root.dataset.several = String(names.length);
