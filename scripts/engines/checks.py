@@ -81,7 +81,7 @@ def its_own_text(completions: Completions, local: Pair) -> Finding:
                 "prompt": local.encode(prompt),
                 "max_tokens": GREEDY.max_new_tokens,
                 "temperature": 0.0,
-                "return_token_ids": True,
+                "return_token_ids": True,  # nosec B105
             },
         )
         ours = answer["choices"][0]["token_ids"]
@@ -131,7 +131,7 @@ def its_own_distribution(completions: Completions, local: Pair, count: int) -> F
             "prompt": [[0]] * count,
             "max_tokens": LENGTH,
             "temperature": 1.0,
-            "return_token_ids": True,
+            "return_token_ids": True,  # nosec B105
             "ignore_eos": True,
         },
     )
