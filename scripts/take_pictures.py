@@ -1,6 +1,7 @@
-"""Take the README's pictures: a finished run in light and dark, a round, motion, a sweep, lanes.
+"""Take the pictures of README and docs: a finished run in light and dark, a round, motion, a sweep,
+lanes, and a lane with a card for each drafter and verdict.
 
-python -m scripts.take_pictures [--out assets/pictures] [--preset easy]
+python -m scripts.take_pictures [--out assets/pictures] [--preset easy] [--close-ups]
 """
 
 from __future__ import annotations
@@ -25,6 +26,25 @@ SEEK = """([share]) => {
   scrub.value = Math.round(share * scrub.max);
   scrub.dispatchEvent(new Event("input", { bubbles: true }));
 }"""
+
+CLOSE_UPS = {
+    "drafter-model": ("preset=easy", "accepted"),
+    "drafter-ngram": ("preset=copies", "accepted"),
+    "drafter-suffix": ("preset=copies&drafter=suffix", "accepted"),
+    "drafter-early-exit": ("preset=loses", "rejected"),
+    "drafter-head": ("preset=easy&drafter=head", "accepted"),
+    "verdict-token": ("preset=hard&temperature=1", "rejected"),
+    "verdict-block": ("preset=hard&temperature=1&verdict=block", "rejected"),
+    "verdict-exact-match": ("preset=hard&temperature=1&verdict=exact-match", "rejected"),
+    "verdict-typical": ("preset=hard&temperature=1&verdict=typical", "accepted"),
+}
+"""Close-ups: what the address asks for, and the outcome of the token whose card is open."""
+
+COLOURS = 224  # of a close-up, which is mostly text
+LANE_HEIGHT = 150  # pixels of the lane that it shows
+ALONE = """body * { visibility: hidden; }
+[data-lane=speculative], [data-lane=speculative] *, .sv-card, .sv-card * { visibility: visible; }"""
+"""Only the lane and its card are in the picture."""
 
 
 def race_on(page: Any, preset: str | None) -> None:
@@ -74,6 +94,30 @@ def take_lanes(page: Any, url: str, out: Path) -> None:
     print(out / "lanes.png")
 
 
+def take_close_ups(page: Any, url: str, out: Path) -> None:
+    """Take a small picture of a lane with an open card for each drafter and verdict."""
+    page.set_viewport_size({"width": 1280, "height": 1200})  # so that cards open below
+    for name, (asked, outcome) in CLOSE_UPS.items():
+        page.goto(f"{url}/?__theme=light&length=48&{asked}")
+        page.wait_for_selector("[data-player][data-ready]")
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
+        page.keyboard.press("End")
+        page.add_style_tag(content=ALONE)
+        page.locator(f"[data-lane=speculative] [data-outcome={outcome}]").first.focus()
+        page.wait_for_timeout(700)  # milliseconds, for what moves
+        boxes = [
+            page.locator(one).bounding_box() for one in ("[data-lane=speculative]", ".sv-card")
+        ]
+        left, top = (min(box[side] for box in boxes) for side in ("x", "y"))
+        right = max(box["x"] + box["width"] for box in boxes)
+        bottom = max(boxes[0]["y"] + LANE_HEIGHT, boxes[1]["y"] + boxes[1]["height"])
+        clip = {"x": left, "y": top, "width": right - left + 8, "height": bottom - top + 8}
+        picture = Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")
+        picture.quantize(COLOURS).save(out / f"{name}.png", optimize=True)
+        print(out / f"{name}.png")
+
+
 def take_choose(page: Any, out: Path) -> None:
     """Take a picture of the view Choose after a sweep of a minute."""
     page.keyboard.press("d")
@@ -109,12 +153,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
     parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
     parser.add_argument("--preset", help="the button of a prompt to race on, such as easy")
+    parser.add_argument("--close-ups", action="store_true", help="only drafters and verdicts")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with served_page() as url, chromium() as browser:
         page = browser.new_page(
             viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce"
         )
+        if options.close_ups:
+            take_close_ups(page, url, options.out)
+            return
         page.goto(f"{url}/?__theme=light")
         page.wait_for_selector("[data-player][data-ready]")
         race_on(page, options.preset)
@@ -123,6 +171,7 @@ def main() -> None:
         take_motion(page, options.out)
         take_choose(page, options.out)
         take_lanes(page, url, options.out)
+        take_close_ups(page, url, options.out)
 
 
 if __name__ == "__main__":

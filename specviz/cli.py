@@ -130,8 +130,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     names = (
-        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+none', "
-        "'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
+        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+head-id', "
+        "'target-id+none', 'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
         "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
     )
     parser.add_argument("--pair", default="builtin", help=names)
@@ -251,9 +251,11 @@ def _pairs(options: argparse.Namespace) -> None:
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
         print(f"\n{group}:" if pairs else f"\n{group}: none")
         for pair in pairs:
-            need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
-            gate = " (gated)" if pair.target.gated or pair.draft.gated else ""
-            form = "" if pair.target.safetensors else " (no safetensors on its page)"
+            need = shown_bytes(pair.bytes(pair.precision(cpu=cpu))) + ("" if pair.sized else "+")
+            models = (pair.target, *pair.parts)
+            gate = " (gated)" if any(one.gated for one in models) else ""
+            plain = any(one.safetensors is False for one in models)
+            form = " (no safetensors on its page)" if plain else ""
             print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
 
 

@@ -15,7 +15,7 @@ const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
   + "at temperature 1. All four verdicts keep the same guesses here.";
 
-const AS_USED = "Chances after temperature, top-k and top-p. E goes through the round step by step.";
+const AS_USED = "Chances after temperature, top-k and top-p. Explain (E) goes through the round step by step.";
 
 export class Card {
   #card;

@@ -12,11 +12,11 @@ import { settingText } from "./strip.js";
  * @returns {Value[]}
  */
 export function controlsOf(header, config) {
-  const { prompt, settings, target, draft } = header;
+  const { prompt, settings } = header;
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
   const known = {
-    verdict: "token", ...plainSettings(settings), pair: pairOf(target, draft, config), lanes: comparedIn(header),
+    verdict: "token", ...plainSettings(settings), pair: pairOf(header, config), lanes: comparedIn(header),
   };
   // How a watched server drafts is no control's affair.
   if (header.source) for (const name of ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"]) delete known[name];
@@ -57,18 +57,33 @@ function isIdle(name, value) {
 }
 
 /**
- * The name of the listed pair with these models.
- * @param {Model} target
- * @param {Model | null} draft
+ * The name of the listed pair with the models of a run.
+ * @param {Header} header
  * @param {Config} config
  */
-function pairOf(target, draft, { pairs }) {
-  const is = (/** @type {Model} */ model, /** @type {[string, number]} */ [name, parameters]) =>
-    model.name.split("/").pop() === name && model.parameters === parameters;
-  const isOwnDraft = draft !== null && !draft.name.includes(", layers ");
-  const found = Object.entries(pairs).find(([, models]) =>
-    is(target, models.target) && (!isOwnDraft || is(draft, models.draft)));
+function pairOf({ target, draft, settings }, { pairs }) {
+  const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
+    known !== undefined && model.name.split("/").pop() === known[0]
+    && (known[1] === null || model.parameters === known[1]);
+  const has = (/** @type {PairModels} */ models) => {
+    if (draft === null || settings.drafter === "early-exit") return true;
+    return is(draft, settings.drafter === "head" ? models.head : models.draft);
+  };
+  const found = Object.entries(pairs).find(([, models]) => is(target, models.target) && has(models));
   return found?.[0] ?? null;
+}
+
+/**
+ * What becomes of the control of the drafter with a pair: the drafters that it offers and, if the
+ * chosen one is not among them, its default.
+ * @param {string} pair
+ * @param {string} drafter
+ * @param {Pick<Config, "drafters" | "drafterLabels">} config
+ */
+export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
+  const offered = drafters[pair] ?? drafterLabels.map(([, value]) => value);
+  const value = offered.includes(drafter) ? drafter : offered[0];
+  return { __type__: "update", choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
 }
 
 /** @param {Settings} settings */

@@ -3,6 +3,7 @@
 import { element, find, findAll } from "./dom.js";
 import { Lane } from "./lane.js";
 import { ALONE, draftedLanes, labelOf, lanesOf } from "./lanes.js";
+import { changedLanes, CHANGES_THE_TEXT } from "./rules.js";
 
 /** @import { Metrics } from "./metrics.js" */
 
@@ -16,7 +17,7 @@ export class LaneGrid {
   #bars;
   #box;
   #own; // the two lanes and bars of the page
-  #shown = ""; // the names of the lanes that have a place
+  #shown = ""; // the names of the lanes that have a place, and of those that change the text
 
   /**
    * @param {HTMLElement} root
@@ -39,15 +40,16 @@ export class LaneGrid {
    * @param {Header} header
    */
   arrange(header) {
-    const names = header.lanes ? lanesOf(header) : [];
-    if (names.join("\n") === this.#shown) return;
-    this.#shown = names.join("\n");
+    const names = header.lanes ? lanesOf(header) : [], changed = changedLanes(header);
+    const shown = [...names, ...changed].join("\n");
+    if (shown === this.#shown) return;
+    this.#shown = shown;
     if (names.length) this.#root.dataset.several = String(names.length);
     else delete this.#root.dataset.several;
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
     const { articles, bars, lanes } = this.#own;
     const drafted = draftedLanes(header);
-    const own = names.map((name, place) => this.#article(name, place, drafted));
+    const own = names.map((name, place) => this.#article(name, place, drafted, changed.includes(name)));
     this.#box.replaceChildren(...(names.length ? own : articles));
     this.#bars.replaceChildren(...(names.length ? names.map(barOf) : bars));
     this.lanes = names.length ? own.map((one) => new Lane(one)) : lanes;
@@ -79,14 +81,16 @@ export class LaneGrid {
    * @param {LaneName} name
    * @param {number} place
    * @param {LaneName[]} drafted
+   * @param {boolean} isChanged  whether its text is not the target's
    */
-  #article(name, place, drafted) {
+  #article(name, place, drafted, isChanged) {
     const article = element("article"), head = element("h2"), stream = element("div", "sv-stream");
     article.dataset.lane = name;
     head.id = `sv-name-${place}`;
     article.setAttribute("aria-labelledby", head.id);
     if (name === ALONE) head.append(element("span", "", "Target alone"));
     else head.append(this.#nameButton(name, drafted), ratioOf(name));
+    if (isChanged) head.append(noteOf(CHANGES_THE_TEXT));
     const sums = element("small");
     sums.dataset.sums = name;
     head.append(sums);
@@ -108,6 +112,13 @@ export class LaneGrid {
     button.addEventListener("click", () => this.#choose(name));
     return button;
   }
+}
+
+/** @param {string} title */
+function noteOf(title) {
+  const note = element("em", "sv-inexact", "changes the text");
+  note.title = title;
+  return note;
 }
 
 /** @param {LaneName} name */

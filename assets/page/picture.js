@@ -63,7 +63,7 @@ function headline(context, trace, colours) {
   write(context, "×", EDGE + width, 252, { font: `84px ${SANS}`, colour: colours.soft });
   const said = isImpossible(found) ? "No fair ratio." : verdict(m, trace, comparison(rounds).differAt, true);
   const line = { font: `600 30px ${SANS}`, colour: colours.ink, most: COLUMN };
-  write(context, said.replace(/^the speed of the target alone.*$/, "the speed of the target alone"), EDGE, 312, line);
+  write(context, said.replace(/^(the speed of the target alone(, per request)?).*$/, "$1"), EDGE, 312, line);
   const small = { font: `24px ${SANS}`, colour: colours.soft, most: COLUMN };
   const about = doubt(m, found, true) ? "uncertain" : "";
   const spread = found?.spread && shown !== null ? `parts of the run: ${range(found.spread)}` : "";

@@ -5,6 +5,7 @@ import { wireActions } from "./actions.js";
 import { Address } from "./address.js";
 import { Choosing } from "./choosing.js";
 import { Compare } from "./compare.js";
+import { drafterControl } from "./controls.js";
 import { find, findAll } from "./dom.js";
 import { lanesOf } from "./lanes.js";
 import { measure, series } from "./metrics.js";
@@ -131,6 +132,21 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
       shell.summarise(address.settings);
       shell.markPreset(address.chosen?.name);
       view.compareControls();
+    },
+    /**
+     * Another pair is chosen: what becomes of the control of the drafter.
+     * @param {string} pair
+     * @param {string} drafter
+     */
+    paired(pair, drafter) { return drafterControl(pair, drafter, config); },
+    /**
+     * Another drafter is chosen, perhaps by a preset that knows nothing of the pair.
+     * @param {string} pair
+     * @param {string} drafter
+     */
+    drafted(pair, drafter) {
+      const isOffered = config.drafters[pair]?.includes(drafter) ?? true; // the doctor knows of others
+      return isOffered ? null : drafterControl(pair, drafter, config);
     },
     /**
      * What the controls should hold to be those of the shown run, or of a row of a sweep.

@@ -3,9 +3,9 @@
 import { find } from "./dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "./lanes.js";
 import { measure } from "./metrics.js";
-import { ruleOf } from "./rules.js";
+import { changedLanes } from "./rules.js";
 import { uncertainty } from "./uncertainty.js";
-import { detail, doubt, isImpossible, range, verdict } from "./verdict.js";
+import { CHANGES, detail, doubt, isImpossible, range, verdict } from "./verdict.js";
 import { GUESSER, watchedDetail } from "./watched.js";
 import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "./words.js";
 
@@ -182,8 +182,11 @@ function samenessOf(all, race, chosen) {
   const said = sameness(found(chosen), twoOf(race, chosen));
   const { lanes, settings } = race.header;
   if (!lanes || !said) return said;
-  const isExact = Object.values(lanes).every((one) => ruleOf(one) !== "typical");
-  if (settings.temperature !== 0) return isExact ? DRAWN : `${chosen}: ${said}`;
+  if (settings.temperature !== 0) {
+    const changed = changedLanes(race.header), others = changed.filter((lane) => lane !== chosen);
+    const also = others.length ? ` ${others.join("; ")}: ${CHANGES}` : "";
+    return changed.length ? `${chosen}: ${said}${also}` : DRAWN;
+  }
   const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);
   if (!parted.length) return `Every lane: ${said}`;
   return `${chosen}: ${said}${parted.some((lane) => lane !== chosen) ? ` Other text than the baseline: ${parted.join("; ")}.` : ""}`;

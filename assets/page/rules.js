@@ -27,6 +27,13 @@ export const isDrawn = (token) => token.p != null && token.soft_p == null && !to
 export const CHANGES_THE_TEXT = "Typical acceptance changes the text: it does not follow the target’s distribution.";
 
 /**
+ * The lanes of a race of named lanes whose text follows another distribution than the target's.
+ * @param {Pick<Header, "lanes">} header
+ */
+export const changedLanes = ({ lanes }) =>
+  Object.entries(lanes ?? {}).filter(([, own]) => own.drafter !== "none" && ruleOf(own) === "typical").map(([name]) => name);
+
+/**
  * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.
  * @param {Settings} settings
  */

@@ -2,7 +2,7 @@
 // run's own header, never from the controls; where those say something else, a mark tells so.
 
 import { element, find } from "./dom.js";
-import { CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
+import { changedLanes, CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "./rules.js";
 import { sourceItems } from "./watched.js";
 import { fixed, FROM_FILE, plural, provenance, quoted, UNVERIFIED } from "./words.js";
 
@@ -164,6 +164,12 @@ function describeSeveral({ prompt, target, drafts, lanes, settings, streaming_ra
   const names = Object.keys(lanes);
   items.push({ name: "lanes", text: plural(names.length, "lane") + " with drafts", title: names.join("\n") });
   if (gammas.size === 1) items.push({ name: "gamma", text: settingText("gamma", settings.gamma) });
+  const rules = new Set(Object.values(lanes).map(ruleOf)), changed = changedLanes({ lanes });
+  const [rule] = rules;
+  if (changed.length) {
+    const whose = changed.length === names.length ? "in all lanes with drafts" : `in ${changed.join("; ")}`;
+    items.push({ name: "verdict", text: `typical verdict ${whose}: changes the text`, title: CHANGES_THE_TEXT });
+  } else if (rules.size === 1 && rule !== "token") items.push({ name: "verdict", text: settingText("verdict", rule) });
   return [...items, ...sharedItems(settings)];
 }
 

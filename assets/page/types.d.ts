@@ -273,7 +273,9 @@ interface Config {
   defaults: Record<string, Value>; // settings in the order of their controls
   limits: Record<string, [number, number]>;
   choices: Record<string, string[]>;
-  pairs: Record<string, Record<"target" | "draft", [string, number]>>; // models: name, parameters
+  pairs: Record<string, PairModels>;
+  drafters: Record<string, string[] | null>; // of the listed pairs, the default first; null if unknown
+  drafterLabels: [label: string, value: string][]; // of all drafters, in the panel's order
   whole: string[]; // settings that are whole numbers
   schema: number; // of traces
   mostPrompt: number; // characters
@@ -281,6 +283,13 @@ interface Config {
   mostGamma: number; // the longest draft that is looked at for the best one
   draws: number; // of the sampling experiment, in each lane
   trace?: Trace; // the run that was taken away
+}
+
+/** Name and parameters of the models of a pair that it has; parameters are null if unknown. */
+interface PairModels {
+  target: [string, number];
+  draft?: [string, number];
+  head?: [string, number | null];
 }
 
 /** What an address asks for; `wrong` names the parts of it that are not valid. */

@@ -12,7 +12,7 @@ import { fixed, percent } from "./words.js";
 export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
 const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
-const CHANGES = "typical acceptance changes the target’s distribution.";
+export const CHANGES = "typical acceptance changes the target’s distribution.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
 /**
@@ -25,7 +25,8 @@ const BUSY = "The machine was busy: this ratio is uncertain.";
 export function verdict(m, trace, differAt, isOver = false) {
   if (trace.header.source) return watchedVerdict(m, trace.header, isOver);
   if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
-  const speed = "the speed of the target alone";
+  const isServed = trace.header.target.form === "server";
+  const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;

@@ -32,8 +32,10 @@ from .checks import Finding, found
 from .deployments import GAMMA, MODEL, Deployment, Running, running, speculating
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TEXTS = 600  # whose frequencies are counted
+TEXTS = 400  # whose frequencies are counted
+AT_ONCE = 1000  # texts in one request, of which vLLM allows 1,024
 ALONE, FEW, DRAWN = "alone", "few words", "few words, drawn there"
+RESULTS = {True: "passed", False: "FAILED", None: "found"}
 Row = tuple[str, Finding]
 Named = tuple[str, Callable[[], Finding]]
 
@@ -59,9 +61,9 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
     remote = load_pair(f"{server.url}#{MODEL}+{deployment.draft}")
     completions = Completions(Server(server.url), MODEL)
     if deployment.name in (FEW, DRAWN):
-        yield "same distribution", partial(checks.same_distribution, remote, local, TEXTS)
-        own = partial(checks.its_own_distribution, completions, local, 4 * TEXTS)
+        own = partial(checks.its_own_distribution, completions, local, AT_ONCE)
         yield "its own distribution", own
+        yield "same distribution", partial(checks.same_distribution, remote, local, TEXTS)
         return
     yield "greedy", partial(checks.same_tokens, remote, local, checks.GREEDY)
     yield "temperature 0.8, top-p 0.95", partial(checks.same_tokens, remote, local, checks.SAMPLED)
@@ -93,8 +95,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     yield "| server | check | result | seconds | figures |"
     yield "|---|---|---|---|---|"
     for name, one in rows:
-        result = "passed" if one.passed else "FAILED"
-        yield f"| {name} | {one.check} | {result} | {one.seconds:.0f} | {one.says} |"
+        yield f"| {name} | {one.check} | {RESULTS[one.passed]} | {one.seconds:.0f} | {one.says} |"
 
 
 def write(file: Path, version: str, rows: Sequence[Row]) -> None:
@@ -128,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             write(options.output / "results.json", version, rows)
     print(*table(rows), f"All figures: {options.output / 'results.json'}", sep="\n")
-    return int(not all(one.passed for _, one in rows))
+    return int(any(one.passed is False for _, one in rows))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..decoding.sampling import Decide
 from ..environment import ASSETS, has_numba
@@ -19,9 +21,10 @@ from ..models.pair import Pair, tokenizer_size
 from ..models.served import address_of
 from ..settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
-from .drafters import drafters_report
+from .drafters import comparison_report, preset_prompts
 from .lanes_table import lanes_report
 from .lookup import lookup_report
+from .measure import all_with
 from .page import page_cost, page_lines
 from .random_models import SHAPES, scripted, shaped_pair
 from .rival import compare_with_llama_cpp
@@ -41,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
     add("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
-    add("--count", type=int, default=5, help="number of prompts, default %(default)s")
-    add("--repeats", type=int, default=3, help="default %(default)s")
-    add("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
+    add("--count", type=int, help="number of prompts, default 5, in tables of variants 10")
+    add("--repeats", type=int, help="default 3, in tables of variants 2")
+    add("--temperatures", type=float, nargs="+", help="default 0, 0.7 and 1, or those that matter")
     add("--threads", type=int, nargs="+", help="default: powers of two up to the processors")
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
     add("--json", type=Path, help="also write the results to this file")
@@ -61,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     add = group.add_argument
     add("--page", action="store_true", help="only the page's cost: runs with and without a browser")
-    add("--drafters", action="store_true", help="only all drafters and gamma policies, 4 prompts")
+    add("--drafters", action="store_true", help="only all drafters, also on the page's prompts")
+    add("--policies", action="store_true", help="the same with every gamma policy")
+    add("--verdicts", action="store_true", help="the same of all verdicts, with one drafter")
     add(
         "--lookup",
         nargs=2,
@@ -89,6 +94,10 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
+    mode = next((name for name in MODES if getattr(options, name)), "")
+    for name, usual in {**USUAL, **SIZES.get(mode, {})}.items():
+        if getattr(options, name) is None:
+            setattr(options, name, usual)
     if options.repeats < 1:
         raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
     if min(options.threads or [1]) < 1:
@@ -97,8 +106,7 @@ def main(options: argparse.Namespace) -> None:
         raise SpecvizError(f"there is no folder for {options.json}: make it first.")
     if options.server_speculating and not options.server:
         raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
-    chosen = (mode for name, mode in MODES.items() if getattr(options, name))
-    next(chosen, _lanes)(options)
+    MODES.get(mode, _lanes)(options)
 
 
 @dataclass(frozen=True)
@@ -133,9 +141,17 @@ def _page(options: argparse.Namespace) -> None:
     print(*page_lines(page_cost(options.repeats)), sep="\n")
 
 
-def _drafters(options: argparse.Namespace) -> None:
+def _variants(what: str, options: argparse.Namespace) -> None:
     its = _subject(options)
-    drafters_report(its.pair, its.settings, options.temperatures, options.repeats)
+    groups = {} if options.prompts or options.shape else {"presets": [*preset_prompts().values()]}
+    groups["own" if options.prompts else "held-out"] = its.prompts
+    one = all_with(options.threads[0]) if options.threads else nullcontext()
+    with one:
+        rows = comparison_report(
+            what, its.pair, groups, its.settings, options.temperatures, options.repeats
+        )
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
 def _lookup(options: argparse.Namespace) -> None:
@@ -180,7 +196,9 @@ def _batch(options: argparse.Namespace) -> None:
 
 MODES: dict[str, Callable[[argparse.Namespace], None]] = {
     "page": _page,
-    "drafters": _drafters,
+    "drafters": partial(_variants, "drafters"),
+    "policies": partial(_variants, "policies"),
+    "verdicts": partial(_variants, "verdicts"),
     "lookup": _lookup,
     "context": _context,
     "kernels": _kernels,
@@ -189,6 +207,15 @@ MODES: dict[str, Callable[[argparse.Namespace], None]] = {
     "batch": _batch,
 }
 """What is measured instead of the lanes, by the name of the option."""
+
+USUAL: dict[str, Any] = {"count": 5, "repeats": 3, "temperatures": [0.0, 0.7, 1.0]}
+SIZES: dict[str, dict[str, Any]] = {
+    "drafters": {"count": 10, "repeats": 2, "temperatures": [0.0, 0.7]},
+    "policies": {"count": 5, "repeats": 1, "temperatures": [0.0, 0.7]},
+    # In a greedy run all verdicts keep the same drafts.
+    "verdicts": {"count": 10, "repeats": 2, "temperatures": [0.7, 1.0]},
+}
+"""How much a mode measures where the options do not say: minutes on two cores."""
 
 
 def _number_prompts(count: int) -> list[str]:

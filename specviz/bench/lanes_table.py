@@ -65,7 +65,8 @@ def lanes_report(
         rows += some
         best.append(one)
     environment = {**_environment(header), **_startup(pair)}
-    _report(options, settings, (rows, best), environment, floors(pair, rows[0].context))
+    least = floors(pair, rows[0].context, settings.drafter)
+    _report(options, settings, (rows, best), environment, least)
 
 
 def _report(

@@ -14,11 +14,14 @@ from typing import Any
 
 import torch
 
+from ..decoding.drafters.early_exit import best_exit
 from ..engines.base import now
-from ..engines.choose import make_engine
+from ..engines.choose import make_engine, make_head_engine, make_state_engine
+from ..models.head import Head
 from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
-from ..models.sizes import pass_bytes
+from ..models.sizes import parameter_bytes, pass_bytes
+from ..models.truncated import truncated_model
 
 SIDE = 1024  # rows and columns of the matrices whose product is timed
 REPEATS = 12
@@ -45,14 +48,31 @@ class Floor:
         return self.bytes / self.bytes_per_second
 
 
-def floors(pair: Pair, cached: int) -> dict[str, Floor]:
-    """The floors of a pass of the "target" and of the "draft" after `cached` tokens."""
-    models = {"target": pair.target, "draft": pair.draft}
-    return {
-        role: floor(model, cached, make_engine(model, pair.vocab).form, pair.device)
-        for role, model in models.items()
-        if model is not None
-    }
+def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
+    """The floors of a pass of the "target" and, if this drafter makes passes, of a step of the
+    "draft" after `cached` tokens."""
+    form = make_engine(pair.target, pair.vocab).form
+    found = {"target": floor(pair.target, cached, form, pair.device)}
+    if drafter == "model" and pair.draft is not None:
+        own = make_engine(pair.draft, pair.vocab).form
+        found["draft"] = floor(pair.draft, cached, own, pair.device)
+    elif drafter == "early-exit":
+        first = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
+        found["draft"] = floor(first, cached, form, pair.device)
+    elif drafter == "head" and pair.head is not None:
+        found["draft"] = _head_floor(pair, cached)
+    return found
+
+
+def _head_floor(pair: Pair, cached: int) -> Floor:
+    head, numbers, width = pair.head, 0, torch.float32
+    if isinstance(head, Head):  # what other heads read of caches differs from place to place
+        layer = head.config.layer
+        numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values of a token
+        engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
+        width = torch.float32 if engine.form == "compiled" else head.dtype
+    size = sum(map(parameter_bytes, head.step_parts)) + cached * numbers * width.itemsize
+    return _measured_floor(size, cached, pair.device)
 
 
 def cache_bytes(model: Any, form: str) -> int:
@@ -68,6 +88,10 @@ def cache_bytes(model: Any, form: str) -> int:
 def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
     """The floor of a pass of this model after `cached` tokens. form: of its engine."""
     size = pass_bytes(model) + cached * cache_bytes(model, form)
+    return _measured_floor(size, cached, device)
+
+
+def _measured_floor(size: int, cached: int, device: torch.device) -> Floor:
     buffer = torch.ones(max(1, size // 4), device=device)
     return Floor(size, cached, size / _least_seconds(buffer.sum, device))
 

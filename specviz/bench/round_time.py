@@ -14,6 +14,7 @@ from ..decoding.sampling import Decide
 from ..decoding.types import LaneEvents
 from ..engines.base import Engine, now
 from ..engines.eager import EagerEngine
+from ..engines.head import HeadEngine
 from ..engines.static.cuda_graphs import Program
 from ..environment import has_numba
 from ..models.pair import Pair, context_length
@@ -74,11 +75,13 @@ def _calls() -> Iterator[tuple[Any, str]]:
 
     A CUDA program and a compiled draft run contain the sampling, which cannot be timed separately.
     """
-    yield from ((EagerEngine, "forward"), (Program, "forward"))
+    yield from ((EagerEngine, "forward"), (Program, "forward"), (HeadEngine, "forward"))
     if has_numba():
         from ..engines.compiled.engine import CompiledEngine
+        from ..engines.compiled.head import CompiledHeadEngine
 
         yield from ((CompiledEngine, "forward"), (CompiledEngine, "draft"))
+        yield CompiledHeadEngine, "forward"
 
 
 def round_parts(

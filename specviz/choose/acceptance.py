@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -17,10 +17,11 @@ from torch import Tensor
 from ..decoding.drafters import make_drafter
 from ..decoding.paths import make_context, make_path
 from ..decoding.sampling import decide, probabilities
-from ..decoding.types import Drafter
-from ..engines.base import Engine
-from ..engines.choose import make_engine
+from ..decoding.types import DecodingPath, Drafter
+from ..engines.base import Engine, StateEngine
+from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
+from ..models.head import Head
 from ..models.pair import Pair, context_length
 from ..settings import Settings
 
@@ -31,16 +32,22 @@ MODELS = ("model", "early-exit")
 COPYING = ("ngram", "suffix")
 """Drafters that read nothing but the text, so that they can draft again along one that is known."""
 
+CHAINING = ("head",)
+"""Drafters that begin each draft at the target's hidden states, which one pass over a known text
+gives; along the draft they read what they drafted themselves."""
+
 CERTAIN = ("ngram",)
 """Drafters whose drafts are certain also where the target samples."""
 
 
-def is_predictable(settings: Settings) -> bool:
+def is_predictable(settings: Settings, pair: Pair) -> bool:
     """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
     whose verdicts at different places are independent given the text, and a drafter whose q along
-    the text is known. A head reads the target's hidden states, which are not kept."""
+    the text is known. Of heads only those of EAGLE-3 read nothing but the target's states."""
+    if settings.drafter in CHAINING:
+        return settings.greedy and isinstance(pair.head, Head)
     if settings.greedy:
-        return settings.drafter in MODELS or settings.drafter in COPYING
+        return settings.drafter in (*MODELS, *COPYING)
     known = settings.drafter in MODELS or settings.drafter in CERTAIN
     return settings.rule == "token" and known
 
@@ -108,8 +115,9 @@ class Along:
     ) -> None:
         self._pair, self._ids, self._begin, self._known = pair, ids, begin, known
         self._context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
-        self._path = make_path(make_engine(pair.target, pair.vocab), self._context)
-        drafter = self._drafter()
+        make = make_state_engine if settings.drafter in CHAINING else make_engine
+        self._path = make_path(make(pair.target, pair.vocab), self._context)
+        drafter = self._drafter(self._path)
         form = self._path.engine.form
         c = drafter.step_cost() / pass_cost(pair.target, form)
         self._costs = c, extra_token_cost(pair.device, form)
@@ -119,10 +127,19 @@ class Along:
 
     def run(self) -> Acceptance:
         """The drafts for one more run, which begins at the prompt's end."""
-        return self._fixed or _Copied(self._drafter(), self._ids, self._costs)
+        if self._fixed:
+            return self._fixed
+        if self._context.settings.drafter not in CHAINING:
+            return _Copied(self._drafter(self._path), self._ids, self._costs)
+        engine = cast(StateEngine, self._path.engine)
+        engine.rollback(0)
+        engine.forward(_tensor(self._ids[:-1], engine), keep=1)
+        read = _Read(engine.states)
+        drafter = self._drafter(cast(DecodingPath, read))
+        return _Chained(drafter, read, self._ids, self._costs)
 
-    def _drafter(self) -> Drafter:
-        return make_drafter(self._pair, self._context, self._path)
+    def _drafter(self, target: DecodingPath) -> Drafter:
+        return make_drafter(self._pair, self._context, target)
 
 
 class _Known:
@@ -171,6 +188,42 @@ class _Copied:
 
     def costs(self) -> tuple[float, float]:
         return self._costs
+
+
+class _Read:
+    """Stands where a drafter looks for the target's path and its engine: hidden states of a text
+    that was read once. states: those of the target's last pass, [n, states * width]."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.whole = self.states = states
+        self.engine = self
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        """They are kept already."""
+
+
+class _Chained(_Copied):
+    """A drafter that begins at the target's states: it is given those of the tokens before the
+    round, as if the rounds before had just been verified."""
+
+    def __init__(
+        self, drafter: Drafter, read: _Read, ids: Sequence[int], costs: tuple[float, float]
+    ) -> None:
+        super().__init__(drafter, ids, costs)
+        self._read = read
+        self._received: int | None = None  # tokens whose states the drafter has
+
+    def chances(self, length: int, count: int) -> list[float]:
+        if count < 1:
+            return []
+        if self._received is None:
+            self._read.states = self._read.whole[: length - 1]
+            self._drafter.prefill(self._ids[: length - 1])
+        else:
+            self._read.states = self._read.whole[self._received :]
+            self._drafter.rollback(length - 1)
+        self._received = length - 1
+        return super().chances(length, count)
 
 
 def _layers(pair: Pair, settings: Settings) -> int | None:

@@ -255,7 +255,9 @@ class Sweep:
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
         done, settings = self._row(piece.key), self._settings(piece)
-        if not is_predictable(settings) or piece.question in self.predicted.get(piece.key, {}):
+        if not is_predictable(settings, pair) or piece.question in self.predicted.get(
+            piece.key, {}
+        ):
             return
         known = acceptance_along(pair, text.ids, text.begin, settings)
         for row in self.rows:

@@ -10,7 +10,16 @@ from typing import Any
 
 from ..environment import ASSETS, PAIRS
 from ..errors import SettingsError
-from .sizes import QUANTIZED, TYPICAL_CONTEXT, number_bytes, smaller_precisions, weight_bytes
+from ..settings import drafters_of
+from .sizes import (
+    DRAFTING_LANES,
+    LANES,
+    QUANTIZED,
+    TYPICAL_CONTEXT,
+    number_bytes,
+    smaller_precisions,
+    weight_bytes,
+)
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
 GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
@@ -38,6 +47,7 @@ class ModelFacts:
     gated: bool | None
     chat: bool
     safetensors: bool
+    sized = True  # its memory is known; that of a head may not be
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
         """Bytes of the weights and of `copies` caches of a text of `tokens` tokens."""
@@ -46,25 +56,78 @@ class ModelFacts:
 
 
 @dataclass(frozen=True)
+class HeadFacts:
+    """What the table says about a head on a target; None where nobody has checked it.
+
+    name: the hub id. format: "eagle3" or "speculators". parameters: without embeddings, which are
+    the target's. cache: numbers that its cache holds per token. hidden: its width. vocabulary: how
+    many tokens it can draft. context: tokens of the texts that it was made for. gated: whether its
+    licence must be accepted first. safetensors: False if it is published as pickles alone, which
+    are never read. file: bytes of its weights' file.
+    """
+
+    name: str
+    format: str
+    parameters: int | None
+    cache: int | None
+    hidden: int | None
+    vocabulary: int | None
+    context: int | None
+    licence: str | None
+    gated: bool | None
+    safetensors: bool | None
+    file: int | None
+
+    @property
+    def sized(self) -> bool:
+        """Whether the memory that it needs is known."""
+        return self.parameters is not None
+
+    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
+        """Bytes of the weights and of `copies` caches, as far as they are known."""
+        cached = copies * (self.cache or 0) * min(tokens, self.context or tokens)
+        return weight_bytes(self.parameters or 0, 0, precision) + cached * number_bytes(precision)
+
+
+@dataclass(frozen=True)
 class NamedPair:
-    """A pair of the table. shows: one sentence on what the pair demonstrates."""
+    """A pair of the table: a target with a draft model, a head, or both. shows: one sentence on
+    what the pair demonstrates."""
 
     name: str
     target: ModelFacts
-    draft: ModelFacts
     shows: str
+    draft: ModelFacts | None = None
+    head: HeadFacts | None = None
+
+    @property
+    def parts(self) -> tuple[ModelFacts | HeadFacts, ...]:
+        """What drafts beside the target."""
+        return tuple(part for part in (self.draft, self.head) if part is not None)
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The drafters that it offers, its default first, as `Pair.drafters` has them."""
+        held = {"model": self.draft, "head": self.head}
+        return drafters_of([name for name, part in held.items() if part is not None])
+
+    @property
+    def sized(self) -> bool:
+        """Whether the memory that it needs is known; else `bytes` counts what is."""
+        return self.head is None or self.head.sized
 
     def precision(self, *, cpu: bool) -> str:
         """The precision that it is loaded in by default."""
         return "float32" if cpu else self.target.dtype
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
-        """Bytes of both models and their caches; the target has a cache in each of the lanes."""
-        target = self.target.bytes(precision, tokens, copies=2)
-        return target + self.draft.bytes(precision, tokens)
+        """Bytes of all models and their caches in each of `LANES` lanes."""
+        target = self.target.bytes(precision, tokens, copies=LANES)
+        parts = (one.bytes(precision, tokens, copies=DRAFTING_LANES) for one in self.parts)
+        return target + sum(parts)
 
     def memory(self, tokens: int = TYPICAL_CONTEXT) -> dict[str, int]:
-        """Bytes of both models and their caches, by precision."""
+        """Bytes of all models and their caches, by precision."""
         names = ("float32", "bfloat16", *QUANTIZED)
         return {name: self.bytes(name, tokens) for name in names}
 
@@ -74,8 +137,15 @@ def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
     table = _table()
     models = {name: ModelFacts(name=name, **facts) for name, facts in table["models"].items()}
+    heads = {name: HeadFacts(name=name, **facts) for name, facts in table["heads"].items()}
     return tuple(
-        NamedPair(row["name"], models[row["target"]], models[row["draft"]], row["shows"])
+        NamedPair(
+            row["name"],
+            models[row["target"]],
+            row["shows"],
+            models[row["draft"]] if "draft" in row else None,
+            heads[row["head"]] if "head" in row else None,
+        )
         for row in table["pairs"]
     )
 
@@ -98,6 +168,12 @@ def known_model(name: str) -> ModelFacts | None:
     """The table's entry for a hub id, or None."""
     facts = _table()["models"].get(name)
     return ModelFacts(name=name, **facts) if facts else None
+
+
+def known_head(name: str) -> HeadFacts | None:
+    """The table's entry for the hub id of a head, or None."""
+    facts = _table()["heads"].get(name)
+    return HeadFacts(name=name, **facts) if facts else None
 
 
 def suggested_draft(target: str) -> str | None:

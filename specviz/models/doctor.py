@@ -12,7 +12,8 @@ from ..errors import PairError, ServerError
 from ..remote.target import split_address
 from ..remote.watched.recognise import watched_addresses
 from ..remote.watched.watching import tells_steps
-from .catalogue import known_model, suggested_draft
+from ..settings import drafters_of
+from .catalogue import known_head, known_model, suggested_draft
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -31,7 +32,7 @@ from .findings import (
     watched_findings,
 )
 from .head_findings import examined_head, head_findings, own_layers_findings
-from .heads import is_head
+from .heads import AnyMetadata, is_head
 from .hub import find_source, gated_sentence, hub_listing
 from .load import NO_DRAFT, meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory
@@ -39,6 +40,7 @@ from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .served import served_target
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
+from .truncated import has_early_exits
 from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
@@ -56,7 +58,8 @@ class Report:
 
     target, draft: names as shown. memory: bytes of both models with caches, by precision; empty
     if the models could not be read. free: free bytes of the device, or of all GPUs together.
-    suggested: the hub id of a known draft for the target, or None.
+    suggested: the hub id of a known draft for the target, or None. drafters: those that the pair
+    offers, as `Pair.drafters` has them; empty if the models could not be read.
     """
 
     target: str
@@ -65,6 +68,7 @@ class Report:
     memory: dict[str, int]
     free: int
     suggested: str | None
+    drafters: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Level:
@@ -91,6 +95,7 @@ class Report:
             "memory": self.memory,
             "free": self.free,
             "suggested_draft": self.suggested,
+            "drafters": self.drafters,
         }
 
 
@@ -122,24 +127,23 @@ def examine(
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []
-    has_head = len(names) == 2 and is_head(names[1])
+    has_head = len(names) == 2 and (known_head(names[1]) is not None or is_head(names[1]))
     models = [m for name in names[: 1 if has_head else 2] if (m := _read(name, found))]
-    head = examined_head(names[1], models[0], found) if has_head and models else None
+    head = examined_head(names[1], models[0] if models else None, found) if has_head else None
     options = _options(dtype, (quantize, draft_quantize), found)
     loads: list[PlannedLoad] = []
+    drafters: tuple[str, ...] = ()
     if len(models) + (head is not None) == len(names):
         loads = planned_loads(models, head, options, devices[0].device) if options else []
         found += _fit(models, suggested) + head_findings(head, models[0])
+        drafters = _drafters(models, head)
+    else:
+        found += _memory_by_table(names, options, devices, tokens)
     found += memory_findings(loads, devices, tokens) if loads else []
     if models and not has_head:
         found += own_layers_findings(models[0])
     if len(names) == 1:
         found.append(_suggestion(suggested))
-    if len(models) < len(names) and not has_head:
-        facts = [known for name in names if (known := known_model(name))]
-        if len(facts) == len(names):
-            default = [LoadOptions(), LoadOptions()]
-            found += table_findings(facts, options or default, devices, tokens)
     return Report(
         shown[0],
         shown[1] if len(shown) > 1 else None,
@@ -147,6 +151,7 @@ def examine(
         _memory([load.need for load in loads], tokens),
         sum(memory.free for memory in devices),
         suggested,
+        drafters,
     )
 
 
@@ -254,6 +259,20 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> list[Finding]:
     found += mixture_findings(target)
     found += context_findings(models)
     return found + chat_findings(alone, draft)
+
+
+def _memory_by_table(
+    names: list[str], options: list[LoadOptions], devices: list[DeviceMemory], tokens: int
+) -> list[Finding]:
+    facts = [known for name in names if (known := known_model(name) or known_head(name))]
+    if len(facts) < len(names) or not all(one.sized for one in facts):
+        return []
+    return table_findings(facts, options or [LoadOptions(), LoadOptions()], devices, tokens)
+
+
+def _drafters(models: list[ModelMetadata], head: AnyMetadata | None) -> tuple[str, ...]:
+    parts = (["model"] if len(models) > 1 else []) + (["head"] if head is not None else [])
+    return drafters_of(parts, early_exit=has_early_exits(models[0].model))
 
 
 def _suggestion(suggested: str | None) -> Finding:

@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from ..errors import PairError
 from ..remote.target import RemoteTarget
 from ..remote.watched.stream import Engine
-from .catalogue import ModelFacts, known_model
+from .catalogue import HeadFacts, ModelFacts, known_model
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
 from .metadata import ModelMetadata
@@ -26,7 +26,7 @@ from .pair import (
     tokenizer_size,
 )
 from .shared_tokens import SharedTokens
-from .sizes import shown_bytes, shown_count, smaller_precisions
+from .sizes import DRAFTING_LANES, LANES, shown_bytes, shown_count, smaller_precisions
 from .weights import LoadOptions, PlannedLoad, place_target
 
 Level = Literal["good", "warning", "stop"]
@@ -224,7 +224,8 @@ def memory_findings(
     free = max(each_free) if device else sum(each_free)
     where = str(device) if device else f"{len(devices)} GPUs together"
     sentence = (
-        f"weights and caches of {tokens:,} tokens need {shown_bytes(total)} ({each}); {where} "
+        f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need {shown_bytes(total)} "
+        f"({each}); {where} "
         f"{'has' if device else 'have'} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:
@@ -233,21 +234,26 @@ def memory_findings(
 
 
 def table_findings(
-    models: list[ModelFacts], options: list[LoadOptions], devices: list[DeviceMemory], tokens: int
+    models: list[ModelFacts | HeadFacts],
+    options: list[LoadOptions],
+    devices: list[DeviceMemory],
+    tokens: int,
 ) -> list[Finding]:
-    """Memory according to the table of pairs, for models whose files cannot be read yet."""
+    """Memory according to the table of pairs, for models whose files cannot be read yet. models:
+    the target, and perhaps a draft or head whose size is known."""
     cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
-    usual = "float32" if cpu else models[0].dtype
+    target = models[0]
+    usual = "float32" if cpu or isinstance(target, HeadFacts) else target.dtype
     named = [one.quantize or str(one.dtype or usual).removeprefix("torch.") for one in options]
 
     def total(precisions: list[str]) -> int:
         return sum(
-            model.bytes(precision, tokens, copies=1 + (model is models[0]))
+            model.bytes(precision, tokens, copies=LANES if model is target else DRAFTING_LANES)
             for model, precision in zip(models, precisions, strict=False)
         )
 
     sentence = (
-        f"by the table of pairs, weights and caches of {tokens:,} tokens need "
+        f"by the table of pairs, weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
         f"{shown_bytes(total(named))} as {' and '.join(dict.fromkeys(named))}, and "
         f"{shown_bytes(free)} are free"
     )
@@ -305,11 +311,15 @@ def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
     """What a target on a server can do. draft: the name of the draft, as shown."""
     able = target.abilities
     whole = able.listed >= target.vocab
+    lists = (
+        f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others with "
+        f"top_k from 1 to {able.listed}"
+    )
+    draws = ", or with the verdict token, for which it draws; beta is then unknown"
     exact = (
         "the server gives whole distributions: every setting is exact."
         if whole
-        else f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others "
-        f"with top_k from 1 to {able.listed}."
+        else f"{lists}{draws if able.draws else ''}."
     )
     context = f"of {able.context:,} tokens" if able.context else "of a length that it does not tell"
     return [

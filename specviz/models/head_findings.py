@@ -6,39 +6,51 @@ import transformers
 
 from ..errors import PairError
 from .assistant import AssistantMetadata, asks_sharing_modes
+from .catalogue import HeadFacts, known_head
 from .findings import Finding, access_findings, file_findings
 from .head_files import HeadMetadata
 from .heads import AnyMetadata, read_any_head
-from .hub import find_source, hub_listing
+from .hub import failure_sentence, find_source, hub_listing
 from .metadata import ModelMetadata
 from .mtp import MTP, MtpMetadata, counted, dropped_sentence, mtp_count, runnable
 from .pair import context_length, text_config
-from .sizes import shown_count
+from .sizes import shown_bytes, shown_count
 from .weight_headers import folder_weights, no_safetensors
 
 
-def examined_head(name: str, target: ModelMetadata, found: list[Finding]) -> AnyMetadata | None:
-    """The metadata of a head, or None if it cannot be used; adds the findings about it alone."""
+def examined_head(
+    name: str, target: ModelMetadata | None, found: list[Finding]
+) -> AnyMetadata | None:
+    """The metadata of a head, or None if it cannot be used; adds the findings about it alone.
+    target: None if that could not be read."""
     if name == MTP:
-        return _read(name, target, found)
+        return _read(name, target, found) if target is not None else None
     source = find_source(name)
     listing = hub_listing(source)
     found += access_findings(source, listing, readable=True)
+    facts = known_head(name)
     try:
         if source.folder is not None:
             folder_weights(source)
+        elif listing is None and facts:
+            found.append(_table_finding(facts))
+            if facts.safetensors is False:
+                raise PairError(no_safetensors(source.shown, {"pytorch_model.bin"}))
         elif listing and not any(file.endswith(".safetensors") for file in listing.files):
             raise PairError(no_safetensors(source.shown, set(listing.files)))
     except PairError as error:
         found.append(Finding("stop", "head", str(error)))
         return None
     found += file_findings(source, listing)
-    return _read(name, target, found)
+    return _read(name, target, found) if target is not None else None
 
 
 def _read(name: str, target: ModelMetadata, found: list[Finding]) -> AnyMetadata | None:
     try:
-        return read_any_head(name, target)
+        head = read_any_head(name, target)
+        if head is None:  # it is known as a head, but its config cannot be read
+            raise PairError(failure_sentence(find_source(name), PairError()))
+        return head
     except PairError as error:
         found.append(Finding("stop", "head", str(error)))
         return None
@@ -125,6 +137,25 @@ def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> list[Finding]:
         )
         found.append(Finding("good", "context", sentence))
     return found
+
+
+def _table_finding(facts: HeadFacts) -> Finding:
+    """What the table says of a head whose files cannot be read now."""
+    known = {
+        "parameters": facts.parameters and f"{shown_count(facts.parameters)} parameters",
+        "width": facts.hidden and f"states of width {facts.hidden:,}",
+        "vocabulary": facts.vocabulary and f"{facts.vocabulary:,} tokens that it can draft",
+        "file": facts.file and f"a file of {shown_bytes(facts.file)}",
+        "licence": facts.licence and f"the licence {facts.licence}",
+    }
+    said = [text for text in known.values() if text]
+    sentence = f"by the table of pairs, {facts.name} is a head in the format {facts.format}"
+    if said:
+        sentence += f", with {', '.join(said)}"
+    unknown = [name for name, text in known.items() if not text]
+    if unknown:
+        sentence += f"; unknown until the hub is asked: {', '.join(unknown)}"
+    return Finding("good", "head", f"{sentence}.")
 
 
 def _vocabulary(head: HeadMetadata) -> Finding:

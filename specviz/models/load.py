@@ -20,6 +20,7 @@ from .metadata import ModelMetadata, read_metadata, read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
 from .served import served_address, served_pair
+from .sizes import DRAFTING_LANES, LANES
 from .weights import (
     LoadOptions,
     PlannedLoad,
@@ -102,7 +103,7 @@ def model_names(name: str) -> tuple[str, str | None]:
         folder = ASSETS / "pair"
         if row.name == BUILTIN:
             return str(folder / "target"), str(folder / "draft")
-        return row.target.name, row.draft.name
+        return row.target.name, row.parts[0].name
     for target, draft in _splits(name):
         if target and draft:
             return target, None if draft == NO_DRAFT else draft
@@ -142,19 +143,22 @@ def planned_loads(
     options: list[LoadOptions],
     device: torch.device,
 ) -> list[PlannedLoad]:
-    """The memory and precision of each model with these options; the target has two caches. A head
-    comes last, in the precision that the target's states have."""
+    """The memory and precision of each model with these options, with its caches in all of `LANES`
+    lanes. A head comes last, in the precision that the target's states have."""
     loads = [
         PlannedLoad(
             one.source.shown,
-            memory_need(one.model, one.caches, copies=1 + (one is models[0])),
+            memory_need(
+                one.model, one.caches, copies=LANES if one is models[0] else DRAFTING_LANES
+            ),
             chosen.quantize or loading_precision(one.config, device, chosen.dtype),
         )
         for one, chosen in zip(models, options, strict=False)
     ]
     if head is not None:
         precision = loading_precision(models[0].config, device, options[0].dtype)
-        loads.append(PlannedLoad(head.source.shown, head.need, precision))
+        need = replace(head.need, copies=DRAFTING_LANES)
+        loads.append(PlannedLoad(head.source.shown, need, precision))
     return loads
 
 

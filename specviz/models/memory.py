@@ -27,7 +27,7 @@ class MemoryNeed:
     """The memory that one model needs: for its parameters, and for its caches per token.
 
     quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. copies: the
-    number of caches; the target has one in each lane. context: the most tokens that the model
+    number of caches, one in each lane that runs the model. context: the most tokens that the model
     sees, or None.
     """
 

@@ -15,6 +15,12 @@ PRECISIONS: dict[str, float] = {
 
 QUANTIZED = ("8bit", "4bit")
 
+LANES = 4
+"""Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
+races. More of them, in Python, need more memory."""
+
+DRAFTING_LANES = LANES - 1
+
 TYPICAL_CONTEXT = 2048  # tokens in the caches for estimates, unless a model's context is shorter
 
 

@@ -21,6 +21,7 @@ from ..worker.tasks import Machine
 
 OTHER = "other"
 NO_DRAFT = "none"
+PICKLED = "published as a pickle, which is not loaded"
 
 
 def others_allowed() -> bool:
@@ -49,13 +50,15 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
 
 
-def pair_models() -> dict[str, dict[str, tuple[str, int]]]:
+def pair_models() -> dict[str, dict[str, tuple[str, int | None]]]:
     """The models of each offered pair, so that the browser can tell which pair a run was made with:
-    pair -> "target" and "draft" -> the last part of the name, and the number of parameters."""
+    pair -> "target" and, where it has them, "draft" and "head" -> the last part of the name, and
+    the number of parameters, None if it is unknown."""
     return {
         pair.name: {
             role: (model.name.rpartition("/")[2], model.parameters)
-            for role, model in (("target", pair.target), ("draft", pair.draft))
+            for role, model in (("target", pair.target), ("draft", pair.draft), ("head", pair.head))
+            if model is not None
         }
         for pair in offered_pairs()
     }
@@ -101,8 +104,8 @@ def naming_choices(own: str) -> dict[str, list[str]]:
 def _title(pair: NamedPair) -> str:
     if pair.name == BUILTIN:
         return "Built-in pair"
-    target, draft = (model.name.rpartition("/")[2] for model in (pair.target, pair.draft))
-    return f"{target} + {draft}"
+    target, part = (model.name.rpartition("/")[2] for model in (pair.target, pair.parts[0]))
+    return f"{target} + {part}{'' if pair.head is None else ', a head'}"
 
 
 def _served_label(address: str) -> str:
@@ -116,6 +119,10 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     if pair.name == BUILTIN:
         return _title(pair)
     size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+    if pair.head is not None and pair.head.safetensors is False:
+        return f"{_title(pair)} · {PICKLED}"
+    if not pair.sized:
+        size = f"{size} and a head whose size is unknown until asked"
     smaller = "16 bits" if cpu else "8 or 4 bits"
     words = {FITS: f"fits, {size}", FITS_SMALLER: f"{size}: fits with {smaller}"}
     return f"{_title(pair)} · {words.get(fit, f'{size}: too large here')}"

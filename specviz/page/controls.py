@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import gradio as gr
 from ..errors import PromptError, SettingsError
 from ..lanes import Lane, beside, parsed_lane
 from ..settings import Settings
-from .choices import NO_DRAFT, OTHER, pair_choices
+from .choices import OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -37,7 +38,7 @@ class Setting:
 OFFERED = {
     "drafter": Setting(
         "Drafter",
-        "Where guesses come from: the first needs a draft, a head a pair with one.",
+        "Where guesses come from: all that this pair can use.",
         choices={
             "Draft model": "model",
             "n-grams": "ngram",
@@ -89,7 +90,7 @@ COMPARED = {
 """What the lanes with drafts of a run may differ in, by label."""
 
 SIDE_BY_SIDE = ("model", "ngram", "early-exit", "suffix", "head")
-"""The drafters that race against the chosen one, those first that every pair has."""
+"""The drafters that race against the chosen one, in the order in which they are taken."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
@@ -118,19 +119,17 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
     return beside(settings, map(parsed_lane, others))
 
 
-def compared_with(settings: Settings, compare: object, pair: str) -> list[str]:
+def compared_with(settings: Settings, compare: object, offered: Collection[str]) -> list[str]:
     """The further lanes of a choice of `COMPARED`, as `checked_others` takes them.
 
-    pair: its name tells whether it has a draft. Raises `SettingsError`.
+    offered: the pair's drafters. Raises `SettingsError`.
     """
     if compare not in COMPARED.values():
         known = ", ".join(map(repr, COMPARED.values()))
         raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {known}.")
     if compare == "drafters":
-        offered = list(SIDE_BY_SIDE)
-        if pair.partition("@")[0].endswith(f"+{NO_DRAFT}"):
-            offered.remove("model")
-        others = [f"drafter={one}" for one in offered if one != settings.drafter]
+        possible = [one for one in SIDE_BY_SIDE if one in offered]
+        others = [f"drafter={one}" for one in possible if one != settings.drafter]
     elif compare == "gammas":
         most, own = int(LIMITS["gamma"][1]), settings.gamma
         near = (max(1, own // 2), min(most, 2 * own), 1, most)
@@ -141,6 +140,12 @@ def compared_with(settings: Settings, compare: object, pair: str) -> list[str]:
     else:
         others = []
     return others[:MOST_OTHERS]
+
+
+def drafter_choices(offered: Collection[str]) -> list[tuple[str, str]]:
+    """Those drafters that a pair offers, as (label, value) in the panel's order."""
+    labels = OFFERED["drafter"].choices or {}
+    return [(label, value) for label, value in labels.items() if value in offered]
 
 
 def checked_prompt(prompt: object) -> str:

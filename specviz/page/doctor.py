@@ -10,6 +10,7 @@ from typing import Any, cast
 from ..errors import SpecvizError
 from ..worker.client import Worker, results_of
 from ..worker.tasks import ExamineTask
+from .offers import Offers
 
 MARKS = {"good": "✓", "warning": "!", "stop": "✕"}
 READING = "Reading configs and tokenizers; no weights are fetched."
@@ -21,10 +22,14 @@ IDLE = 120.0  # seconds without a question after which its process ends
 
 
 class Doctor:
-    """Examines pairs one at a time, in a worker of its own: a race need not wait for it."""
+    """Examines pairs one at a time, in a worker of its own: a race need not wait for it.
 
-    def __init__(self, worker: Worker) -> None:
+    offers: what it has learnt of the pairs' drafters.
+    """
+
+    def __init__(self, worker: Worker, offers: Offers | None = None) -> None:
         self._worker = worker
+        self.offers = offers or Offers()
         self._lock = threading.Lock()
         self._idle: threading.Timer | None = None
 
@@ -34,6 +39,7 @@ class Doctor:
             if self._idle is not None:
                 self._idle.cancel()
             *_, report = results_of(self._worker, ExamineTask(pair))
+            self.offers.learn(pair, report["drafters"])
             self._idle = threading.Timer(IDLE, self._close)
             self._idle.daemon = True
             self._idle.start()

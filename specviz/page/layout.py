@@ -16,7 +16,7 @@ from ..report.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
-from .choices import OTHER, chosen_pair, pair_choices
+from .choices import chosen_pair
 from .choosing import choosing_functions
 from .controls import (
     DEFAULTS,
@@ -31,13 +31,23 @@ from .controls import (
     values_of,
 )
 from .differences import difference_functions
-from .doctor import Doctor, refusal_html, report_views
+from .doctor import Doctor
 from .download import taker
 from .experiment import sampling_functions
 from .guesses import guess_functions
 from .jobs import Run
-from .look import RECORDINGS, keep_no_statistics, rest_when_idle, serve_static_files
+from .look import (
+    IN_BROWSER,
+    PRIVATE,
+    RECORDINGS,
+    VISITORS,
+    keep_no_statistics,
+    rest_when_idle,
+    serve_static_files,
+)
 from .memory import Memories
+from .offers import Offers
+from .pairing import connect_doctor, connect_drafters, connect_pairs
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
@@ -46,12 +56,6 @@ from .recordings import opener
 from .security.errors import Page, answering
 from .streams import deltas
 from .sweep_api import add_sweep_api
-
-VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
-PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-"""For events of the page that programs cannot call."""
-IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
-"""For events that only run JavaScript."""
 
 
 class Bar(NamedTuple):
@@ -97,9 +101,10 @@ def build_page(
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
             player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
-        _connect_run(runs, pair, bar, controls, player)
-        _connect_pairs(page, runs, pair, controls)
-        _connect_doctor(examiner, pair, bar, controls, report)
+        _connect_run(runs, examiner.offers, pair, bar, controls, player)
+        connect_pairs(page, runs, pair, controls)
+        connect_drafters(controls)
+        connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
         add_sweep_api(runs, pair, reader)
         _connect_buttons(bar, presets, controls)
@@ -162,7 +167,9 @@ def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
     return missed
 
 
-def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player: gr.HTML) -> None:
+def _connect_run(
+    runs: RunQueue, offers: Offers, own: str, bar: Bar, controls: Controls, player: gr.HTML
+) -> None:
     memories = Memories()
 
     def start(
@@ -184,7 +191,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
         if kept is None:
             memories.forget(session)
         name = partial(chosen_pair, *naming, own=own)
-        yield from _started(runs, session, name, prompt, asked, lanes, kept)
+        yield from _started(runs, offers, session, name, prompt, asked, lanes, kept)
 
     def halt(request: gr.Request) -> None:
         """Stop both lanes of this visitor's run."""
@@ -206,6 +213,7 @@ def _connect_run(runs: RunQueue, own: str, bar: Bar, controls: Controls, player:
 
 def _started(
     runs: RunQueue,
+    offers: Offers,
     session: str,
     pair: Callable[[], str],
     prompt: str,
@@ -215,7 +223,7 @@ def _started(
 ) -> Iterator[str]:
     try:
         settings, name, prompt = checked_settings(values), pair(), checked_prompt(prompt)
-        lanes = checked_others(settings, compared_with(settings, compare, name))
+        lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
         refused.error = str(error)
@@ -229,44 +237,6 @@ def _started(
     finally:
         if memories is not None and run.ids:
             memories.add(session, name, tuple(run.ids))
-
-
-def _connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
-    """When the page loads, list the pairs again: by then the memory of this machine is known."""
-
-    def list_pairs() -> Any:
-        return gr.update(choices=pair_choices(own, runs.machine))
-
-    page.load(list_pairs, None, controls.naming[0], **PRIVATE)
-
-
-def _connect_doctor(
-    doctor: Doctor, own: str, bar: Bar, controls: Controls, report: gr.HTML
-) -> None:
-    """Examine a pair as soon as a visitor chooses it, or when a link has chosen it."""
-
-    def examine(pair: str, target: str, draft: str, weights: str) -> Iterator[str]:
-        if pair == own or (pair == OTHER and not target):
-            yield ""
-            return
-        try:
-            name = chosen_pair(pair, target, draft, weights, own=own)
-        except SpecvizError as error:
-            yield refusal_html(str(error))
-            return
-        yield from report_views(doctor, name)
-
-    pair, target, draft, weights = controls.naming
-    gr.on(
-        [pair.input, target.submit, draft.submit, weights.input, bar.examine.click],
-        examine,
-        list(controls.naming),
-        report,
-        concurrency_id="doctor",
-        concurrency_limit=VISITORS,
-        trigger_mode="always_last",
-        **PRIVATE,
-    )
 
 
 def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) -> None:

@@ -39,9 +39,16 @@ COLOURS = {
 }
 """Parts of Gradio's theme, and the colour of the palette that each has, in light and dark."""
 
-THREADS = 64  # more than `layout.VISITORS`, so that some are left for all other requests
+VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
+THREADS = 64  # more than that, so that some are left for all other requests
 IDLE_SECONDS = 0.02  # between looks for new events; a visitor does not notice so short a wait
 SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; runs are not among them
+
+PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+"""For events of the page that programs cannot call."""
+
+IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
+"""For events that only run JavaScript."""
 
 
 def launch_options() -> dict[str, Any]:

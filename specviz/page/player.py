@@ -12,14 +12,16 @@ import gradio as gr
 
 from ..report.charts import CHARTS, SEVERAL, chart_specs
 from ..report.html import PAGE, PLOTLY
+from ..settings import DRAFTERS
 from ..theory import MOST_GAMMA
 from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
-from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS
+from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
 from .experiment import MOST_DRAWS
 from .look import static_url
+from .offers import listed_drafters
 from .presets import Preset
 from .recordings import find_recordings
 
@@ -47,6 +49,7 @@ def make_player(
 ) -> gr.HTML:
     """The component. Its value is the newest delta; `functions` are the server functions that it
     may call. own: the pair that the page was started with."""
+    pairs = naming_choices(own)
     config: dict[str, Any] = {
         "modules": static_url(PAGE) + "/",
         "plotly": static_url(PLOTLY),
@@ -66,8 +69,10 @@ def make_player(
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": {**DEFAULTS, **naming_defaults(own), "lanes": "one"},
         "limits": LIMITS,
-        "choices": {**CHOICES, **naming_choices(own), "lanes": list(COMPARED.values())},
+        "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
+        "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
+        "drafterLabels": drafter_choices(DRAFTERS),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,

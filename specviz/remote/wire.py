@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 import orjson
@@ -176,6 +177,11 @@ class Server:
                     "use http:// for a server without TLS, or set SSL_CERT_FILE."
                 )
             cause = cause.__cause__ or cause.__context__
+        if self._url.scheme in getproxies() and not proxy_bypass(self._url.host):
+            return (
+                f"{self.shown} was not reached by way of the proxy: check "
+                f"{self._url.scheme.upper()}_PROXY, or name the host in NO_PROXY."
+            )
         return f"no server answers at {self.shown}: start it, or check the address."
 
     def rubbish(self) -> str:

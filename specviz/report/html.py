@@ -158,6 +158,8 @@ def _config() -> dict[str, Any]:
         "limits": {},
         "choices": {},
         "pairs": {},
+        "drafters": {},
+        "drafterLabels": [],
         "whole": [],
         "schema": SCHEMA,
         "mostPrompt": 0,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..environment import ANY_WITH_TOKEN
 from ..models.catalogue import named_pair
+from ..models.sizes import LANES as COUNTED
 from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..settings import Settings
 from ..trace import LANES, Event, Lane
@@ -105,7 +106,7 @@ def token_of(pair: str) -> Iterator[None]:
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
     from ..decoding.loop import lane_threads
-    from ..engines.choose import make_engine
+    from ..engines.choose import make_engine, make_head_engine, make_state_engine
     from ..models.load import load_pair  # imports torch
     from ..models.progress import Progress
     from ..models.watched import Watched
@@ -120,6 +121,9 @@ def load_named(name: str, watcher: Watcher) -> Any:
     make_engine(loaded.target, loaded.vocab)
     if loaded.draft is not None:
         make_engine(loaded.draft, loaded.draft_vocab)
+    elif loaded.head is not None:
+        target = make_state_engine(loaded.target, loaded.vocab)
+        make_head_engine(loaded.head, loaded.vocab, target)
     for lane in LANES:
         lane_threads(loaded, lane)
     return loaded
@@ -135,4 +139,5 @@ def memory_in_numbers(name: str) -> str:
     with token_of(pair):
         memory = examine(pair, **options).memory  # type: ignore[arg-type]
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
-    return sizes and f"Weights and caches of {TYPICAL_CONTEXT:,} tokens take {sizes}."
+    caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
+    return sizes and f"Weights, and {caches}, take {sizes}."

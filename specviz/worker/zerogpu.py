@@ -78,9 +78,10 @@ class CostEstimate:
     @classmethod
     def of(cls, pair: Any) -> CostEstimate:
         """The estimate for a pair, from the sizes of its models."""
-        moved = parameter_bytes(pair.target) + parameter_bytes(pair.draft)
-        start = START + moved / MOVED
-        return cls(_pass_seconds(pair.target), _pass_seconds(pair.draft), start)
+        parts = [one for one in (pair.target, pair.draft, pair.head) if one is not None]
+        start = START + sum(map(parameter_bytes, parts)) / MOVED
+        draft = 0.0 if pair.draft is None else _pass_seconds(pair.draft)
+        return cls(_pass_seconds(pair.target), draft, start)
 
 
 def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -> float:
@@ -279,6 +280,7 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
+    from ..models.head import Head
     from ..models.load import load_pair
 
     row = named_pair(name)
@@ -286,6 +288,10 @@ def _load_onto_gpu(name: str) -> Any:
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
-    for model in (pair.target, pair.draft):
-        model.to("cuda")
+    head = pair.head if isinstance(pair.head, Head) else None
+    for model in (pair.target, pair.draft, head):
+        if model is not None:
+            model.to("cuda")
+    if head is not None and head.embedding is not None:
+        head.embedding = head.embedding.to("cuda")  # it may be the target's
     return pair

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
@@ -122,6 +124,14 @@ def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.Monk
     assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))
 
 
+def test_the_passes_of_a_head_are_drafting(pair: Pair) -> None:
+    with_head = replace(pair, head=random_head(pair.target))
+    for drafter, drafts in (("head", True), ("ngram", False)):
+        settings = Settings(max_new_tokens=12, gamma=3, ignore_eos=True, drafter=drafter)
+        parts = round_parts(with_head, ["w1 w2 w1 w2 w1"], settings)
+        assert parts is not None and (parts.draft_passes > 0) == drafts
+
+
 def test_rounds_are_timed_at_lengths_that_fit_into_the_context(pair: Pair) -> None:
     costs = context_costs(pair, SETTINGS, (10, 1000), 1)
     assert {lane: list(by_length) for lane, by_length in costs.items()} == {
@@ -150,6 +160,12 @@ def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:
     for weight in halved.parameters():
         weight.data = weight.data.bfloat16()
     assert cache_bytes(halved, "eager") == a_token / 2
+    assert set(floors(pair, 100, "ngram")) == {"target"}, "no draft step reads the draft model"
+    head = random_head(pair.target)
+    read = (*head.midlayer.parameters(), *head.norm.parameters(), *head.lm_head.parameters())
+    kept = 100 * 2 * head.config.layer.num_key_value_heads * head.config.layer.head_dim
+    step = floors(replace(pair, head=head), 100, "head")["draft"]
+    assert step.bytes == 4 * (sum(p.numel() for p in read) + kept)
     least = floors(pair_of(halved), 100)
     assert set(least) == {"target"}
     assert least["target"].bytes == 2 * weights + 100 * a_token, "compiled passes cache fp32"

@@ -13,11 +13,14 @@ import pytest
 from machine_load import is_busy
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
+from toy_heads import ToyHead
+from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Token, Trace, compute_metrics
 from specviz.bench.browser import served_page
 from specviz.environment import ASSETS
+from specviz.page.controls import OFFERED
 from specviz.report.series import series
 from specviz.trace.recording import read_file
 
@@ -41,7 +44,8 @@ def open_page() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A pair of folders in the hub's format, and a draft made for another tokenizer."""
+    """A pair of folders in the hub's format, a head on its target, and a draft made for another
+    tokenizer."""
     home = tmp_path_factory.mktemp("models")
     target, draft = saved_family(home, "llama", noise=0.02)
     foreign = home / "foreign"
@@ -52,7 +56,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     one, other = sorted(vocab, key=vocab.get)[20:22]
     vocab[one], vocab[other] = vocab[other], vocab[one]
     path.write_text(json.dumps(data))
-    return {"target": target, "draft": draft, "foreign": foreign}
+    model = AutoModelForCausalLM.from_pretrained(target)
+    head = ToyHead(model, (1, 2), range(model.config.vocab_size)).save_speculators(home / "head")
+    return {"target": target, "draft": draft, "foreign": foreign, "head": head}
 
 
 def choose(visitor: Visitor, pair: str) -> None:
@@ -80,7 +86,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     visitor = visit(address=open_page)
     # The recording that a visit begins with
     expect(visitor.player).to_have_attribute("data-source", "recording")
+    own_model = visitor.page.get_by_role("radio", name="Draft model", exact=True)
+    own_head = visitor.page.get_by_role("radio", name="Head on the target", exact=True)
+    choose(visitor, "Qwen3-4B_eagle3")  # a row of the table with a head and no draft model
+    expect(own_model).to_have_count(0)
+    expect(own_head).to_be_checked()
     choose(visitor, "Another pair")
+    expect(own_model).to_be_visible()  # nothing is known of it yet
+    name_models(visitor, folders["target"], folders["head"])
+    expect(own_model).to_have_count(0, timeout=PATIENCE)
+    visitor.set("number input for Length", 12)
+    header = visitor.run()["header"]
+    assert (header["settings"]["drafter"], header["draft"]["name"]) == ("head", "head")
     name_models(visitor, folders["target"], folders["target"].parent / "nowhere")
     expect(report(visitor).locator("p.stop")).to_contain_text("cannot race", timeout=PATIENCE)
     # The one who races it all the same gets the sentence, and the page lives on.
@@ -90,6 +107,8 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     name_models(visitor, folders["target"], folders["foreign"])
     common = report(visitor).filter(has_text="tokens in common")
     expect(common).to_be_visible(timeout=PATIENCE)
+    expect(own_head).to_have_count(0)
+    expect(own_model).to_be_checked()
     visitor.set("number input for Length", 12)
     assert visitor.run()["header"]["draft"]["shared"] > 100
     expect(visitor.page.locator("[data-item=shared]")).to_contain_text("shared tokens")
@@ -211,3 +230,39 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
 
 def lane_tokens(trace: Trace, lane: str) -> list[Token]:
     return [token for r in trace.lane(lane) for token in r.emitted]
+
+
+def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
+    visit: Visit, open_page: str
+) -> None:
+    visitor = visit(address=f"{open_page}?length=16&temperature=0.7&prompt=The+cat+and+the+cat+and")
+    differs = visitor.page.locator("[data-differs]")
+    labels = OFFERED["drafter"].choices or {}
+    for label, drafter in labels.items():
+        visitor.page.get_by_role("radio", name=label, exact=True).first.click()
+        trace = visitor.run()
+        assert trace["header"]["settings"]["drafter"] == drafter
+        drafted = sum(len(r["drafted"]) for r in trace["rounds"] if r["lane"] == "speculative")
+        assert (drafted > 0) == (drafter != "none"), drafter
+        expect(differs).to_be_hidden()  # the page knows of which pair each of them is
+    visitor.page.get_by_role("radio", name="Draft model", exact=True).click()
+    for label, verdict in (OFFERED["verdict"].choices or {}).items():
+        visitor.page.get_by_role("radio", name=label, exact=True).click()
+        trace = visitor.run()
+        assert trace["header"]["settings"]["verdict"] == verdict
+        expect(visitor.player).to_have_attribute("data-rule", verdict)
+        changed = visitor.page.locator("[data-run] .sv-inexact")
+        expect(changed).to_have_count(int(verdict == "typical"))
+
+    # The last one stays chosen; beside it race lanes whose text is the target's.
+    visitor.page.get_by_role("radio", name="Verdicts", exact=True).click()
+    lanes = visitor.run()["header"]["lanes"]
+    assert list(lanes) == ["typical", "token", "block"]
+    expect(changed).to_have_text("typical verdict in typical: changes the text")
+    expect(visitor.page.locator("[data-lane] h2 .sv-inexact")).to_have_count(1)
+    expect(visitor.lane("typical").locator("h2 .sv-inexact")).to_have_text("changes the text")
+    said = visitor.page.locator("[data-identical]")
+    for lane in lanes:
+        visitor.lane(lane).locator("h2 button").click()
+        expect(visitor.player).to_have_attribute("data-rule", lane)
+        expect(said).to_contain_text("typical acceptance changes")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
+from replaying_server import replay_of, replaying
 from visitor import PATIENCE, Visit, Visitor
 
-from specviz import Trace, compute_metrics
+from specviz import Settings, Trace, compute_metrics, load_pair, race
+from specviz.report.html import standalone_html
+from specviz.report.series import series
 from specviz.report.tables import rounds_csv, tokens_csv
 from specviz.trace import LANES
 
@@ -166,6 +170,37 @@ def check_last_picture(painted: list[str], run: Trace) -> None:
     shown = "".join(words)
     assert run.lane("baseline")[-1].emitted[-1].text.split("\n")[-1].strip() in shown
     assert painted.count("0 tokens · 0.00 s") >= 2  # and begins with none
+
+
+def test_a_watched_server_shows_what_it_told_and_names_what_not(
+    offline: Page, tmp_path: Path
+) -> None:
+    with replaying(replay_of("vllm", counted=(3, 15, 8))) as server:
+        pair, settings = load_pair(f"{server.url}#target"), Settings(max_new_tokens=12)
+        trace = Trace.from_events(race(pair, "Once upon a time", settings))
+    path = tmp_path / "watched.html"
+    path.write_text(standalone_html(trace), "utf-8")
+    offline.goto(path.as_uri())
+    offline.wait_for_selector("[data-player][data-ready]")
+    offline.get_by_label("Playing speed").select_option("10")
+    offline.wait_for_selector("[data-state=ended]")
+    shown = offline.evaluate("window.specviz.metrics")
+    ours = asdict(compute_metrics(trace))
+    assert {name: shown[name] for name in ("counts", "drafted", "rounds")} == {
+        name: ours[name] for name in ("counts", "drafted", "rounds")
+    }
+    for name in ("alpha", "efficiency", "tau", "tau_predicted", "c", "speedup"):
+        assert shown[name] == pytest.approx(ours[name])
+    assert offline.evaluate("window.specviz.series.tau")[0]["y"] == pytest.approx(
+        series(trace.rounds, trace.lanes)["tau"][0]["y"]
+    )
+    expect(offline.locator("[data-verdict]")).to_have_text("No baseline was measured.")
+    expect(offline.locator("[data-detail]")).to_contain_text("Its own counters agree.")
+    expect(offline.locator("[data-run]")).to_contain_text("vLLM 0.32.0, watched")
+    for hidden in ("[data-lane=baseline]", "[data-explain]", "[data-panel-open=why]"):
+        expect(offline.locator(hidden).first).to_be_hidden()
+    offline.locator("[data-lane=speculative] .t.rejected .w").first.click()
+    expect(offline.locator("#sv-card")).to_contain_text("Which token it was the server does not")
 
 
 def test_pictures_are_offered_as_soon_as_charts_can_be_drawn(visit: Visit) -> None:

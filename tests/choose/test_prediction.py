@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from toy_heads import random_head
 from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
-from specviz.choose.acceptance import COPYING, MODELS, Along, acceptance_along
+from specviz.choose.acceptance import CHAINING, COPYING, MODELS, Along, acceptance_along
 from specviz.choose.rounds import KnownText, predicted_counts, simulated_rounds
 from specviz.decoding.sampling import probabilities
+from specviz.models.head import Head
 from specviz.models.pair import context_length
 
 VOCAB = 12
@@ -28,6 +31,16 @@ def pair() -> Pair:
     """A target of three layers and a draft that often agrees with it."""
     target = llama(VOCAB, num_hidden_layers=3, initializer_range=0.3)
     return pair_of(target, relative(target, noise=0.12))
+
+
+def agreeing_head(target: Any) -> Head:
+    """A head that writes on with the target's own last state: right now and then, and less often
+    the further it goes."""
+    head = random_head(target)
+    head.fc.weight.data.zero_()
+    head.fc.weight.data[:, -head.fc.out_features :] = torch.eye(head.fc.out_features)
+    head.lm_head.weight.data = target.get_output_embeddings().weight.detach().clone()
+    return head
 
 
 def told(rounds: list[Round]) -> list[tuple[int, int, int, int]]:
@@ -55,8 +68,10 @@ def predicted(pair: Pair, text: KnownText, settings: Settings) -> list[tuple[int
     return list(simulated_rounds(text, along.run(), settings, random.Random(0)))
 
 
-@pytest.mark.parametrize("drafter", (*MODELS, *COPYING))
+@pytest.mark.parametrize("drafter", (*MODELS, *COPYING, *CHAINING))
 def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, drafter: str):
+    if drafter == "head":
+        pair = replace(pair, head=agreeing_head(pair.target))
     at_largest = replace(BASE, drafter=drafter)
     text = text_of(pair, finish(pair, PROMPT, at_largest)[0], at_largest)
     seen = set()

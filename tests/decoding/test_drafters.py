@@ -26,7 +26,13 @@ from toy_models import (
 
 import specviz.decoding.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
-from specviz.bench.drafters import compare_drafters, preset_prompts, score_lines
+from specviz.bench.drafters import (
+    compare,
+    drafter_variants,
+    policy_variants,
+    preset_prompts,
+    table_lines,
+)
 from specviz.decoding.drafters import early_exit as exits
 from specviz.decoding.drafters.early_exit import best_exit, measured_exits
 from specviz.decoding.drafters.ngram import SIZES, NgramIndex
@@ -38,6 +44,7 @@ from specviz.errors import PairError
 from specviz.models.pair import parameter_count
 from specviz.models.sizes import pass_bytes
 from specviz.models.truncated import truncated_model
+from specviz.report.metrics import Metrics
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
@@ -227,22 +234,33 @@ def test_a_target_that_cannot_exit_early_gets_a_sentence(target: Any, says: str)
 def test_bench_compares_all_drafters_and_says_which_cannot_run():
     target = llama(VOCAB)
     pair = pair_of(target, relative(target, noise=0.1))
-    prompts = {"one": "w1 w2 w1 w2", "two": "w3"}
-    settings = Settings(gamma=3, max_new_tokens=12)
-    scores, left_out = compare_drafters(pair, prompts, settings, repeats=1)
-    assert {drafter for drafter, _ in scores} == {"model", "ngram", "suffix"}
+    groups = {"first": ["w1 w2 w1 w2", "w3"], "second": ["w4"]}
+    settings = Settings(gamma=3, max_new_tokens=12, temperature=1.0)
+    variants, left_out = drafter_variants(pair, "w1", settings)
+    assert list(variants) == ["model", "ngram", "suffix"]
     assert [one.partition(":")[0] for one in left_out] == ["early-exit", "head"]
     assert "the target has only one layer" in left_out[0] and "has no head" in left_out[1]
-    for (drafter, policy), by_prompt in scores.items():
-        own = replace(settings, drafter=drafter, gamma_policy=policy)
-        for name, prompt in prompts.items():
-            m = compute_metrics(Trace.from_events(race(pair, prompt, own)))
-            found = by_prompt[name]
-            assert (found.tau, found.drafted) == (m.tau, m.drafted / m.rounds)
-            assert found.speedup > 0
-    lines = list(score_lines(scores, list(prompts)))
-    assert len(lines) == 2 + 9 and {line.count("|") for line in lines} == {5}
+    rows = compare(pair, variants, groups, repeats=2)
+    assert [(row.variant, row.prompts) for row in rows] == [
+        (name, group) for name in variants for group in groups
+    ]
+
+    def run(prompt: str, seed: int) -> Metrics:
+        own = replace(settings, seed=seed)
+        return compute_metrics(Trace.from_events(race(pair, prompt, own)))
+
+    means = []
+    for prompt in groups["first"]:  # the second repeat draws with another seed
+        again = [run(prompt, seed) for seed in (0, 1)]
+        means.append(sum(m.tau or 0.0 for m in again) / 2)
+    tau = rows[0].tau
+    assert tau is not None and tau.value == pytest.approx(sum(means) / 2)
+    assert tau.low is not None and tau.low <= tau.value <= tau.high  # type: ignore[operator]
+    assert rows[1].tau is not None and rows[1].tau.low is None, "one prompt has no interval"
+    lines = list(table_lines(rows))
+    assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {8}
     assert list(preset_prompts()) == ["easy", "hard", "repetitive", "copies", "loses"]
+    assert len(policy_variants(pair, "w1", settings)[0]) == 9
 
 
 # Prices

@@ -75,6 +75,14 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
         "Qwen3",
         llama(4096, 12288, 36, 32, 8, 151936, 40960, head_dim=128, **UNTIED),
     ),
+    "Qwen/Qwen3-4B": (
+        "Qwen3",
+        llama(2560, 9728, 36, 32, 8, 151936, 40960, head_dim=128, **TIED),
+    ),
+    "Qwen/Qwen3-1.7B": (
+        "Qwen3",
+        llama(2048, 6144, 28, 16, 8, 151936, 40960, head_dim=128, **TIED),
+    ),
     "Qwen/Qwen3-0.6B": (
         "Qwen3",
         llama(1024, 3072, 28, 16, 8, 151936, 40960, head_dim=128, **TIED),
@@ -109,6 +117,22 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
              word_embed_proj_dim=768, vocab_size=50272, max_position_embeddings=2048),
     ),
 }  # fmt: skip
+
+# Heads: their configs as far as they define sizes. The sizes that follow were compared with what
+# others counted: the length of the file of yuhuili's (810 MiB in fp16), all numbers of the file of
+# the 4 B head (218,429,056 with both maps of ids, 436,899,680 bytes), and those of the 1.7 B head
+# (448,012,288 with the target's embeddings).
+PUBLISHED_HEADS: dict[str, dict[str, Any]] = {
+    "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B": llama(
+        4096, 14336, 1, 32, 8, 128256, 2048, draft_vocab_size=32000
+    ),
+    "AngelSlim/Qwen3-1.7B_eagle3": llama(
+        2048, 6144, 1, 16, 8, 151936, 40960, head_dim=128, draft_vocab_size=32000
+    ),
+    "AngelSlim/Qwen3-4B_eagle3": llama(
+        2560, 9728, 1, 32, 8, 151936, 40960, head_dim=128, draft_vocab_size=32000
+    ),
+}
 
 
 def published_config(name: str) -> Any:

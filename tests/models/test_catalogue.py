@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
-from published_configs import PUBLISHED, published_config
+from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
+from transformers import AutoConfig
 
 from specviz.environment import ASSETS, BUILTIN
 from specviz.models.catalogue import (
@@ -14,17 +16,23 @@ from specviz.models.catalogue import (
     FITS_SMALLER,
     GROUPS,
     TOO_LARGE,
+    known_head,
     known_model,
     named_pair,
     named_pairs,
     pairs_by_fit,
     suggested_draft,
 )
+from specviz.models.head_files import HeadMetadata, read_head_config
+from specviz.models.hub import ModelSource
 from specviz.models.load import model_names
 from specviz.models.metadata import meta_model, probed_caches, quantizable_parameters
 from specviz.models.pair import context_length, parameter_count
 
-MODELS = {model.name for pair in named_pairs() for model in (pair.target, pair.draft)}
+MODELS = {pair.target.name for pair in named_pairs()} | {
+    pair.draft.name for pair in named_pairs() if pair.draft is not None
+}
+HEADS = {pair.head.name: pair for pair in named_pairs() if pair.head is not None}
 
 
 def test_every_model_of_the_table_is_checked_here():
@@ -33,8 +41,6 @@ def test_every_model_of_the_table_is_checked_here():
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_numbers_are_those_of_the_config(name: str):
-    from transformers import AutoConfig
-
     if name.startswith("builtin/"):
         config = AutoConfig.from_pretrained(ASSETS / "pair" / name.removeprefix("builtin/"))
     else:
@@ -48,19 +54,43 @@ def test_numbers_are_those_of_the_config(name: str):
     assert facts.cache == sum(layer.numbers for layer in caches.layers) and caches.rolls_back
 
 
+@pytest.mark.parametrize("name", sorted(HEADS))
+def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
+    target, facts = HEADS[name].target, known_head(name)
+    assert facts is not None and facts == HEADS[name].head
+    assert HEADS[name].drafters[0] == ("model" if name.startswith("builtin/") else "head")
+    if name not in PUBLISHED_HEADS and not name.startswith("builtin/"):
+        # What nobody could check is not said.
+        assert facts.parameters is facts.cache is facts.vocabulary is None and not facts.sized
+        return
+    if name in PUBLISHED_HEADS:
+        values, model = PUBLISHED_HEADS[name], meta_model(published_config(target.name))
+    else:
+        folder = ASSETS / "pair"
+        values = json.loads((folder / "head" / "config.json").read_text("utf-8"))
+        model = meta_model(AutoConfig.from_pretrained(folder / "target"))
+        assert (folder / "head" / "model.safetensors").stat().st_size == facts.file
+    head = HeadMetadata(ModelSource(name, None), read_head_config(values, model, name), values)
+    assert facts.parameters == head.need.parameters
+    assert facts.cache == sum(layer.numbers for layer in head.need.caches.layers)
+    assert (facts.hidden, facts.vocabulary) == (values["hidden_size"], values["draft_vocab_size"])
+
+
 def test_each_pair_is_written_as_load_pair_takes_it():
     for pair in named_pairs():
         assert named_pair(pair.name) == pair and "+" not in pair.name
         if pair.name != BUILTIN:
-            assert model_names(pair.name) == (pair.target.name, pair.draft.name)
-        assert pair.shows.endswith(".") and pair.target.parameters > pair.draft.parameters
+            assert model_names(pair.name) == (pair.target.name, pair.parts[0].name)
+        assert pair.shows.endswith(".")
+        assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
 
 
 def test_memory_follows_from_parameters_and_caches():
     pair = named_pair("llama-3.1-8b-1b")
-    assert pair is not None
+    assert pair is not None and pair.draft is not None
     weights = 2 * (8_030_261_248 + 1_235_814_400)
-    assert pair.bytes("bfloat16", 1000) == weights + 2 * 1000 * (2 * 65536 + 16384)
+    # The target has a cache in each of four lanes, the draft in three of them.
+    assert pair.bytes("bfloat16", 1000) == weights + 2 * 1000 * (4 * 65536 + 3 * 16384)
     assert pair.bytes("float32", 1000) == 2 * pair.bytes("bfloat16", 1000)
     memory = pair.memory()
     assert memory["4bit"] < memory["8bit"] < memory["bfloat16"] < memory["float32"]

@@ -105,3 +105,22 @@ def test_a_head_that_does_not_fit_gets_one_sentence(
     # What needs no weights, the doctor says too, in the same words.
     if (config and "d2t" not in sentence) or damage is pickled:
         assert sentence_about(examine(str(target), str(folder)), "head", "stop") == shown
+
+
+def test_the_doctor_tells_what_the_table_knows_of_a_head_and_what_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("specviz.models.hub.constants.HF_HUB_OFFLINE", True)
+    known = examine("qwen3-4b-eagle3", free=10**12)
+    said = sentence_about(known, "head", "good")
+    assert "218 million parameters, states of width 2,560, 32,000 tokens" in said
+    assert said.endswith("unknown until the hub is asked: licence.")
+    # bf16 or fp32 weights, and caches in the lanes of a race of four
+    assert "by the table of pairs" in sentence_about(known, "memory", "good")
+    unknown = examine("qwen3-8b-speculator", free=10**12)
+    said = sentence_about(unknown, "head", "good")
+    assert "the format speculators, with the licence apache-2.0; unknown" in said
+    assert "parameters, width, vocabulary, file." in said
+    assert not [one for one in unknown.findings if one.topic == "memory"]
+    pickles = sentence_about(examine("llama-3.1-8b-eagle3"), "head", "stop")
+    assert "only as pickles" in pickles and "save it again as safetensors" in pickles

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
 from specviz.models.doctor import examine_served
 from specviz.page.choices import chosen_pair, pair_choices
+from specviz.remote import wire
 from specviz.remote.completions import Completions
 from specviz.remote.interface import Abilities
 from specviz.remote.target import RemoteTarget
@@ -41,6 +43,7 @@ from specviz.report.charts import figures
 from specviz.report.terminal import metric_lines
 from specviz.trace.rules import check_trace
 from specviz.trace.validators import Invalid
+from specviz.worker.tasks import ExamineTask, Models
 
 VOCAB = 300
 KEY = "sk-a-secret-of-somebody"
@@ -243,6 +246,40 @@ def test_nobody_there_and_addresses_that_are_none(draft: Path) -> None:
         load_pair(f"http://127.0.0.1:{port}/v1")
 
 
+def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "ANSWER_SECONDS", 0.2)
+    patient, release = Completions(Server(server.url, KEY), "target"), Event()
+
+    def silent(_: Any) -> bool:
+        return release.wait(20) and False
+
+    server.fault = silent
+    with pytest.raises(ServerError, match=r"did not answer within 0\.2 s"):
+        patient.rows([[1]], 5, VOCAB)
+    release.set()
+    with pytest.raises(ServerError, match="speaks no TLS"):
+        Server(server.url.replace("http:", "https:")).get("models")
+    # A busy server is asked again where nothing is timed, and not in a lane.
+    waits = [answered(429, {}, **{"retry-after": "0"})] * 2
+    server.fault = lambda handler: bool(waits) and waits.pop()(handler)
+    assert patient.abilities(VOCAB).listed == VOCAB and not waits
+    waits += [answered(429, {}, **{"retry-after": "0"})]
+    with pytest.raises(ServerError, match="too many requests"):
+        patient.rows([[1]], 5, VOCAB)
+    server.fault = None
+    # The operator's own server has no address in sentences that visitors may read.
+    monkeypatch.setenv("SPECVIZ_REMOTE", f"{server.url}#target+draft")
+    with pytest.raises(ServerError, match=r"^the target's server does not know") as caught:
+        Server(server.url, KEY).get("nothing")
+    assert KEY not in str(caught.value)
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "")
+    with pytest.raises(ServerError, match=r"by way of the proxy: check HTTP_PROXY"):
+        Server("http://10.0.0.1/v1").get("models")
+
+
 def test_a_wrong_key_and_a_wrong_name(target: Any, draft: Path) -> None:
     refused = pytest.raises(ServerError, match="SPECVIZ_REMOTE_KEY")
     with fake_server(target, byte_level(VOCAB), key=KEY) as server, refused:
@@ -252,7 +289,14 @@ def test_a_wrong_key_and_a_wrong_name(target: Any, draft: Path) -> None:
         load_pair(f"{server.url}#other+{draft}")
 
 
-def test_the_doctor_says_what_a_server_can_do(target: Any, draft: Path) -> None:
+def test_the_doctor_says_what_a_server_can_do(
+    target: Any, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = fake_server(target, byte_level(VOCAB), most=20, processed=True)
+    with able as server, monkeypatch.context() as operator:
+        operator.setenv("SPECVIZ_REMOTE", f"{server.url}#target+{draft}")
+        (shown,) = ExamineTask(SERVED).run(Models(load_pair, race), Event())
+        assert "for which it draws" in str(shown) and "127.0.0.1" not in str(shown)
     with fake_server(target, byte_level(VOCAB), most=20) as server:
         report = examine_served(f"{server.url}#target+{draft}")
         assert report.verdict == "warning"
