@@ -79,6 +79,7 @@ def _round(event: Round) -> dict[str, Any]:
         if drafted != emitted:
             break
         kept += 1
+    rare = {name: getattr(event, name) for name in ("wall", "exchanged", "server_seconds")}
     return {
         "lane": event.lane,
         "index": event.index,
@@ -89,7 +90,5 @@ def _round(event: Round) -> dict[str, Any]:
         "verify_seconds": event.verify_seconds,
         "overhead_seconds": event.overhead_seconds,
         "clock": event.clock,
-        "wall": event.wall,
-        "exchanged": event.exchanged,
-        "server_seconds": event.server_seconds,
+        **{name: value for name, value in rare.items() if value is not None},
     }
