@@ -17,7 +17,7 @@ import torch
 from ..decoding.drafters.early_exit import best_exit
 from ..engines.base import now
 from ..engines.choose import make_engine, make_head_engine, make_state_engine
-from ..models.head import Head
+from ..models.heads.eagle import Head
 from ..models.metadata import configured_caches
 from ..models.pair import Pair, text_config
 from ..models.sizes import parameter_bytes, pass_bytes

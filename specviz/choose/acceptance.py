@@ -21,7 +21,7 @@ from ..decoding.types import DecodingPath, Drafter
 from ..engines.base import Engine, StateEngine
 from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
-from ..models.head import Head
+from ..models.heads.eagle import Head
 from ..models.pair import Pair, context_length
 from ..settings import Settings
 

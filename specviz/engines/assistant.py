@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..models.assistant import Assistant
+from ..models.heads.assistant import Assistant
 from .base import StateEngine, memory_limited
 from .eager import EagerEngine
 from .head import StateReader

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..environment import on_zerogpu
 from ..errors import PairError
-from ..models.assistant import Assistant
-from ..models.head import Head
-from ..models.mtp import MtpHead
+from ..models.heads.assistant import Assistant
+from ..models.heads.eagle import Head
+from ..models.heads.mtp import MtpHead
 from ..remote.target import RemoteTarget
 from .assistant import AssistantEngine
 from .base import Engine, StateEngine

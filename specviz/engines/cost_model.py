@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from ..errors import PairError
-from ..models.assistant import Assistant
-from ..models.head import Head
-from ..models.mtp import MtpHead
+from ..models.heads.assistant import Assistant
+from ..models.heads.eagle import Head
+from ..models.heads.mtp import MtpHead
 from ..models.sizes import parameter_bytes, pass_bytes
 from ..models.truncated import truncated_model
 from ..remote.target import RemoteTarget

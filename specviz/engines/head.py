@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..models.head import Head, HeadCache
+from ..models.heads.eagle import Head, HeadCache
 from .base import memory_limited
 
 

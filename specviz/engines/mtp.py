@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import MtpCache
 
-from ..models.mtp import MtpHead
+from ..models.heads.mtp import MtpHead
 from .base import memory_limited
 from .head import StateReader
 

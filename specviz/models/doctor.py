@@ -31,8 +31,8 @@ from .findings import (
     vocabulary_findings,
     watched_findings,
 )
-from .head_findings import examined_head, head_findings, own_layers_findings
-from .heads import AnyMetadata, is_head
+from .heads.findings import examined_head, head_findings, own_layers_findings
+from .heads.kinds import AnyMetadata, is_head
 from .hub import find_source, gated_sentence, hub_listing
 from .load import NO_DRAFT, meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory

@@ -13,7 +13,7 @@ from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
 from .checksums import check_files
 from .closed import closed_sentence
-from .heads import AnyMetadata, load_any_head, read_any_head
+from .heads.kinds import AnyMetadata, load_any_head, read_any_head
 from .hub import MOST_SHOWN, find_source, local_folder
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer

@@ -14,7 +14,7 @@ from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
 from ..models.checksums import write_checksums
-from ..models.head import Head
+from ..models.heads.eagle import Head
 from . import corpus as books
 from .distill import BooksThenWritten
 from .export import digest, load_model

@@ -280,7 +280,7 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
-    from ..models.head import Head
+    from ..models.heads.eagle import Head
     from ..models.load import load_pair
 
     row = named_pair(name)

@@ -16,7 +16,7 @@ from specviz import Pair, Round, Settings
 from specviz.choose.acceptance import CHAINING, COPYING, MODELS, Along, acceptance_along
 from specviz.choose.rounds import KnownText, predicted_counts, simulated_rounds
 from specviz.decoding.sampling import probabilities
-from specviz.models.head import Head
+from specviz.models.heads.eagle import Head
 from specviz.models.pair import context_length
 
 VOCAB = 12

@@ -18,7 +18,7 @@ from specviz.decoding.drafters import head as drafting
 from specviz.engines.eager import EagerEngine
 from specviz.engines.head import HeadEngine
 from specviz.errors import PairError
-from specviz.models.head_files import load_head
+from specviz.models.heads.eagle_files import load_head
 from specviz.trace.rules import check_trace
 
 VOCAB, LAYERS = 40, 7

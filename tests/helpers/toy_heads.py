@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaConfig
 
-from specviz.models.head import Head, HeadConfig
+from specviz.models.heads.eagle import Head, HeadConfig
 from specviz.models.pair import logit_width, text_config
 
 

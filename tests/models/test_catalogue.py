@@ -23,7 +23,7 @@ from specviz.models.catalogue import (
     pairs_by_fit,
     suggested_draft,
 )
-from specviz.models.head_files import HeadMetadata, read_head_config
+from specviz.models.heads.eagle_files import HeadMetadata, read_head_config
 from specviz.models.hub import ModelSource
 from specviz.models.load import model_names
 from specviz.models.metadata import meta_model, probed_caches, quantizable_parameters

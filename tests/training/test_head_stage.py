@@ -11,8 +11,8 @@ import torch
 from toy_models import byte_level, llama
 
 from specviz.models.checksums import check_files
-from specviz.models.head import HeadCache
-from specviz.models.head_files import load_head
+from specviz.models.heads.eagle import HeadCache
+from specviz.models.heads.eagle_files import load_head
 from specviz.training import cli
 from specviz.training.export import save_model, save_tokenizer
 from specviz.training.head import (

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...models.head import Head
+from ...models.heads.eagle import Head
 from ..head import HeadEngine
 from . import head_pass as f
 from .engine import ALIGNED, FIRST_PLACES, addresses_of, sizes_of

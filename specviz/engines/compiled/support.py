@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...environment import has_numba
-from ...models.head import Head
+from ...models.heads.eagle import Head
 from ...models.pair import context_length, parameter_count
 from ..base import StateEngine
 from ..head import HeadEngine

@@ -21,7 +21,7 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from .pair import check_head
+from ..pair import check_head
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ..errors import PairError, ran_out_of_memory
-from .head_files import config_values
-from .hub import ModelSource, failure_sentence, find_source, hub_options
-from .memory import MemoryNeed
-from .metadata import Caches
-from .pair import logit_width, parameter_count, text_config
-from .progress import Watcher, watched
-from .truncated import FINAL
+from ...errors import PairError, ran_out_of_memory
+from ..hub import ModelSource, failure_sentence, find_source, hub_options
+from ..memory import MemoryNeed
+from ..metadata import Caches
+from ..pair import logit_width, parameter_count, text_config
+from ..progress import Watcher, watched
+from ..truncated import FINAL
+from .eagle_files import config_values
 
 TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import transformers
 
-from ..errors import PairError
+from ...errors import PairError
+from ..catalogue import HeadFacts, known_head
+from ..findings import Finding, access_findings, file_findings
+from ..hub import failure_sentence, find_source, hub_listing
+from ..metadata import ModelMetadata
+from ..pair import context_length, text_config
+from ..sizes import shown_bytes, shown_count
+from ..weight_headers import folder_weights, no_safetensors
 from .assistant import AssistantMetadata, asks_sharing_modes
-from .catalogue import HeadFacts, known_head
-from .findings import Finding, access_findings, file_findings
-from .head_files import HeadMetadata
-from .heads import AnyMetadata, read_any_head
-from .hub import failure_sentence, find_source, hub_listing
-from .metadata import ModelMetadata
+from .eagle_files import HeadMetadata
+from .kinds import AnyMetadata, read_any_head
 from .mtp import MTP, MtpMetadata, counted, dropped_sentence, mtp_count, runnable
-from .pair import context_length, text_config
-from .sizes import shown_bytes, shown_count
-from .weight_headers import folder_weights, no_safetensors
 
 
 def examined_head(

@@ -6,6 +6,9 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ..hub import find_source
+from ..metadata import ModelMetadata
+from ..progress import Watcher
 from .assistant import (
     Assistant,
     AssistantMetadata,
@@ -13,12 +16,9 @@ from .assistant import (
     load_assistant,
     read_assistant,
 )
-from .head import Head
-from .head_files import HeadMetadata, head_values, load_head, read_head
-from .hub import find_source
-from .metadata import ModelMetadata
+from .eagle import Head
+from .eagle_files import HeadMetadata, head_values, load_head, read_head
 from .mtp import MTP, MtpHead, MtpMetadata, load_mtp, read_mtp
-from .progress import Watcher
 
 AnyHead: TypeAlias = Head | MtpHead | Assistant
 AnyMetadata: TypeAlias = HeadMetadata | MtpMetadata | AssistantMetadata

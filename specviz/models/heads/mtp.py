@@ -15,13 +15,13 @@ import torch
 import transformers
 from torch import nn
 
-from ..errors import PairError, ran_out_of_memory
-from .hub import ModelSource
-from .memory import MemoryNeed
-from .metadata import ModelMetadata, configured_caches
-from .pair import text_config
-from .truncated import FINAL
-from .weight_headers import weight_names
+from ...errors import PairError, ran_out_of_memory
+from ..hub import ModelSource
+from ..memory import MemoryNeed
+from ..metadata import ModelMetadata, configured_caches
+from ..pair import text_config
+from ..truncated import FINAL
+from ..weight_headers import weight_names
 
 MTP = "mtp"
 """The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""

@@ -19,9 +19,8 @@ from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from ..errors import PairError
-from .head import Head, HeadConfig
-from .hub import (
+from ...errors import PairError
+from ..hub import (
     ModelSource,
     failure_sentence,
     find_source,
@@ -29,11 +28,12 @@ from .hub import (
     hub_listing,
     hub_options,
 )
-from .memory import MemoryNeed
-from .metadata import Caches, LayerCache
-from .pair import check_head, text_config
-from .progress import Watcher, watched
-from .weight_headers import no_safetensors, weight_files
+from ..memory import MemoryNeed
+from ..metadata import Caches, LayerCache
+from ..pair import check_head, text_config
+from ..progress import Watcher, watched
+from ..weight_headers import no_safetensors, weight_files
+from .eagle import Head, HeadConfig
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
 IGNORED = ("t2d", "verifier_norm.weight", "verifier_lm_head.weight", "rotary_emb.inv_freq")
