@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
     add("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
-    add("--count", type=int, help="number of prompts, default 5, in tables of variants 10")
-    add("--repeats", type=int, help="default 3, in tables of variants 2")
+    add("--count", type=int, help="number of prompts, default 5; tables of variants have their own")
+    add("--repeats", type=int, help="default 3; tables of variants have their own")
     add("--temperatures", type=float, nargs="+", help="default 0, 0.7 and 1, or those that matter")
     add("--threads", type=int, nargs="+", help="default: powers of two up to the processors")
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
@@ -210,8 +210,8 @@ MODES: dict[str, Callable[[argparse.Namespace], None]] = {
 
 USUAL: dict[str, Any] = {"count": 5, "repeats": 3, "temperatures": [0.0, 0.7, 1.0]}
 SIZES: dict[str, dict[str, Any]] = {
-    "drafters": {"count": 10, "repeats": 2, "temperatures": [0.0, 0.7]},
-    "policies": {"count": 5, "repeats": 1, "temperatures": [0.0, 0.7]},
+    "drafters": {"count": 10, "repeats": 1, "temperatures": [0.0, 0.7]},
+    "policies": {"count": 3, "repeats": 1, "temperatures": [0.0, 0.7]},
     # In a greedy run all verdicts keep the same drafts.
     "verdicts": {"count": 10, "repeats": 2, "temperatures": [0.7, 1.0]},
 }
