@@ -21,7 +21,7 @@ from ..worker.tasks import Machine
 
 OTHER = "other"
 NO_DRAFT = "none"
-PICKLED = "published as a pickle, which is not loaded"
+PICKLED = "but published as a pickle, which is not loaded"
 
 
 def others_allowed() -> bool:
@@ -119,10 +119,10 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     if pair.name == BUILTIN:
         return _title(pair)
     size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
-    if pair.head is not None and pair.head.safetensors is False:
-        return f"{_title(pair)} · {PICKLED}"
     if not pair.sized:
         size = f"{size} and a head whose size is unknown until asked"
     smaller = "16 bits" if cpu else "8 or 4 bits"
     words = {FITS: f"fits, {size}", FITS_SMALLER: f"{size}: fits with {smaller}"}
-    return f"{_title(pair)} · {words.get(fit, f'{size}: too large here')}"
+    pickled = pair.head is not None and pair.head.safetensors is False
+    fits = words.get(fit, f"{size}: too large here")
+    return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}"

@@ -39,7 +39,7 @@ class Doctor:
             if self._idle is not None:
                 self._idle.cancel()
             *_, report = results_of(self._worker, ExamineTask(pair))
-            self.offers.learn(pair, report["drafters"])
+            self.offers.learn(pair, report.get("drafters", ()))
             self._idle = threading.Timer(IDLE, self._close)
             self._idle.daemon = True
             self._idle.start()

@@ -418,5 +418,5 @@ def test_a_want_of_memory_is_told_with_numbers() -> None:
         def run(self, models: Any, stop: Any) -> Any:
             raise ModelError("the device ran out of memory: use less.") from MemoryError()
 
-    with pytest.raises(SpecvizError, match=r"use less\. Weights and caches .* MB as float32,"):
+    with pytest.raises(SpecvizError, match=r"use less\. Weights, and caches .* MB as float32,"):
         list(LocalWorker(load_named, race).run(Starved()))

@@ -22,7 +22,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
     def asked(*_: Any, **__: Any) -> Any:
         tokens.append(build_hf_headers().get("authorization"))
-        return SimpleNamespace(target=None, draft=None, memory={}, to_dict=dict, vocab=0)
+        return SimpleNamespace(target=None, draft=None, head=None, memory={}, to_dict=dict, vocab=0)
 
     monkeypatch.setenv("HF_TOKEN", "hf_operators")
     monkeypatch.setattr("specviz.models.load.load_pair", asked)

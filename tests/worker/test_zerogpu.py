@@ -234,7 +234,7 @@ class TestSeconds:
                 parameters=lambda: [torch.empty(weights, dtype=torch.bfloat16, device="meta")],
             )
 
-        pair = SimpleNamespace(target=model(32, 8 * 10**9), draft=model(16, 10**9))
+        pair = SimpleNamespace(target=model(32, 8 * 10**9), draft=model(16, 10**9), head=None)
         cost = CostEstimate.of(pair)
         assert cost.target > 2 * cost.draft
         assert cost.start > 10  # 18 GB have to be moved
