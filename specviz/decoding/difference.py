@@ -20,8 +20,8 @@ from ..models.pair import Pair
 from ..report.parting import Difference, Parting, Scored, parting_of
 from ..settings import Settings
 from ..trace import Lane, Round, Trace, margin_of
+from .header import model_name
 from .loop import decode
-from .race import model_name
 
 NEAREST = 8  # likeliest tokens of a row whose logits are compared
 PLACES = 8  # last places of the text at which rounding is measured

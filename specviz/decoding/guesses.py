@@ -13,7 +13,7 @@ from ..errors import PairError, PromptError
 from ..models.pair import Pair, context_length
 from ..report.guesses import Guess, Guesses
 from .detokenize import Pieces, TextStream
-from .race import model_name
+from .header import model_name
 from .sampling import greedy_ids
 
 FED = 32  # places of the text per pass; after each the caller may stop

@@ -17,6 +17,7 @@ from ..trace import EndReason, Round
 from .sampling import Decide, RandomSource, UniformDraws, Verdict
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]
+Mode: TypeAlias = Literal["interleaved", "sequential"]
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 

@@ -25,11 +25,9 @@ from .findings import (
     memory_findings,
     mixture_findings,
     rollback_findings,
-    served_findings,
     size_findings,
     table_findings,
     vocabulary_findings,
-    watched_findings,
 )
 from .heads.findings import examined_head, head_findings, own_layers_findings
 from .heads.kinds import AnyMetadata, is_head
@@ -39,6 +37,7 @@ from .memory import DeviceMemory, MemoryNeed, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .served import served_target
+from .server_findings import served_findings, watched_findings
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
 from .truncated import has_early_exits
 from .watched import watched_pair

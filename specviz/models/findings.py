@@ -10,8 +10,6 @@ from typing import Literal
 from huggingface_hub import constants
 
 from ..errors import PairError
-from ..remote.target import RemoteTarget
-from ..remote.watched.stream import Engine
 from .catalogue import HeadFacts, ModelFacts, known_model
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
@@ -278,58 +276,3 @@ def context_findings(models: list[ModelMetadata]) -> list[Finding]:
         return [Finding("warning", "context", sentence)]
     sentence = f"the target sees {shown[0]}, the draft {shown[1]}."
     return [Finding("good", "context", sentence)]
-
-
-def watched_findings(engine: Engine, alone: Engine | None, *, told: bool) -> list[Finding]:
-    """What can be seen of a server that speculates by itself. told: whether it tells what its steps
-    draft."""
-    steps = (
-        Finding("good", "steps", "the server tells what each of its steps drafts and accepts.")
-        if told
-        else Finding(
-            "warning",
-            "steps",
-            "the server does not tell what its steps draft: start vLLM with "
-            "--per-request-spec-decode-metrics detailed.",
-        )
-    )
-    baseline = (
-        Finding("good", "baseline", f"{alone.source} answers for the target alone.")
-        if alone
-        else Finding("warning", "baseline", "without a second server there is no ratio.")
-    )
-    times = "times are the client's, from chunk to chunk: with the network and other users."
-    return [
-        Finding("good", "server", f"{engine.source} answers; its own speculation is watched."),
-        steps,
-        baseline,
-        Finding("warning", "times", times),
-    ]
-
-
-def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
-    """What a target on a server can do. draft: the name of the draft, as shown."""
-    able = target.abilities
-    whole = able.listed >= target.vocab
-    lists = (
-        f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others with "
-        f"top_k from 1 to {able.listed}"
-    )
-    draws = ", or with the verdict token, for which it draws; beta is then unknown"
-    exact = (
-        "the server gives whole distributions: every setting is exact."
-        if whole
-        else f"{lists}{draws if able.draws else ''}."
-    )
-    context = f"of {able.context:,} tokens" if able.context else "of a length that it does not tell"
-    return [
-        Finding("good", "server", f"{able.software} answers, with a context {context}."),
-        Finding("good", "tokenizer", f"the server splits and spells text as {draft} does."),
-        Finding("good" if whole else "warning", "distributions", exact),
-        Finding(
-            "warning",
-            "times",
-            "times are those of requests: with the network, the server's queue and its other "
-            "users.",
-        ),
-    ]

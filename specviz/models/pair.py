@@ -264,30 +264,6 @@ def _check_causal(model: Any, role: str) -> None:
         model.eval()
 
 
-def check_head(config: Any, target: Any) -> None:
-    """Raise `PairError` unless a head of this `HeadConfig` fits the target."""
-    own = text_config(target)
-    if config.target_width != own.hidden_size:
-        raise PairError(
-            f"the head reads hidden states of width {config.target_width} and the target's have "
-            f"width {own.hidden_size}: choose a head made for this target."
-        )
-    if not all(1 <= n <= own.num_hidden_layers for n in config.states):
-        raise PairError(
-            f"the head reads states after {_listed(config.states)} layers and the target has "
-            f"{own.num_hidden_layers}: choose a head made for this target."
-        )
-    if config.layer.vocab_size != logit_width(target):
-        raise PairError(
-            f"the head was made for a vocabulary of {config.layer.vocab_size:,} tokens and the "
-            f"target's has {logit_width(target):,}: choose a head made for this target."
-        )
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])][len(numbers) < 2 :])
-
-
 def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:
     """The lowest id below `vocab` whose piece differs between two tokenizers, with both pieces.
 

@@ -1,7 +1,7 @@
 """A run as data: its events, the trace that holds them, its JSON, and the checks of recordings."""
 
 from ..lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
-from .end_rules import margin_of
+from .end_rules import agreement_of, margin_of
 from .events import (
     DIGITS,
     OUTCOMES,
@@ -45,6 +45,7 @@ __all__ = [
     "Round",
     "Token",
     "Trace",
+    "agreement_of",
     "digest_of",
     "event_dict",
     "margin_of",

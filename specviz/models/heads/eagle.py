@@ -21,7 +21,8 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from ..pair import check_head
+from ...errors import PairError
+from ..pair import logit_width, text_config
 
 
 @dataclass(frozen=True)
@@ -221,3 +222,27 @@ class Head(nn.Module):
         """fp32 [n, draft_vocab] of outputs [n, width]."""
         found: Tensor = self.lm_head(self.norm(hidden))
         return found.float()
+
+
+def check_head(config: HeadConfig, target: Any) -> None:
+    """Raise `PairError` unless a head of this shape fits the target."""
+    own = text_config(target)
+    if config.target_width != own.hidden_size:
+        raise PairError(
+            f"the head reads hidden states of width {config.target_width} and the target's have "
+            f"width {own.hidden_size}: choose a head made for this target."
+        )
+    if not all(1 <= n <= own.num_hidden_layers for n in config.states):
+        raise PairError(
+            f"the head reads states after {_listed(config.states)} layers and the target has "
+            f"{own.num_hidden_layers}: choose a head made for this target."
+        )
+    if config.layer.vocab_size != logit_width(target):
+        raise PairError(
+            f"the head was made for a vocabulary of {config.layer.vocab_size:,} tokens and the "
+            f"target's has {logit_width(target):,}: choose a head made for this target."
+        )
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])][len(numbers) < 2 :])

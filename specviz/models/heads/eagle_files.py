@@ -30,10 +30,10 @@ from ..hub import (
 )
 from ..memory import MemoryNeed
 from ..metadata import Caches, LayerCache
-from ..pair import check_head, text_config
+from ..pair import text_config
 from ..progress import Watcher, watched
 from ..weight_headers import no_safetensors, weight_files
-from .eagle import Head, HeadConfig
+from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")
 IGNORED = ("t2d", "verifier_norm.weight", "verifier_lm_head.weight", "rotary_emb.inv_freq")

@@ -20,12 +20,12 @@ from ...settings import Settings
 from ...trace import (
     SERVER,
     Agreement,
-    Divergence,
     End,
     EndReason,
     Event,
     Header,
     Round,
+    agreement_of,
 )
 from .counters import Counted, counters, moved
 from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
@@ -234,13 +234,5 @@ def _end(
 ) -> End:
     found = Agreement()
     if BASELINE in lanes and settings.greedy:
-        found = _agreement(*(lanes[lane].emitted for lane in (SPECULATIVE, BASELINE)))
+        found = agreement_of(*(lanes[lane].emitted for lane in (SPECULATIVE, BASELINE)))
     return End(reasons, found.identical, found.compared, found.divergence, counted=counted)
-
-
-def _agreement(ours: Sequence[Round], theirs: Sequence[Round]) -> Agreement:
-    mine, other = ([t.id for r in rounds for t in r.emitted] for rounds in (ours, theirs))
-    compared = min(len(mine), len(other))
-    index = next((i for i in range(compared) if mine[i] != other[i]), None)
-    divergence = None if index is None else Divergence(index, None)
-    return Agreement(index is None, compared, divergence)
