@@ -39,7 +39,7 @@ const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
  * clock begins behind it, so speeds and tau leave it out.
  * @param {Round} [round]
  */
-export const readsPrompt = (round) => round !== undefined && round.index === 0 && round.clock === 0;
+export const readsPrompt = (round) => round?.index === 0 && round.clock === 0 && !round.drafted.length;
 
 /** @param {Round[]} rounds */
 const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);

@@ -93,11 +93,22 @@ def _wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
     raise SpecvizError("the page did not start: run 'python -m specviz page' to see why.")
 
 
+_running: list[Any] = []
+"""Playwright runs once in a thread; browsers of different flags share it."""
+
+
 @contextmanager
 def _playwright() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
         raise SpecvizError("this needs Playwright: pip install -r requirements-dev.txt.") from error
+    if _running:
+        yield _running[0]
+        return
     with sync_playwright() as playwright:
-        yield playwright
+        _running.append(playwright)
+        try:
+            yield playwright
+        finally:
+            _running.clear()

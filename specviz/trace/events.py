@@ -121,7 +121,7 @@ class Round:
     def reads_prompt(self) -> bool:
         """Whether it is the first of a watched server, whose token came from reading the prompt:
         the clock begins behind it, so speeds and tau leave it out."""
-        return self.index == 0 and self.clock == 0.0
+        return self.index == 0 and self.clock == 0.0 and not self.drafted
 
     @property
     def untold(self) -> bool:

@@ -255,7 +255,7 @@ def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
     # One answer wherever it is given, and no γ "in use" where a policy chose another each time.
     assert called(visitor, "verdict.js", "adviceOf", why, fixed) in said
     assert called(visitor, "verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
-    trace = {"header": {"settings": {"temperature": 0}}}
+    trace = {"header": {"settings": {"temperature": 0}, "target": {"form": "eager"}}}
     even = called(visitor, "verdict.js", "verdict", {"speedup": 0.98, "drafted": 5}, trace, None)
     assert even == "the speed of the target alone: as good as even."
     easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]

@@ -118,7 +118,7 @@ def test_the_law_is_kept_whatever_the_draft() -> None:
     chains = [mini(4, seed=seed, spread=2.0, decay=0.0, max_position_embeddings=4000)
               for seed in (2, 3)]  # fmt: skip
     local = pair_of(*chains)
-    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=300, seed=1)
+    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=500, seed=1)
     with fake_server(chains[0], words(4), processed=True) as server:
         for able in (Abilities("vLLM", 4000, 4), Abilities("vLLM", 4000, 3, draws=True)):
             target = RemoteTarget(Completions(Server(server.url), "target"), able, 4)
