@@ -235,7 +235,7 @@ def lane_tokens(trace: Trace, lane: str) -> list[Token]:
 def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
     visit: Visit, open_page: str
 ) -> None:
-    visitor = visit(address=f"{open_page}?temperature=0.7&prompt=The+cat+and+the+cat+and")
+    visitor = visit(address=open_page, query="?temperature=0.7&prompt=The+cat+and+the+cat+and")
     visitor.set("number input for Length", 16)
     differs = visitor.page.locator("[data-differs]")
     labels = OFFERED["drafter"].choices or {}
