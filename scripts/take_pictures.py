@@ -2,6 +2,7 @@
 lanes, and a lane with a card for each drafter and verdict.
 
 python -m scripts.take_pictures [--out assets/pictures] [--preset easy] [--close-ups]
+SPECVIZ_REMOTE=... python -m scripts.take_pictures --server NAME
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from specviz.bench.browser import chromium, served_page
-from specviz.environment import ASSETS
+from specviz.environment import ASSETS, SERVED
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 FRAMES = 48
@@ -118,6 +119,19 @@ def take_close_ups(page: Any, url: str, out: Path) -> None:
         print(out / f"{name}.png")
 
 
+def take_server(page: Any, url: str, out: Path, name: str) -> None:
+    """Take a picture of a race with the server that the operator has named."""
+    page.goto(f"{url}/?__theme=light&pair={SERVED}&length=64&temperature=0")
+    page.wait_for_selector("[data-player][data-ready]")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
+    page.keyboard.press("End")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(1500)  # milliseconds, until the charts are drawn
+    page.screenshot(path=out / f"{name}.png")
+    print(out / f"{name}.png")
+
+
 def take_choose(page: Any, out: Path) -> None:
     """Take a picture of the view Choose after a sweep of a minute."""
     page.keyboard.press("d")
@@ -154,12 +168,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
     parser.add_argument("--preset", help="the button of a prompt to race on, such as easy")
     parser.add_argument("--close-ups", action="store_true", help="only drafters and verdicts")
+    parser.add_argument("--server", metavar="NAME", help="only NAME.png, a race with a server")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with served_page() as url, chromium() as browser:
         page = browser.new_page(
             viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce"
         )
+        if options.server:
+            take_server(page, url, options.out, options.server)
+            return
         if options.close_ups:
             take_close_ups(page, url, options.out)
             return

@@ -6,7 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -19,6 +19,7 @@ from ..errors import ServerError
 
 HIDDEN = "the target's server"
 CONNECT_SECONDS = 5.0
+KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
 MOST_WAIT = 10.0  # seconds that a busy server may ask a client to wait
@@ -51,6 +52,7 @@ class Server:
         self._client = httpx.Client(
             headers={"authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
             transport=transport,
         )
 
@@ -108,14 +110,24 @@ class Server:
         content = None if body is None else orjson.dumps(body)
         headers = {"content-type": "application/json"} if content else {}
         with self._faults():
+            request = self._client.build_request(
+                method, self._at(path), content=content, headers=headers
+            )
             start = time.perf_counter()
-            request = self._client.stream(method, self._at(path), content=content, headers=headers)
-            with request as response:
+            with closing(self._sent(request)) as response:
                 raw = self._read(response)
             seconds = time.perf_counter() - start
             if response.status_code != httpx.codes.OK:
                 raise self._refusal(response, raw)
             return Answer(orjson.loads(raw), seconds, len(content or b""), len(raw))
+
+    def _sent(self, request: httpx.Request) -> httpx.Response:
+        """The answer once it begins. A server may end a kept connection while a request is on its
+        way: the request is then sent again, once, on a new one."""
+        try:
+            return self._client.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return self._client.send(request, stream=True)
 
     def _at(self, path: str) -> httpx.URL:
         whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"

@@ -97,7 +97,7 @@ def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
     stops = [f.sentence for f in report.findings if f.level == "stop"]
     assert len(stops) == 2 and all("the hub does not answer" in sentence for sentence in stops)
     # What the table knows is sentence_about nevertheless.
-    assert "48.0 GB as float32" in sentence_about(report, "memory", "good")
+    assert "51.9 GB as float32" in sentence_about(report, "memory", "good")
     assert "gated" in str(report.findings)
     names = ("google/gemma-7b-it", "google/gemma-2b-it")
     less = sentence_about(examine(*names, device="cpu", free=25 * 10**9), "memory", "stop")
