@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -77,8 +78,9 @@ class Completions:
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
         body = self._body([list(prompt)]) | {"max_tokens": count, "ignore_eos": True}
+        began = time.perf_counter()
         with self.server.stream("completions", body | {"stream": True}) as chunks:
-            return rate_of(self.server, (chunk.get("choices") for chunk in chunks), count)
+            return rate_of(self.server, began, (chunk.get("choices") for chunk in chunks), count)
 
     def tokenize(self, text: str) -> list[int]:
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}

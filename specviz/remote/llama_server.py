@@ -8,6 +8,7 @@ exact, and nothing is gained in speed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,8 +57,9 @@ class LlamaServer:
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
         body = {**self._body([list(prompt)], count), "prompt": list(prompt), "stream": True}
+        began = time.perf_counter()
         with self.server.stream("/completion", body | {"ignore_eos": True}) as chunks:
-            return rate_of(self.server, (not chunk.get("stop") for chunk in chunks), count)
+            return rate_of(self.server, began, (not chunk.get("stop") for chunk in chunks), count)
 
     def tokenize(self, text: str) -> list[int]:
         body = {"content": text, "add_special": False, "parse_special": True}

@@ -51,13 +51,17 @@ def texts_or_ids(server: Server, answer: Any, name: str, kind: type) -> Any:
     return found
 
 
-def rate_of(server: Server, chunks: Iterable[Any], count: int) -> float:
-    """Tokens per second of a stream of `count` tokens, without the first chunk. Raises
-    `PairError` if the stream has fewer than two chunks."""
+def rate_of(server: Server, began: float, chunks: Iterable[Any], count: int) -> float:
+    """Tokens per second of a stream of `count` tokens that was asked for at `began`, a time of
+    `time.perf_counter`. Raises `PairError` if the stream holds nothing.
+
+    The time to the first token is in it: on a busy machine chunks may wait and arrive together, so
+    that the time between the first and the last of them says nothing.
+    """
     times = [time.perf_counter() for chunk in chunks if chunk]
-    if len(times) < 2 or times[-1] == times[0]:
+    if not times:
         raise PairError(f"{server.shown} streams nothing: its own speed is unknown.")
-    return (count - 1) / (times[-1] - times[0])
+    return count / (times[-1] - began)
 
 
 def positive(value: Any) -> int | None:

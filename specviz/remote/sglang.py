@@ -7,6 +7,7 @@ serves what stands before them. Written from its documentation and sources, not 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,8 +79,9 @@ class Sglang:
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
         asked = {**GREEDY, "max_new_tokens": count}
         body = {"input_ids": list(prompt), "sampling_params": asked, "stream": True}
+        began = time.perf_counter()
         with self.server.stream("/generate", body) as chunks:
-            return rate_of(self.server, (chunk.get("meta_info") for chunk in chunks), count)
+            return rate_of(self.server, began, (chunk.get("meta_info") for chunk in chunks), count)
 
     def tokenize(self, text: str) -> list[int]:
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}
