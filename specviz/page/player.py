@@ -13,7 +13,7 @@ import gradio as gr
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
-from ..runs.schema import SCHEMA
+from ..runs.trace import SCHEMA
 from ..settings import DRAFTERS
 from ..theory import MOST_GAMMA
 from .choices import naming_choices, naming_defaults, pair_models

@@ -19,8 +19,7 @@ from typing import Any
 from ..environment import ASSETS
 from ..theory import MOST_GAMMA
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
-from .schema import SCHEMA
-from .trace import Trace
+from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"

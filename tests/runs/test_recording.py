@@ -179,7 +179,7 @@ def test_export_refuses_what_check_refuses(
 ):
     data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
     if edit == "a contradiction":
-        data["header"]["settings"]["gamma"] = 9
+        data["header"]["settings"]["gamma"] = 1
         data["digest"] = digest_of(data)
     else:
         data["header"]["device"] = "A faster one"
