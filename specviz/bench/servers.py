@@ -22,7 +22,7 @@ from ..remote.watched.recognise import recognised
 from ..remote.wire import Server
 from ..settings import Settings
 from ..trace import Lane
-from .rival import Comparison, Way, own_run, own_ways
+from .ways import Comparison, Way, own_run, own_ways
 
 STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"
 
