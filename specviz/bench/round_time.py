@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ..core.events import Round
 from ..decoding.loop import decode
 from ..decoding.sampling import Decide
 from ..decoding.types import LaneEvents
@@ -19,7 +20,6 @@ from ..engines.static.cuda_graphs import Program
 from ..environment import has_numba
 from ..models.pair import Pair
 from ..settings import Settings
-from ..trace import Round
 
 TURNS = 3  # how often a prompt is decoded with and without timed passes
 

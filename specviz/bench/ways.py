@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from ..core.events import Round
 from ..decoding.loop import decode
 from ..engines.threads import thread_counts
+from ..lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ..models.pair import Pair
-from ..report.uncertainty import Spread, spread
+from ..runs.uncertainty import Spread, spread
 from ..settings import Settings
-from ..trace import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane, Round
 from .measure import all_with
 
 HERE = "specviz"
