@@ -22,10 +22,10 @@ LAYERS = [
     ["__main__"],
     ["cli"],
     ["serve"],
-    ["bench", "guess", "page"],
+    ["guess", "page"],
     ["worker"],
-    ["choose"],
-    ["decoding", "training"],
+    ["measure"],
+    ["decoding", "train"],
     ["engines"],
     ["models", "inspect"],
     ["runs"],
@@ -40,7 +40,7 @@ DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
 # Only these know the caches of transformers: the engines roll them back, the metadata asks whether
 # that can be, training writes text.
-CACHE_ROOMS = {"engines", "models.metadata", "training"}
+CACHE_ROOMS = {"engines", "models.metadata", "train"}
 
 
 def python_files() -> list[Path]:

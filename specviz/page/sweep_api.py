@@ -8,8 +8,8 @@ from typing import Any
 
 import gradio as gr
 
-from ..choose.types import SWEPT_DRAFTERS
 from ..errors import SpecvizError
+from ..measure.sweep.types import SWEPT_DRAFTERS
 from .api import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
