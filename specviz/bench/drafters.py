@@ -21,10 +21,10 @@ from ..decoding.race import race
 from ..environment import ASSETS
 from ..errors import SpecvizError
 from ..models.pair import Pair
-from ..report.bootstrap import mean_interval
-from ..report.metrics import Metrics, compute_metrics
+from ..runs.bootstrap import mean_interval
+from ..runs.metrics import Metrics, compute_metrics
+from ..runs.trace import Trace
 from ..settings import DRAFTERS, GAMMA_POLICIES, VERDICTS, Settings
-from ..trace import Trace
 
 PROMPTS = ASSETS / "pair" / "presets.json"
 

@@ -19,8 +19,8 @@ from ..decoding.paths import make_context
 from ..decoding.sampling import decide
 from ..decoding.types import Drafter
 from ..errors import SpecvizError
+from ..lanes import SPECULATIVE
 from ..settings import Settings
-from ..trace import SPECULATIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..core.events import Event
 from ..environment import BUILTIN
-from ..report.metrics import compute_metrics
+from ..lanes import LANES
+from ..runs.metrics import compute_metrics
+from ..runs.trace import Trace
 from ..settings import Settings
-from ..trace import LANES, Event, Trace
 from ..worker.client import ProcessWorker, Worker, results_of
 from ..worker.tasks import RaceTask
 from .browser import chromium, served_page

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ..core.events import Round
 from ..decoding.loop import decode
 from ..engines.threads import thread_counts
 from ..errors import PairError
+from ..lanes import LANE_LABELS, LANES, Lane
 from ..models.pair import Pair
-from ..report.uncertainty import Spread, spread
+from ..runs.uncertainty import Spread, spread
 from ..settings import Settings
-from ..trace import LANE_LABELS, LANES, Lane, Round
 from .gguf import KINDS
 from .llama_cpp import LlamaCpp
 from .measure import all_with

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
-from ..report.uncertainty import spread
+from ..lanes import BASELINE, LANES, SPECULATIVE
+from ..runs.uncertainty import spread
 from ..settings import Settings
-from ..trace import BASELINE, LANES, SPECULATIVE
 from .rival import HERE, Comparison, Way
 
 

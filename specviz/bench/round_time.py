@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ..core.events import Round
 from ..decoding.loop import decode
 from ..decoding.sampling import Decide
 from ..decoding.types import LaneEvents
@@ -17,10 +18,10 @@ from ..engines.eager import EagerEngine
 from ..engines.head import HeadEngine
 from ..engines.static.cuda_graphs import Program
 from ..environment import has_numba
+from ..lanes import LANE_LABELS, LANES, Lane
 from ..models.pair import Pair, context_length
-from ..report.terminal import shown_milliseconds
+from ..runs.terminal import shown_milliseconds
 from ..settings import Settings
-from ..trace import LANE_LABELS, LANES, Lane, Round
 
 CONTEXTS = (100, 1000)  # tokens of context that are compared
 ROUNDS = 3  # measured at each context length: few, so that they fit after 1,000 of 1,024 tokens

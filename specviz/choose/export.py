@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ..errors import SettingsError
-from ..report.tables import csv_text, harmless
-from ..trace.trace import write_atomically
+from ..runs.tables import csv_text, harmless
+from ..runs.trace import write_atomically
 from .figures import TITLES, figure_specs
 from .links import PAGE
 from .terminal import HEADS, cells, recommendation_lines

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import TraceError
-from ..settings import Settings
-from ..trace.header_schema import SETTINGS
-from ..trace.validators import (
+from ..runs.header_schema import SETTINGS
+from ..runs.validators import (
     Invalid,
     Reader,
     boolean,
@@ -25,6 +24,7 @@ from ..trace.validators import (
     optional,
     text,
 )
+from ..settings import Settings
 from .types import SCHEMA, SweepResult
 
 MOST_BYTES = 20_000_000  # of a file

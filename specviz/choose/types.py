@@ -142,9 +142,9 @@ class Measured(Jsonable):
     runs: their number. prompts: on how many different prompts. rate, alone_rate: tokens per second
     with drafts and without. speedup: geometric mean over prompts, with a bootstrap interval over
     prompts; None if all runs are too short to compare. by_kind: the same by kind of prompt.
-    alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `report.metrics`, over
+    alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `runs.metrics`, over
     the rounds of all prompts; drafted is per round. c: a draft step in target steps, median over
-    runs. doubts: for how many runs `report.uncertainty` doubts the ratio because the machine was
+    runs. doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was
     busy.
     """
 

@@ -12,10 +12,11 @@ from uuid import uuid4
 
 import gradio as gr
 
+from ..core.events import Event, Round
 from ..errors import SpecvizError
-from ..report.metrics import compute_metrics
+from ..runs.metrics import compute_metrics
+from ..runs.trace import Trace, event_dict
 from ..settings import Settings
-from ..trace import Event, Round, Trace, event_dict
 from .choices import asked_pair
 from .controls import (
     CHOICES,

@@ -10,13 +10,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..core.events import Event
 from ..environment import ANY_WITH_TOKEN
 from ..errors import PairError
+from ..lanes import LANES, Lane
 from ..models.catalogue import named_pair
 from ..models.sizes import LANES as COUNTED
 from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..settings import Settings
-from ..trace import LANES, Event, Lane
 
 if TYPE_CHECKING:
     from ..models.progress import Progress, Watcher

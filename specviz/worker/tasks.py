@@ -8,9 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..core.events import End, Event
+from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..lanes import LANES, Lane
 from ..settings import Settings
-from ..trace import LANES, End, Event, Lane
 from .loading import Models, checked_name, pair_and_options, token_of
 
 Stop: TypeAlias = threading.Event

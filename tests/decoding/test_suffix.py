@@ -24,7 +24,7 @@ from specviz.decoding.drafters.suffix_index import SuffixIndex
 from specviz.decoding.paths import make_context
 from specviz.decoding.sampling import decide
 from specviz.errors import PromptError, SettingsError
-from specviz.trace.rules import check_trace
+from specviz.runs.rules import check_trace
 
 SAMPLED = Settings(drafter="suffix", gamma=3, temperature=1.0)
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
