@@ -15,7 +15,7 @@ import pytest
 from gradio_client import Client
 from places import ROOT
 
-from specviz.bench.browser import served_page
+from scripts.browsers import served_page
 from specviz.environment import ASSETS
 from specviz.runs.recording import read_recording
 

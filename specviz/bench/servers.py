@@ -22,7 +22,7 @@ from ..models.pair import Pair
 from ..remote.watched.recognise import recognised
 from ..remote.wire import Server
 from ..settings import Settings
-from .rival import Comparison, Way, own_run, own_ways
+from .ways import Comparison, Way, own_run, own_ways
 
 STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"
 

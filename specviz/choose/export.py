@@ -36,7 +36,7 @@ def sweep_csv(result: SweepResult) -> str:
 
 
 def sweep_json(result: SweepResult) -> str:
-    """The whole result; `schema.load_result` reads it."""
+    """The whole result, as `SweepResult.to_dict` describes it."""
     return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
 
 

@@ -277,7 +277,7 @@ class SweepResult(Jsonable):
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON of a result, with its "schema"; `schema.read_result` reads it."""
+        """The JSON of a result, with the version of its form in "schema"."""
         return {"schema": SCHEMA, **asdict(self)}
 
 

@@ -1,25 +1,28 @@
-"""A model of the Llama architecture as a GGUF file, which llama.cpp reads.
+"""A small Llama as a GGUF file, which llama.cpp reads: how its server gets the built-in pair.
 
-Only `bench --rival` needs it, and with it the package `gguf`.
+    python tests/helpers/gguf_writer.py FOLDER [bf16]    writes target.gguf and draft.gguf
+
+It needs the package `gguf`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from ..errors import PairError, SpecvizError
-from ..models.pair import logit_width
-from .gguf_tokenizer import add_tokenizer
+from specviz import load_pair
+from specviz.models.pair import logit_width
 
-KINDS = ("bf16", "fp32")
-"""The types in which matrices may be written; vectors are always fp32."""
-
+TYPES = {"bf16": gguf.GGMLQuantizationType.BF16, "fp32": gguf.GGMLQuantizationType.F32}
+# llama.cpp's name of the way in which the built-in tokenizer splits texts before merges.
+SPLIT = "smollm"
 # Modules of a layer in transformers: their names in a file
 LAYER = {
     "input_layernorm": "attn_norm",
@@ -33,19 +36,22 @@ LAYER = {
     "mlp.down_proj": "ffn_down",
 }
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-ROPE_TYPES = ("default", "linear", "llama3")  # those that only rescale frequencies
 
 
-def write_gguf(model: Any, tokenizer: Any, path: Path, kind: str, texts: Sequence[str]) -> None:
-    """Write `model` with its tokenizer to `path`.
+def write_pair(folder: Path, kind: str = "fp32") -> tuple[Path, Path]:
+    """Write the built-in pair to a folder; returns the files of target and draft."""
+    pair, files = load_pair("builtin"), (folder / "target.gguf", folder / "draft.gguf")
+    for model, file in zip((pair.target, pair.draft), files, strict=True):
+        write_gguf(model, pair.tokenizer, file, kind)
+    return files
 
-    kind: one of `KINDS`. texts: the file's tokenizer gives them the same ids as `tokenizer`.
-    Raises `PairError` if the file format cannot hold this model or tokenizer, and `SpecvizError`
-    if the package `gguf` is not installed.
+
+def write_gguf(model: Any, tokenizer: Any, path: Path, kind: str = "fp32") -> None:
+    """Write a Llama without scaled positions, and its byte-level BPE, to `path`.
+
+    kind: of its matrices, one of `TYPES`; vectors are always fp32.
     """
-    gguf = _library()
-    config = model.config
-    _check(model)
+    config, layer = model.config, model.model.layers[0].self_attn
     writer = gguf.GGUFWriter(path, "llama", use_temp_file=True)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -55,14 +61,11 @@ def write_gguf(model: Any, tokenizer: Any, path: Path, kind: str, texts: Sequenc
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    head_dim = model.model.layers[0].self_attn.head_dim
     for add in (writer.add_rope_dimension_count, writer.add_key_length, writer.add_value_length):
-        add(head_dim)
-    add_tokenizer(writer, gguf.TokenType, tokenizer, logit_width(model), texts)
-    types = gguf.GGMLQuantizationType
-    matrix = {"bf16": types.BF16, "fp32": types.F32}[kind]
+        add(layer.head_dim)
+    _add_tokenizer(writer, tokenizer, logit_width(model))
     for name, values in _tensors(model):
-        as_type = matrix if values.ndim > 1 else types.F32
+        as_type = TYPES[kind] if values.ndim > 1 else TYPES["fp32"]
         writer.add_tensor(name, gguf.quants.quantize(values, as_type), raw_dtype=as_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -70,27 +73,26 @@ def write_gguf(model: Any, tokenizer: Any, path: Path, kind: str, texts: Sequenc
     writer.close()
 
 
-def _library() -> Any:
-    try:
-        import gguf
-    except ImportError as error:
-        raise SpecvizError(
-            "a comparison with llama.cpp needs the package gguf: pip install gguf."
-        ) from error
-    return gguf
-
-
-def _check(model: Any) -> None:
-    rotary = getattr(getattr(model, "model", None), "rotary_emb", None)
-    if (
-        model.config.model_type != "llama"
-        or model.config.hidden_act != "silu"
-        or getattr(rotary, "rope_type", None) not in ROPE_TYPES
-    ):
-        raise PairError(
-            f"{type(model).__name__} with this configuration cannot be written as a GGUF file: "
-            "choose a pair of the Llama architecture."
-        )
+def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Any, size: int) -> None:
+    """The vocabulary of `size` pieces, padding included, the merges and the special tokens."""
+    spec = json.loads(tokenizer.backend_tokenizer.to_str())
+    pieces = {i: piece for piece, i in tokenizer.get_vocab().items()}
+    special = {one["id"] for one in spec["added_tokens"] if one["special"]}
+    kinds = gguf.TokenType
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(SPLIT)
+    writer.add_token_list([pieces.get(i, f"[PAD{i}]") for i in range(size)])
+    writer.add_token_types(
+        [
+            kinds.UNUSED if i not in pieces else kinds.CONTROL if i in special else kinds.NORMAL
+            for i in range(size)
+        ]
+    )
+    merges = spec["model"]["merges"]
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
+    writer.add_bos_token_id(tokenizer.bos_token_id)
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_add_bos_token(tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id)
 
 
 def _tensors(model: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
@@ -104,9 +106,6 @@ def _tensors(model: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
         if last in heads:
             values = _pairs_adjacent(values, heads[last])
         yield f"{_file_name(module)}.{kind}", values
-    factors = _frequency_factors(model)
-    if not np.allclose(factors, 1.0, rtol=1e-5):
-        yield "rope_freqs.weight", factors
 
 
 def _file_name(module: str) -> str:
@@ -126,10 +125,5 @@ def _pairs_adjacent(values: NDArray[np.float32], heads: int) -> NDArray[np.float
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(values.shape))
 
 
-def _frequency_factors(model: Any) -> NDArray[np.float32]:
-    """By what each rotation of the plain formula, theta^(-2i / head_dim), is divided."""
-    frequencies = model.model.rotary_emb.inv_freq.float().cpu()
-    theta, count = model.config.rope_parameters["rope_theta"], len(frequencies)
-    plain = theta ** -(torch.arange(count, dtype=torch.float64) / count)
-    factors: NDArray[np.float32] = (plain / frequencies).float().numpy()
-    return factors
+if __name__ == "__main__":
+    write_pair(Path(sys.argv[1]), *sys.argv[2:])

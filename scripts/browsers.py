@@ -1,4 +1,4 @@
-"""The page in a real browser, for benchmarks, tests and pictures.
+"""The page in a real browser, for tests and pictures.
 
 It needs Playwright and Chromium, which are not needed to run the page.
 """
@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import SpecvizError
+from specviz.errors import SpecvizError
 
-_HOME = Path(__file__).resolve().parent.parent.parent  # from here Python imports this package
+_HOME = Path(__file__).resolve().parent.parent  # from here Python imports this package
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # The page must work without any other host, so the browser's background requests are disabled.
 FLAGS = (
