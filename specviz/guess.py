@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from .decoding.guesses import draft_of, guesses
-from .environment import BUILTIN, REMOTE_KEY
+from .environment import BUILTIN
 from .errors import PromptError, SpecvizError
 from .models.catalogue import named_pair
 from .models.load import NO_DRAFT, load_pair
 from .models.pair import Pair
 from .models.progress import terminal_watcher
+from .remote.address import server_address
 from .remote.closed import Written, split_closed, written_by
 from .remote.wire import Server
 from .report.guesses import NAME, WHY, Guesses
@@ -71,7 +72,7 @@ def _asked(options: argparse.Namespace) -> Written:
     if not options.prompt.strip():
         raise PromptError("an API needs something to answer: give it with --prompt.")
     url, model = split_closed(options.api)
-    server = Server(url, REMOTE_KEY.read())
+    server = Server(server_address(url))
     return written_by(server, model, options.prompt, options.length, continues=options.continues)
 
 

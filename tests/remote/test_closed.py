@@ -15,6 +15,7 @@ from specviz.__main__ import main
 from specviz.errors import PairError, ServerError
 from specviz.models.closed import closed_maker
 from specviz.models.doctor import examine
+from specviz.remote.address import ServerAddress
 from specviz.remote.closed import split_closed, written_by
 from specviz.remote.wire import RefusedError, Server
 
@@ -30,7 +31,8 @@ def api(answers: list[Any], asked: list[dict[str, Any]]) -> Server:
         lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in one]
         return httpx.Response(200, text="".join([": keep-alive\n\n", *lines, "data: [DONE]\n\n"]))
 
-    return Server("https://api.example.com/v1", "sk-key", httpx.MockTransport(answer))
+    where = ServerAddress(httpx.URL("https://api.example.com/v1"), "sk-key")
+    return Server(where, httpx.MockTransport(answer))
 
 
 def chat(*pieces: str | None) -> list[dict[str, Any]]:
