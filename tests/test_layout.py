@@ -30,9 +30,13 @@ LAYERS = [
     ["models", "report"],
     ["remote"],
     ["trace"],
-    ["policy", "logs", "lanes", "prompts"],
+    ["policy", "logs", "prompts"],
+    ["vocabulary"],
+    ["lanes"],
+    ["settings"],
+    ["kinds"],
     ["environment"],
-    ["settings", "theory"],
+    ["core", "theory"],
     ["errors", "_lazy", "_version"],
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}

@@ -10,9 +10,9 @@ from typing import Any
 
 import gradio as gr
 
+from ..kinds import drafter_names
 from ..report.charts import CHARTS, SEVERAL, chart_specs
 from ..report.html import PAGE, PLOTLY
-from ..settings import DRAFTERS
 from ..theory import MOST_GAMMA
 from ..trace import SCHEMA
 from ..trace.recording import MOST_PACKED
@@ -72,7 +72,7 @@ def make_player(
         "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
         "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
-        "drafterLabels": drafter_choices(DRAFTERS),
+        "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,
