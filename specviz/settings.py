@@ -118,14 +118,14 @@ class Settings:
         return cls(**values)
 
 
-_recorded: ContextVar[frozenset[tuple[str, object]]] = ContextVar("recorded", default=frozenset())
+_recorded: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("recorded", default=())
 
 
 @contextmanager
 def recorded_kinds(names: Iterable[tuple[str, object]]) -> Iterator[None]:
     """Within, settings may name these kinds, by field, although they are not installed here: a
     recording names what it was made with."""
-    token = _recorded.set(frozenset(names))
+    token = _recorded.set(tuple(names))
     try:
         yield
     finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from ..report.uncertainty import Spread, spread
-from ..trace import LANE_LABELS
+from ..lanes import LANE_LABELS
+from ..runs.uncertainty import Spread, spread
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
 GENERATE, ASSISTED = "generate()", "generate(assistant)"

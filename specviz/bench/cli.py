@@ -12,27 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from ..decoding.sampling import Decide
-from ..environment import ASSETS, has_numba
+from ..environment import ASSETS
 from ..errors import SpecvizError
-from ..models.hub import find_source
-from ..models.load import load_pair, model_names
-from ..models.metadata import read_tokenizer
-from ..models.pair import Pair, tokenizer_size
+from ..models.load import load_pair
+from ..models.pair import Pair
 from ..models.served import address_of
 from ..settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
 from .drafters import comparison_report, preset_prompts
 from .lanes_table import lanes_report
-from .lookup import lookup_report
 from .measure import all_with
-from .page import page_cost, page_lines
 from .random_models import SHAPES, scripted, shaped_pair
-from .rival import compare_with_llama_cpp
-from .rival_table import rival_report
-from .round_time import context_lines
 from .servers import compare_with_servers
-
-KERNEL_ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
+from .ways import ways_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,19 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     add = group.add_argument
-    add("--page", action="store_true", help="only the page's cost: runs with and without a browser")
     add("--drafters", action="store_true", help="only all drafters, also on the page's prompts")
     add("--policies", action="store_true", help="the same with every gamma policy")
     add("--verdicts", action="store_true", help="the same of all verdicts, with one drafter")
-    add(
-        "--lookup",
-        nargs=2,
-        metavar=("READ", "WRITTEN"),
-        help="only what looking up brings where a target writes one file after another; no model",
-    )
-    add("--context", action="store_true", help="only the time of a round by length of context")
-    add("--kernels", action="store_true", help="only the models' matrix products, by kernel")
-    add("--rival", type=Path, help="only against llama.cpp, whose programs are in this folder")
     add(
         "--server",
         nargs="+",
@@ -137,10 +119,6 @@ def _lanes(options: argparse.Namespace) -> None:
     lanes_report(its.pair, its.prompts, its.settings, options, its.decider)
 
 
-def _page(options: argparse.Namespace) -> None:
-    print(*page_lines(page_cost(options.repeats)), sep="\n")
-
-
 def _variants(what: str, options: argparse.Namespace) -> None:
     its = _subject(options)
     groups = {} if options.prompts or options.shape else {"presets": [*preset_prompts().values()]}
@@ -154,37 +132,11 @@ def _variants(what: str, options: argparse.Namespace) -> None:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
-def _lookup(options: argparse.Namespace) -> None:
-    target = model_names(options.pair)[0]
-    tokenizer = read_tokenizer(find_source(target))
-    lookup_report(tokenizer, tokenizer_size(tokenizer), options.lookup, options.gamma)
-
-
-def _context(options: argparse.Namespace) -> None:
-    its = _subject(options)
-    print(*context_lines(its.pair, its.settings, options.repeats), sep="\n")
-
-
-def _kernels(options: argparse.Namespace) -> None:
-    if not has_numba():
-        raise SpecvizError("--kernels needs numba: pip install numba.")
-    from .kernels import kernel_lines
-
-    print(*kernel_lines(_subject(options).pair, KERNEL_ROWS), sep="\n")
-
-
-def _rival(options: argparse.Namespace) -> None:
-    its = _subject(options)
-    args = (its.pair, its.prompts, its.settings, options.repeats)
-    compare = partial(compare_with_llama_cpp, options.rival, *args)
-    rival_report(compare, its.prompts, its.settings, options.repeats, options.json)
-
-
 def _server(options: argparse.Namespace) -> None:
     its = _subject(options)
     args = (its.pair, its.prompts, its.settings, options.repeats)
     compare = partial(compare_with_servers, options.server, options.server_speculating, *args)
-    rival_report(compare, its.prompts, its.settings, options.repeats, options.json)
+    ways_report(compare, its.prompts, its.settings, options.repeats, options.json)
 
 
 def _batch(options: argparse.Namespace) -> None:
@@ -195,14 +147,9 @@ def _batch(options: argparse.Namespace) -> None:
 
 
 MODES: dict[str, Callable[[argparse.Namespace], None]] = {
-    "page": _page,
     "drafters": partial(_variants, "drafters"),
     "policies": partial(_variants, "policies"),
     "verdicts": partial(_variants, "verdicts"),
-    "lookup": _lookup,
-    "context": _context,
-    "kernels": _kernels,
-    "rival": _rival,
     "server": _server,
     "batch": _batch,
 }

@@ -22,10 +22,10 @@ from ..environment import ASSETS
 from ..errors import SpecvizError
 from ..kinds import swept_drafters, verdict_names
 from ..models.pair import Pair
-from ..report.bootstrap import mean_interval
-from ..report.metrics import Metrics, compute_metrics
+from ..runs.bootstrap import mean_interval
+from ..runs.metrics import Metrics, compute_metrics
+from ..runs.trace import Trace
 from ..settings import GAMMA_POLICIES, Settings
-from ..trace import Trace
 
 PROMPTS = ASSETS / "pair" / "presets.json"
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ..core.events import Header, Round
 from ..decoding.loop import decode
 from ..decoding.race import race
 from ..decoding.sampling import Decide
@@ -20,11 +21,12 @@ from ..decoding.types import Prefilled
 from ..engines.choose import eager_only, make_engine
 from ..engines.eager import EagerEngine
 from ..engines.threads import use_threads
+from ..lanes import LANE_LABELS, Lane
 from ..models.pair import Pair
-from ..report.metrics import Metrics, compute_metrics
-from ..report.uncertainty import Spread, spread
+from ..runs.metrics import Metrics, compute_metrics
+from ..runs.trace import Trace
+from ..runs.uncertainty import Spread, spread
 from ..settings import Settings
-from ..trace import LANE_LABELS, Header, Lane, Round, Trace
 from .best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, Best, best_of
 from .hf_generate import generate_seconds
 from .round_time import RoundParts, round_parts

@@ -1,14 +1,15 @@
-"""Where the time of a round goes, and how it grows with the length of the context."""
+"""Where the time of a round goes."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ..core.events import Round
 from ..decoding.loop import decode
 from ..decoding.sampling import Decide
 from ..decoding.types import LaneEvents
@@ -17,14 +18,9 @@ from ..engines.eager import EagerEngine
 from ..engines.head import HeadEngine
 from ..engines.static.cuda_graphs import Program
 from ..environment import has_numba
-from ..models.pair import Pair, context_length
-from ..report.terminal import shown_milliseconds
+from ..models.pair import Pair
 from ..settings import Settings
-from ..trace import LANE_LABELS, LANES, Lane, Round
 
-CONTEXTS = (100, 1000)  # tokens of context that are compared
-ROUNDS = 3  # measured at each context length: few, so that they fit after 1,000 of 1,024 tokens
-WARM = 1  # rounds before them, not measured
 TURNS = 3  # how often a prompt is decoded with and without timed passes
 
 
@@ -140,49 +136,3 @@ def _medians(turns: Sequence[Sequence[tuple[float, ...]]]) -> list[tuple[float, 
 
 def _median_of_each(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
     return tuple(statistics.median(values) for values in zip(*rows, strict=True))
-
-
-def context_costs(
-    pair: Pair, settings: Settings, lengths: Sequence[int], repeats: int
-) -> dict[Lane, dict[int, float]]:
-    """Median seconds of a round after `lengths` tokens of context, by lane and length.
-
-    Only rounds that draft `settings.gamma` tokens count. A length that leaves no space for the
-    rounds in the models' context is reduced. The lengths are measured in turn.
-    """
-    needed = (WARM + ROUNDS) * (settings.gamma + 1)  # tokens
-    limit = min(context_length(m) or max(lengths) + needed for m in (pair.target, pair.draft) if m)
-    text = [3 + (7 * i) % max(1, pair.vocab - 3) for i in range(max(lengths))]
-    seconds: dict[Lane, dict[int, list[float]]] = {lane: {} for lane in LANES}
-    for _ in range(repeats):
-        for length in (min(n, limit - needed) for n in lengths):
-            for lane in LANES:
-                rounds = _some_rounds(pair, text[:length], settings, lane)
-                seconds[lane].setdefault(length, []).extend(rounds)
-    return {
-        lane: {length: statistics.median(values) for length, values in by_length.items()}
-        for lane, by_length in seconds.items()
-    }
-
-
-def _some_rounds(pair: Pair, ids: Sequence[int], settings: Settings, lane: Lane) -> list[float]:
-    long = replace(settings, max_new_tokens=(WARM + ROUNDS) * (settings.gamma + 1))
-    drafts = settings.gamma if lane == "speculative" else 0
-    seconds = []
-    for event in decode(pair, ids, long, lane):
-        if isinstance(event, Round) and event.index >= WARM and len(event.drafted) == drafts:
-            seconds.append(event.draft_seconds + event.verify_seconds + event.overhead_seconds)
-        if len(seconds) == ROUNDS:
-            break
-    return seconds
-
-
-def context_lines(pair: Pair, settings: Settings, repeats: int) -> Iterator[str]:
-    """The median round of each lane after few and after many tokens of context."""
-    yield f"median round, gamma {settings.gamma}, temperature {settings.temperature}"
-    for lane, by_length in context_costs(pair, settings, CONTEXTS, repeats).items():
-        (early, few), (late, many) = by_length.items()
-        yield (
-            f"  {LANE_LABELS[lane]:20} {shown_milliseconds(few)} after {early} tokens, "
-            f"{shown_milliseconds(many)} after {late}: {many / few:.2f} times"
-        )

@@ -17,12 +17,12 @@ from tqdm import tqdm
 
 from ..environment import REMOTE_KEY
 from ..errors import PairError, ServerError
+from ..lanes import Lane
 from ..models.pair import Pair
 from ..remote.watched.recognise import recognised
 from ..remote.wire import Server
 from ..settings import Settings
-from ..trace import Lane
-from .rival import Comparison, Way, own_run, own_ways
+from .ways import Comparison, Way, own_run, own_ways
 
 STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"
 

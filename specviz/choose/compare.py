@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..report.bootstrap import mean_interval
+from ..runs.bootstrap import mean_interval
 from .measure import Run
 from .types import Estimate
 

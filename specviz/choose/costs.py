@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..trace import Trace
+from ..runs.trace import Trace
 from .rounds import RoundCounts
 
 

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ..errors import SettingsError
-from ..report.tables import csv_text, harmless
-from ..trace.trace import write_atomically
+from ..runs.tables import csv_text, harmless
+from ..runs.trace import write_atomically
 from .figures import TITLES, figure_specs
 from .links import PAGE
 from .terminal import HEADS, cells, recommendation_lines
@@ -36,7 +36,7 @@ def sweep_csv(result: SweepResult) -> str:
 
 
 def sweep_json(result: SweepResult) -> str:
-    """The whole result; `schema.load_result` reads it."""
+    """The whole result, as `SweepResult.to_dict` describes it."""
     return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..report.charts import FONT, PALETTE
+from ..runs.charts import FONT, PALETTE
 from .types import Row, SweepResult
 
 TITLES = {

@@ -9,20 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..core.events import End, Event, Round
 from ..decoding.drafters.early_exit import best_exit
 from ..decoding.race import race
 from ..environment import ASSETS
 from ..models.pair import Pair, context_length
-from ..report.metrics import compute_metrics
-from ..report.uncertainty import uncertainty
+from ..runs.metrics import compute_metrics
+from ..runs.trace import Trace
+from ..runs.uncertainty import uncertainty
 from ..settings import Settings
-from ..trace import End, Event, Round, Trace
 from .costs import counts_of
 from .rounds import KnownText, RoundCounts
 from .types import Machine
 
 BUSY = ("price", "delay", "spread")
-"""The doubts of `report.uncertainty` that mean that something else used the machine."""
+"""The doubts of `runs.uncertainty` that mean that something else used the machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Further files of strangers, beside those of `report.reading`, in the same bounded process."""
+"""Further files of strangers, beside those of `runs.reading`, in the same bounded process."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, BinaryIO
 
 from ..errors import PromptError, TraceError
 from ..prompts import in_turn, prompts_from
-from ..report import reading
-from ..report.batch_chart import batch_figure
-from ..report.batches import BatchReport
-from ..report.charts import PALETTE
+from ..runs import reading
+from ..runs.batch_chart import batch_figure
+from ..runs.batches import BatchReport
+from ..runs.charts import PALETTE
 
 PROMPTS = "prompts"
 """The form that asks for the prompts in a file."""
@@ -23,7 +23,7 @@ MOST = 100
 
 def answer_to(form: str, raw: bytes) -> dict[str, Any]:
     """For `PROMPTS`, `{"prompts": [[kind, text], ...], "left_out": number}`, of all kinds in turn;
-    for `BATCHES`, `{"verdict", "figures"}`; for other forms as `report.reading` answers. `{"error":
+    for `BATCHES`, `{"verdict", "figures"}`; for other forms as `runs.reading` answers. `{"error":
     sentence}` if the file is none of that form."""
     try:
         if form == PROMPTS:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..policy import make_policy
-from ..report.metrics import ratio
+from ..runs.metrics import ratio
 from ..settings import Settings
 from .acceptance import Acceptance, Along
 

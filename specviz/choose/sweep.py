@@ -16,8 +16,8 @@ from dataclasses import replace
 from ..errors import SpecvizError
 from ..models.pair import Pair
 from ..prompts import in_turn, kinds_of
+from ..runs.trace import Trace
 from ..settings import Settings
-from ..trace import Trace
 from .acceptance import Along, acceptance_along, is_predictable
 from .compare import slower, values_by_row
 from .costs import Costs

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from ..report.metrics import ratio
-from ..report.uncertainty import spread
+from ..runs.metrics import ratio
+from ..runs.uncertainty import spread
 from ..theory import predicted_tau
 from .compare import best_row, difference, estimate, values_by_row
 from .costs import Costs, only

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..models.sizes import shown_bytes
-from ..report.terminal import shown_number
+from ..runs.terminal import shown_number
 from .types import Estimate, Progress, Rate, Row, SweepResult
 
 HEADS = (

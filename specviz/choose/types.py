@@ -140,9 +140,9 @@ class Measured(Jsonable):
     runs: their number. prompts: on how many different prompts. rate, alone_rate: tokens per second
     with drafts and without. speedup: geometric mean over prompts, with a bootstrap interval over
     prompts; None if all runs are too short to compare. by_kind: the same by kind of prompt.
-    alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `report.metrics`, over
+    alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `runs.metrics`, over
     the rounds of all prompts; drafted is per round. c: a draft step in target steps, median over
-    runs. doubts: for how many runs `report.uncertainty` doubts the ratio because the machine was
+    runs. doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was
     busy.
     """
 
@@ -275,7 +275,7 @@ class SweepResult(Jsonable):
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON of a result, with its "schema"; `schema.read_result` reads it."""
+        """The JSON of a result, with the version of its form in "schema"."""
         return {"schema": SCHEMA, **asdict(self)}
 
 

@@ -10,8 +10,8 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from ..environment import ASSETS
-from ..report.charts import PALETTE
-from ..report.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables
+from ..runs.charts import PALETTE
+from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables
 from .probes import Probes
 from .requests import Requests
 from .security.card import DESCRIPTION, PICTURE

@@ -11,11 +11,11 @@ from typing import Any
 import gradio as gr
 
 from ..kinds import drafter_names
-from ..report.charts import CHARTS, SEVERAL, chart_specs
-from ..report.html import PAGE, PLOTLY
+from ..runs.charts import CHARTS, SEVERAL, chart_specs
+from ..runs.html import PAGE, PLOTLY
+from ..runs.recording import MOST_PACKED
+from ..runs.schema import SCHEMA
 from ..theory import MOST_GAMMA
-from ..trace import SCHEMA
-from ..trace.recording import MOST_PACKED
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices

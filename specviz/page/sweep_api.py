@@ -10,7 +10,7 @@ import gradio as gr
 
 from ..errors import SpecvizError
 from ..kinds import swept_drafters
-from .api import asked_pair
+from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
 from .reader import Reader
@@ -55,7 +55,7 @@ def _swept(
     runs: RunQueue, own: str, reader: Reader, pair: str, asked: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     try:
-        job = begin(runs, asked_pair(pair, own), asked_request(asked, reader))
+        job = begin(runs, asked_pair(pair, own=own), asked_request(asked, reader))
     except SpecvizError as error:
         raise sentence(str(error)) from None
     try:

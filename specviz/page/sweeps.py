@@ -9,7 +9,7 @@ from typing import Any
 from ..choose.export import sweep_csv
 from ..choose.figures import TITLES, figure_specs
 from ..choose.types import Plan, Progress, Row, SweepRequest, SweepResult
-from ..report.charts import PALETTE
+from ..runs.charts import PALETTE
 from ..worker.sweeping import Rest, SweepTask
 from .jobs import GRACE, Job
 

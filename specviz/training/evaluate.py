@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
-from ..report.bootstrap import mean_interval
+from ..runs.bootstrap import mean_interval
 from .loop import head, hidden_states
 from .losses import cross_entropy
 from .writing import Ids, inputs_and_labels, marked_rows

@@ -14,9 +14,9 @@ from specviz.__main__ import main
 from specviz.bench.batch import batch_times
 from specviz.engines.batched import BatchedPasses
 from specviz.errors import TraceError
-from specviz.report.batch_chart import batch_figure
-from specviz.report.batches import BatchReport, BatchTimes, batch_lines
-from specviz.report.uncertainty import Spread
+from specviz.runs.batch_chart import batch_figure
+from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
+from specviz.runs.uncertainty import Spread
 
 
 def times(batch: int, draft: float, *target: float) -> BatchTimes:

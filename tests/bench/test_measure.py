@@ -14,10 +14,9 @@ from toy_models import generated, llama, pair_of, relative
 from specviz import Pair, Settings
 from specviz.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, best_of
 from specviz.bench.hf_generate import generate_seconds
-from specviz.bench.kernels import kernel_seconds
 from specviz.bench.measure import measured
 from specviz.bench.roofline import cache_bytes, floors
-from specviz.bench.round_time import RoundParts, context_costs, round_parts, timed_passes
+from specviz.bench.round_time import RoundParts, round_parts, timed_passes
 from specviz.decoding.numpy_path import Distributions
 from specviz.engines.choose import eager_only, make_engine
 from specviz.engines.compiled.engine import CompiledEngine
@@ -130,20 +129,6 @@ def test_the_passes_of_a_head_are_drafting(pair: Pair) -> None:
         settings = Settings(max_new_tokens=12, gamma=3, ignore_eos=True, drafter=drafter)
         parts = round_parts(with_head, ["w1 w2 w1 w2 w1"], settings)
         assert parts is not None and (parts.draft_passes > 0) == drafts
-
-
-def test_rounds_are_timed_at_lengths_that_fit_into_the_context(pair: Pair) -> None:
-    costs = context_costs(pair, SETTINGS, (10, 1000), 1)
-    assert {lane: list(by_length) for lane, by_length in costs.items()} == {
-        lane: [10, 512 - 4 * 4] for lane in ("speculative", "baseline")
-    }
-    assert all(value > 0 for by_length in costs.values() for value in by_length.values())
-
-
-def test_every_kernel_is_timed_at_every_width(pair: Pair) -> None:
-    seconds = kernel_seconds(pair.target, (1, 3))
-    assert len(seconds) == 5
-    assert all(0 < value < 1 for by_width in seconds.values() for value in by_width.values())
 
 
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from scripts.measure_gpu import FORMS, SPEEDS, Step, main, plan, run_all, table
 from specviz.cli import _parser
-from specviz.trace import LANE_LABELS
+from specviz.lanes import LANE_LABELS
 
 WRITES = """
 import json, sys

@@ -14,10 +14,9 @@ from toy_models import byte_level, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.__main__ import main
-from specviz.bench import rival, servers
-from specviz.bench.rival import HERE, Way, own_run
-from specviz.bench.rival_table import rival_report
+from specviz.bench import servers, ways
 from specviz.bench.servers import compare_with_servers, parts_at
+from specviz.bench.ways import HERE, Comparison, Way, own_run, ways_report
 from specviz.engines.choose import eager_only
 from specviz.errors import PairError, ServerError
 from specviz.remote.watched import recognise
@@ -70,7 +69,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(rival, "thread_counts", lambda: [1])
+    monkeypatch.setattr(ways, "thread_counts", lambda: [1])
     asked: list[dict[str, Any]] = []
     with eager_only():
         _, written = own_run(pair, "the cat", SETTINGS, Way(HERE, "baseline", 1, 0))
@@ -80,7 +79,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
         compare = partial(
             compare_with_servers, [ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2
         )
-        rival_report(compare, ["the cat"], SETTINGS, 2, tmp_path / "found.json")
+        ways_report(compare, ["the cat"], SETTINGS, 2, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     rows = {row["who"]: row for row in found["rows"]}
     llama_cpp = "llama.cpp b9 at b.test"
@@ -97,6 +96,12 @@ def test_servers_take_turns_and_their_texts_are_compared(
     written.pop()
     with pytest.raises(ServerError, match="streamed 7 tokens instead of 8"), eager_only():
         compare_with_servers([ALONE], [], pair, ["the cat"], SETTINGS, 1)
+
+
+def test_a_ratio_compares_samples_of_the_same_turn() -> None:
+    ours, theirs = Way(HERE, "baseline", 1, 0), Way("vLLM, streamed", "baseline", 1, 0)
+    found = Comparison({ours: [10.0, 100.0, 30.0], theirs: [5.0, 50.0, 10.0]}, {}, 3)
+    assert found.ratio(ours, theirs).median == 2.0 and found.best([HERE]) == ours
 
 
 def test_where_texts_part() -> None:

@@ -13,10 +13,9 @@ from toy_models import VirtualTime, llama, mini, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.choose.advice import NEAR, recommendations
-from specviz.choose.export import COLUMNS, sweep_csv, sweep_html, sweep_json, write_sweep
+from specviz.choose.export import COLUMNS, sweep_csv, sweep_html, write_sweep
 from specviz.choose.figures import TITLES, figure_specs
 from specviz.choose.measure import raced
-from specviz.choose.schema import load_result, read_result
 from specviz.choose.sweep import Sweep, sweep
 from specviz.choose.terminal import table_lines
 from specviz.choose.types import (
@@ -30,7 +29,7 @@ from specviz.choose.types import (
     event_dict,
 )
 from specviz.environment import ASSETS
-from specviz.errors import ModelError, PromptError, SettingsError, TraceError
+from specviz.errors import ModelError, PromptError, SettingsError
 
 VOCAB = 12
 PASS = 0.01  # seconds
@@ -274,7 +273,9 @@ def test_a_request_that_cannot_be_done_is_one_sentence(change: dict[str, Any], s
 
 def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
     result = result_of(good)
-    assert load_result(write_sweep(result, tmp_path / "a.json")[0]) == result
+    (written,) = write_sweep(result, tmp_path / "a.json")
+    told = json.loads(written.read_text())
+    assert told == json.loads(json.dumps(result.to_dict())) and told["schema"] == 1
     head, *lines = sweep_csv(result).splitlines()
     assert head == ",".join(COLUMNS) and len(lines) == len(result.rows)
     best = next(line for line in lines if ",best," in line).split(",")
@@ -291,28 +292,6 @@ def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
     assert lines["model, predicted"]["x"] == [1, 2, 4]
     assert lines["model, measured"]["y"][-1] == measured.speedup.value
     assert specs["speedup"]["layout"]["shapes"][0]["y0"] == 1, "the line of break-even"
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("schema",), 2, "this sweep has schema 2 and this version of specviz reads 1"),
-        (("rows", 0, "mark"), "finest", "mark is 'finest', not one of best, tied"),
-        (("rows", 0, "configuration", "gamma"), "5", "gamma is '5', not a whole number"),
-        (("spent",), float("nan"), "spent is a huge number"),
-        (("extra",), 1, "has a field 'extra', which does not exist"),
-        (("rows", 0, "predicted"), 7, "predicted is 7, not an object"),
-    ],
-)
-def test_a_changed_file_is_refused_with_its_first_fault(good, path, value, said):
-    data = json.loads(sweep_json(result_of(good)))
-    place: Any = data
-    for name in path[:-1]:
-        place = place[name]
-    place[path[-1]] = value
-    with pytest.raises(TraceError) as error:
-        read_result(data)
-    assert said in str(error.value) and str(error.value).endswith("sweep again.")
 
 
 def test_the_page_and_python_call_the_same_speedups_even():

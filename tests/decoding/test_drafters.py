@@ -44,7 +44,7 @@ from specviz.errors import PairError
 from specviz.models.pair import parameter_count
 from specviz.models.sizes import pass_bytes
 from specviz.models.truncated import truncated_model
-from specviz.report.metrics import Metrics
+from specviz.runs.metrics import Metrics
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

@@ -24,8 +24,8 @@ from specviz.decoding.loop import _Run, decode
 from specviz.decoding.paths import TensorPath
 from specviz.decoding.sampling import PremadeDraws, decide, uniforms
 from specviz.kinds import verdict_kind, verdict_names
-from specviz.trace.rules import check_trace
-from specviz.trace.validators import Invalid
+from specviz.runs.rules import check_trace
+from specviz.runs.validators import Invalid
 
 GAMMA, WORDS, SAMPLES = 3, 3, 2000
 UNLIKE = (1, 12)  # seeds of two tables that agree little
