@@ -18,7 +18,7 @@ PACKAGE = ROOT / "specviz"
 
 # Only these know the caches of transformers: the engines roll them back, the metadata asks whether
 # that can be, training writes text.
-CACHE_ROOMS = {"engines", "models.metadata", "training"}
+CACHE_ROOMS = {"engines", "models.metadata", "train"}
 
 
 def python_files() -> list[Path]:

@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import orjson
 
-from ..choose.reading import BATCHES, MOST, PROMPTS
-from ..choose.types import SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
+from ..measure.sweep.reading import BATCHES, MOST, PROMPTS
+from ..measure.sweep.types import SweepRequest
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair
