@@ -316,7 +316,7 @@ def test_a_changed_file_is_refused_with_its_first_fault(good, path, value, said)
 
 
 def test_the_page_and_python_call_the_same_speedups_even():
-    assert f"NEAR = {NEAR};" in (ASSETS / "page" / "verdict.js").read_text("utf-8")
+    assert f"NEAR = {NEAR};" in (ASSETS / "page" / "words" / "verdict.js").read_text("utf-8")
 
 
 def test_a_busy_machine_is_told(good: list[SweepEvent]):
