@@ -22,14 +22,15 @@ LAYERS = [
     ["__main__"],
     ["cli"],
     ["serve"],
-    ["bench", "guess", "page"],
+    ["guess", "page"],
     ["worker"],
-    ["choose"],
-    ["decoding", "training"],
+    ["measure"],
+    ["decoding", "train"],
     ["engines"],
-    ["models", "report"],
+    ["models", "inspect"],
+    ["runs"],
     ["remote"],
-    ["trace"],
+    ["core"],
     ["policy", "logs", "lanes", "prompts"],
     ["environment"],
     ["settings", "theory"],
@@ -39,7 +40,7 @@ DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 
 # Only these know the caches of transformers: the engines roll them back, the metadata asks whether
 # that can be, training writes text.
-CACHE_ROOMS = {"engines", "models.metadata", "training"}
+CACHE_ROOMS = {"engines", "models.metadata", "train"}
 
 
 def python_files() -> list[Path]:
@@ -120,7 +121,7 @@ def test_only_the_engine_knows_the_cache_of_transformers(module: str):
             assert "cache_utils" not in name and not name.endswith("Cache"), name
 
 
-@pytest.mark.parametrize("package", ["models", "engines", "decoding", "report", "worker", "trace"])
+@pytest.mark.parametrize("package", ["models", "engines", "decoding", "worker"])
 def test_a_package_says_what_it_is_for_and_offers_what_it_names(package: str):
     """All names of its table can be imported, and no others."""
     module = import_module(f"specviz.{package}")

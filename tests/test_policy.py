@@ -17,9 +17,9 @@ from toy_recordings import saved
 
 from specviz import Pair, Round, Settings, Trace, compute_metrics, race
 from specviz.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
+from specviz.runs.recording import read_recording
 from specviz.settings import DRAFTERS, GAMMA_POLICIES
 from specviz.theory import best_gamma, predicted_tau
-from specviz.trace.recording import read_recording
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5

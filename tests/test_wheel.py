@@ -15,9 +15,9 @@ import pytest
 from gradio_client import Client
 from places import ROOT
 
-from specviz.bench.browser import served_page
+from scripts.browsers import served_page
 from specviz.environment import ASSETS
-from specviz.trace.recording import read_recording
+from specviz.runs.recording import read_recording
 
 pytestmark = pytest.mark.skipif(
     not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"

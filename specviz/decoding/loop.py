@@ -21,17 +21,18 @@ from typing import Any
 
 import torch
 
+from ..core.events import EndReason, Round, Token
 from ..engines.base import Engine, now, prefill
 from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
+from ..lanes import BASELINE, SPECULATIVE, Lane
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..remote.interface import Spent
 from ..settings import Settings
-from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
 from .memory import EarlierTexts, Memory, memory_ids

@@ -7,21 +7,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
+from ..core.agreement import agreement_of
+from ..core.events import End, EndReason, Event, Round
 from ..errors import SettingsError
-from ..lanes import SPECULATIVE, Several, checked_lanes
+from ..lanes import BASELINE, SPECULATIVE, Lane, Several, checked_lanes
 from ..models.pair import Pair, context_length
 from ..models.watched import Watched
 from ..remote.watched.watching import watch
 from ..settings import Settings
-from ..trace import (
-    BASELINE,
-    End,
-    EndReason,
-    Event,
-    Lane,
-    Round,
-    agreement_of,
-)
 from .header import header_of
 from .loop import decode
 from .memory import EarlierTexts, Memory, described, memory_ids

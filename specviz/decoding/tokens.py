@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.events import DIGITS, Choice, Outcome, Token
 from ..settings import Settings
-from ..trace import DIGITS, Choice, Outcome, Token
 from .detokenize import Pieces, TextStream
 from .types import Judged
 from .verdicts import left_after_rejection, shown_numbers

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import orjson
 
-from ..choose.reading import BATCHES, MOST, PROMPTS
-from ..choose.types import SWEPT_DRAFTERS, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
+from ..measure.sweep.reading import BATCHES, MOST, PROMPTS
+from ..measure.sweep.types import SWEPT_DRAFTERS, SweepRequest
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair

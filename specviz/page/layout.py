@@ -12,7 +12,7 @@ import gradio as gr
 
 from ..environment import BUILTIN
 from ..errors import SpecvizError
-from ..report.modules import PAGE
+from ..runs.modules import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api

@@ -10,9 +10,9 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from ..environment import ASSETS
-from ..report.charts import PALETTE
-from ..report.html import PLAYER_SHEETS, PLOTLY, css_variables, styles
-from ..report.modules import PAGE, modules
+from ..runs.charts import PALETTE
+from ..runs.html import PLAYER_SHEETS, PLOTLY, css_variables, styles
+from ..runs.modules import PAGE, modules
 from .probes import Probes
 from .requests import Requests
 from .security.card import DESCRIPTION, PICTURE

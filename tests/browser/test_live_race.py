@@ -12,9 +12,9 @@ from serve import UNHURRIED
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace, compute_metrics
-from specviz.report.series import series
-from specviz.report.uncertainty import spread
-from specviz.trace import LANES
+from specviz.lanes import LANES
+from specviz.runs.series import series
+from specviz.runs.uncertainty import spread
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 

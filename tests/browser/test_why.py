@@ -13,12 +13,12 @@ from visitor import PATIENCE, Visit, Visitor
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
+from specviz.core.agreement import margin_of
+from specviz.inspect.guesses import would_be
+from specviz.inspect.parting import parting_of
 from specviz.page.differences import read_parting
-from specviz.report.guesses import would_be
-from specviz.report.modules import PAGE
-from specviz.report.parting import parting_of
+from specviz.runs.modules import PAGE
 from specviz.theory import MOST_GAMMA, predicted_speedup
-from specviz.trace import margin_of
 
 IMPORT = """async ([name, call, ...values]) => {
   return (await import(`specviz/${name}`))[call](...values);

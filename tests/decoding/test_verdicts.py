@@ -22,9 +22,9 @@ from specviz.decoding import verdicts
 from specviz.decoding.loop import _Run, decode
 from specviz.decoding.paths import TensorPath
 from specviz.decoding.sampling import PremadeDraws, decide, uniforms
+from specviz.runs.rules import check_trace
+from specviz.runs.validators import Invalid
 from specviz.settings import VERDICTS
-from specviz.trace.rules import check_trace
-from specviz.trace.validators import Invalid
 
 GAMMA, WORDS, SAMPLES = 3, 3, 2000
 UNLIKE = (1, 12)  # seeds of two tables that agree little

@@ -22,8 +22,8 @@ from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, QUESTIONS, load_presets
 from specviz.page.reader import Reader
 from specviz.page.recordings import find_recordings, opener
-from specviz.report.modules import PAGE
-from specviz.trace.recording import MOST_PACKED, read_recording
+from specviz.runs.modules import PAGE
+from specviz.runs.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))
 

@@ -27,7 +27,7 @@ const nextFrame = () => new Promise((resume) => {
 });
 
 /**
- * A chart of these rounds to be taken away, as figures() of specviz/report/charts.py draws it.
+ * A chart of these rounds to be taken away, as figures() of specviz/runs/charts.py draws it.
  * @param {Config} config
  * @param {string} name
  * @param {Round[]} rounds

@@ -1,4 +1,4 @@
-// The fingerprint of a trace, the same as digest_of() in specviz/trace/trace.py makes.
+// The fingerprint of a trace, the same as digest_of() in specviz/runs/trace.py makes.
 
 /**
  * "sha256:…", or null where the browser has no hash: it needs https or this very machine.

@@ -1,4 +1,4 @@
-// Every number shown, from rounds: the same definitions as specviz/report/metrics.py.
+// Every number shown, from rounds: the same definitions as specviz/runs/metrics.py.
 
 import { ALONE, draftedLanes, labelOf, OURS } from "specviz/facts/lanes.js";
 
@@ -245,7 +245,7 @@ function alphaByPosition(rounds) {
 }
 
 /**
- * The points of every chart, as specviz/report/series.py gives them.
+ * The points of every chart, as specviz/runs/series.py gives them.
  * @param {Round[]} rounds
  * @param {LaneName[]} [names]  the baseline last
  * @returns {Record<string, Points[]>}

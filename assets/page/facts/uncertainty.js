@@ -1,4 +1,4 @@
-// How far a measured speed-up can be trusted: the same as specviz/report/uncertainty.py.
+// How far a measured speed-up can be trusted: the same as specviz/runs/uncertainty.py.
 
 import { measure, readsPrompt } from "specviz/facts/metrics.js";
 

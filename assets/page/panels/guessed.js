@@ -9,7 +9,7 @@ const HINT = "Press a token to see what the draft guessed there.";
 /**
  * The rounds of `gamma` guesses over places whose guesses were right or not: how many tokens each
  * would have written, and how many guesses would have been kept and judged. As would_be of
- * specviz/report/guesses.py.
+ * specviz/inspect/guesses.py.
  * @param {boolean[]} right
  * @param {number} gamma
  */

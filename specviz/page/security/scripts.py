@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ...report.modules import PAGE, served_map
+from ...runs.modules import PAGE, served_map
 
 NO_TIMER = b"""<script>
 {

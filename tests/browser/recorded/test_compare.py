@@ -12,9 +12,9 @@ from wording import visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.environment import ASSETS
-from specviz.report.metrics import Metrics
-from specviz.trace import LANES, Lane
-from specviz.trace.recording import read_recording
+from specviz.lanes import LANES, Lane
+from specviz.runs.metrics import Metrics
+from specviz.runs.recording import read_recording
 
 FACTS = """() => [...document.querySelectorAll(".sv-compare table.is-other tr + tr")]
   .map((row) => [...row.children].map((cell) => cell.textContent))"""

@@ -13,7 +13,7 @@ from toy_recordings import SAMPLED, recorded, saved
 from visitor import PATIENCE, Visit
 
 from specviz import Trace, compute_metrics
-from specviz.report.uncertainty import uncertainty
+from specviz.runs.uncertainty import uncertainty
 
 STRIP = """() => Object.fromEntries([...document.querySelectorAll("[data-item]")]
   .map((node) => [node.dataset.item, node.textContent]))"""
