@@ -13,7 +13,7 @@ import gradio as gr
 from ..environment import BUILTIN
 from ..errors import SpecvizError
 from ..kinds import drafter_kind
-from ..runs.html import PAGE
+from ..runs.modules import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
