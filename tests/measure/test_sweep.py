@@ -295,7 +295,7 @@ def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
 
 
 def test_the_page_and_python_call_the_same_speedups_even():
-    assert f"NEAR = {NEAR};" in (ASSETS / "page" / "verdict.js").read_text("utf-8")
+    assert f"NEAR = {NEAR};" in (ASSETS / "page" / "words" / "verdict.js").read_text("utf-8")
 
 
 def test_a_busy_machine_is_told(good: list[SweepEvent]):
