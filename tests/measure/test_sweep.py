@@ -15,6 +15,7 @@ from toy_models import VirtualTime, llama, mini, pair_of, relative
 from specviz import Pair, Settings
 from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
+from specviz.kinds import swept_drafters
 from specviz.measure.sweep.advice import NEAR, recommendations
 from specviz.measure.sweep.cli import add_arguments
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, write_sweep
@@ -23,7 +24,6 @@ from specviz.measure.sweep.measure import raced
 from specviz.measure.sweep.sweep import Sweep, sweep
 from specviz.measure.sweep.terminal import table_lines
 from specviz.measure.sweep.types import (
-    SWEPT_DRAFTERS,
     Estimate,
     Plan,
     Progress,
@@ -372,7 +372,7 @@ def test_the_old_name_of_the_length_works_on_with_a_word(capsys: pytest.CaptureF
 
 
 def test_the_page_and_python_call_the_same_speedups_even():
-    assert f"NEAR = {NEAR};" in (ASSETS / "page" / "verdict.js").read_text("utf-8")
+    assert f"NEAR = {NEAR};" in (ASSETS / "page" / "words" / "verdict.js").read_text("utf-8")
 
 
 def test_a_busy_machine_is_told(good: list[SweepEvent]):
@@ -400,11 +400,11 @@ def test_five_drafters_have_five_colours(good: list[SweepEvent]):
     result = result_of(good)
     rows = tuple(
         replace(one, configuration=replace(one.configuration, drafter=drafter))
-        for drafter in SWEPT_DRAFTERS
+        for drafter in swept_drafters()
         for one in result.rows[:2]
     )
     drawn = figure_specs(replace(result, rows=rows))["positions"]["data"]
-    assert len({one["line"]["color"] for one in drawn}) == len(SWEPT_DRAFTERS) == 5
+    assert len({one["line"]["color"] for one in drawn}) == len(swept_drafters()) == 5
 
 
 def test_early_exit_is_swept_and_spelled_for_transformers(monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,8 @@ from .deploy import engine_settings
 from .types import Answer, Machine, Measured, Recommendation, Row, SweepRequest
 
 NEAR = 0.03
-"""A speed-up that differs from 1 by less is as good as even, as in `assets/page/verdict.js`."""
+"""A speed-up that differs from 1 by less is as good as even, as in the page's
+`words/verdict.js`."""
 FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 

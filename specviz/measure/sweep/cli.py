@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...engines.base import spare_threads
+from ...kinds import swept_drafters
 from ...models.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
@@ -17,14 +18,14 @@ from .export import checked_out, lines_of, write_sweep
 from .plan import checked
 from .sweep import sweep
 from .terminal import progress_line, table_lines
-from .types import SWEPT_DRAFTERS, Plan, Progress, SweepRequest, SweepResult
+from .types import Plan, Progress, SweepRequest, SweepResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `sweep` to a parser, but for those that name a pair."""
     usual = SweepRequest(())
     add = parser.add_argument
-    add("--drafters", nargs="+", choices=SWEPT_DRAFTERS, default=list(usual.drafters))
+    add("--drafters", nargs="+", choices=swept_drafters(), default=list(usual.drafters))
     add("--gammas", type=int, nargs="+", default=list(usual.gammas), help="default 1 2 3 5 8")
     add("--policies", nargs="+", choices=GAMMA_POLICIES, default=list(usual.policies))
     add("--temperatures", type=float, nargs="+", default=list(usual.temperatures))

@@ -13,7 +13,7 @@ PAGE = "http://127.0.0.1:7860/"
 
 def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
     """The query of the page's address with the settings of the row, such as
-    "?drafter=ngram&gamma=5&temperature=0"; `assets/page/address.js` reads it."""
+    "?drafter=ngram&gamma=5&temperature=0"; `assets/page/run/address.js` reads it."""
     values: dict[str, object] = {}
     if machine is not None and machine.pair not in (BUILTIN, "custom"):
         values["pair"] = machine.pair

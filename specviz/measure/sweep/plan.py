@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from ...decoding.race import race
 from ...errors import PairError, PromptError, SettingsError
+from ...kinds import swept_drafters
 from ...models.pair import Pair
 from ...prompts import Question
 from ...settings import GAMMA_POLICIES, RANGES, Settings
-from .types import SWEPT_DRAFTERS, Configuration, SweepRequest
+from .types import Configuration, SweepRequest
 
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
@@ -34,7 +35,7 @@ def checked(request: SweepRequest) -> SweepRequest:
     """The request, without repetitions. Raises `SettingsError` for what cannot be swept."""
     if not request.prompts:
         raise SettingsError("there are no prompts to sweep: give at least one.")
-    for name, allowed in (("drafters", SWEPT_DRAFTERS), ("policies", GAMMA_POLICIES)):
+    for name, allowed in (("drafters", swept_drafters()), ("policies", GAMMA_POLICIES)):
         _check_choices(name, getattr(request, name), allowed)
     _check_gammas(request.gammas)
     if not request.temperatures:
