@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from . import guess
-from .bench import cli as bench
-from .choose import cli as choose
 from .core.events import Event, Round
 from .decoding.difference import explain_difference
 from .decoding.race import race
@@ -22,6 +20,8 @@ from .environment import variables_table
 from .errors import TraceError
 from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
+from .measure.bench import cli as bench
+from .measure.sweep import cli as choose
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
 from .models.load import load_pair
@@ -33,12 +33,13 @@ from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
 from .runs.html import embedded_html, standalone_html
 from .runs.recording import UNVERIFIED, file_summary, read_file
+from .runs.rerun import pair_named, rerun, rerun_lines
 from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
-from .training import cli as train
+from .train import cli as train
 
 
 def do_verb(arguments: Sequence[str]) -> int:
@@ -73,7 +74,11 @@ def _parser() -> argparse.ArgumentParser:
 
     check = verbs.add_parser("check", help="read recordings as strictly as the page does")
     check.add_argument("files", metavar="FILE", nargs="+")
-    check.set_defaults(verb=_check)
+    check.add_argument(
+        "--rerun", action="store_true", help="also run them once more here, and compare"
+    )
+    _add_pair(check)
+    check.set_defaults(verb=_check, pair=None)
 
     export = verbs.add_parser("export", help="convert a recording to a page or to tables")
     export.add_argument("file", metavar="FILE", help="a recording")
@@ -239,10 +244,22 @@ def _record(options: argparse.Namespace) -> None:
     print(file_summary(options.out))
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> int:
+    pairs: dict[str, Pair] = {}
+    differs = False
     for path in options.files:
         print(file_summary(path))
+        if not options.rerun:
+            continue
+        trace, _ = read_file(path)
+        name = options.pair or pair_named(trace.header)
+        if name not in pairs:
+            pairs[name] = _named_pair(argparse.Namespace(**{**vars(options), "pair": name}))
+        found = rerun(trace, pairs[name])
+        print(*rerun_lines(found), sep="\n")
+        differs = differs or not found.same
     print(UNVERIFIED)
+    return 1 if differs else 0
 
 
 def _pairs(options: argparse.Namespace) -> None:

@@ -12,11 +12,11 @@ from itertools import pairwise, takewhile
 
 from ..core.agreement import agreement_of
 from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token
-from ..errors import TraceError
+from ..errors import ADVICE, TraceError
 from ..lanes import BASELINE, Lane
 from ..settings import Settings
 from .schema import round_name
-from .trace import ADVICE, Trace
+from .trace import Trace
 
 CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
 ROUNDING = 1e-5  # relative to p / q

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from ..errors import TraceError
-from .trace import ADVICE, Trace, digest_of
+from ..errors import ADVICE, TraceError
+from .trace import Trace, digest_of
 
 UNVERIFIED = "Times are as the file states them; they cannot be verified."
 MOST_PACKED = 4 * 2**20  # bytes of a file

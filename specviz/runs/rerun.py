@@ -28,6 +28,7 @@ LEAST = 1e-6  # deviations of listed probabilities below this say nothing
 MOST = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
 MOST_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
+BUILTIN_TARGET = "target"  # the name of its folder
 MACHINE = ("device", "processor", "dtype")
 SHOWN = 5  # differences that are listed
 
@@ -121,6 +122,20 @@ class Rerun:
         return False
 
 
+def pair_named(header: Header) -> str:
+    """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
+    target = str(header.target["name"])
+    drafts = (header.draft_of(lane) or {} for lane in header.speculative)
+    parts = [str(one["name"]) for one in drafts if "/" in str(one.get("name"))]
+    if "/" in target:
+        return f"{target}+{parts[0] if parts else 'none'}"
+    if target == BUILTIN_TARGET:
+        return "builtin"
+    raise TraceError(
+        "this recording names its target by a folder or a server: say which with --pair."
+    )
+
+
 def rerun(recorded: Trace, pair: Pair) -> Rerun:
     """Run a recorded race once more with this pair, and compare.
 
@@ -179,6 +194,10 @@ def _lanes_of(header: Header) -> dict[Lane, Any]:
 
 
 def _header_changes(ours: Header, theirs: Header) -> Iterator[Change]:
+    for lane, seconds in ours.prefill_seconds.items():
+        if seconds.keys() != theirs.prefill_seconds[lane].keys():
+            said = [" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs)]
+            yield Change(f"header, prefill of the {lane} lane", *said)
     if ours.prompt != theirs.prompt:
         yield Change("header, prompt", repr(ours.prompt[:40]), repr(theirs.prompt[:40]))
     for role, one, other in [

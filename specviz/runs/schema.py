@@ -25,10 +25,9 @@ from ..core.events import (
     Round,
     Token,
 )
-from ..errors import TraceError
+from ..errors import ADVICE, TraceError
 from ..lanes import LANE_NAME, MOST_LANES
 from ..settings import RANGES, Settings
-from .trace import ADVICE
 
 TOP = 5  # entries of a list of likeliest tokens
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability

@@ -29,8 +29,6 @@ from ..lanes import Lane
 SCHEMA = 1
 """The version of the JSON."""
 
-ADVICE = "open another file or record the run again"
-
 
 @dataclass(slots=True)
 class Trace:

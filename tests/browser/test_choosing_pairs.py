@@ -17,8 +17,8 @@ from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
 
+from scripts.browsers import served_page
 from specviz import Token, Trace, compute_metrics
-from specviz.bench.browser import served_page
 from specviz.environment import ASSETS
 from specviz.page.controls import OFFERED
 from specviz.runs.recording import read_file

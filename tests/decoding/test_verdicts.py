@@ -18,17 +18,19 @@ from torch import Tensor
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
+from specviz.core.kinds import resolved
 from specviz.decoding import verdicts
 from specviz.decoding.loop import _Run, decode
 from specviz.decoding.paths import TensorPath
 from specviz.decoding.sampling import PremadeDraws, decide, uniforms
+from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.identities import check_trace
-from specviz.settings import VERDICTS
+from specviz.runs.rerun import compared
 
 GAMMA, WORDS, SAMPLES = 3, 3, 2000
 UNLIKE = (1, 12)  # seeds of two tables that agree little
-EXACT = [name for name in VERDICTS if name != "typical"]
-RULES = {"token": decide, **verdicts.OTHERS}
+EXACT = [name for name in verdict_names() if verdict_kind(name).exact]
+RULES = {name: resolved(verdict_kind(name).decide) for name in verdict_names()}
 
 
 def tables(seed: int) -> dict[Ids, Tensor]:
@@ -92,7 +94,7 @@ def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[s
     return expected
 
 
-@pytest.mark.parametrize("name", VERDICTS)
+@pytest.mark.parametrize("name", verdict_names())
 def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name: str):
     target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
     fit = p_value(whole_texts(RULES[name], target, draft), law(target))
@@ -131,7 +133,7 @@ def test_the_published_example_of_block_verification():
     assert expected["block"] == pytest.approx(11 / 9)
 
 
-@pytest.mark.parametrize("name", VERDICTS)
+@pytest.mark.parametrize("name", verdict_names())
 def test_one_hot_rows_get_one_verdict(name: str):
     """Then a greedy run needs no rule but one: see `Settings.rule`."""
     source = torch.Generator().manual_seed(1)
@@ -152,7 +154,7 @@ def pair() -> Pair:
     return pair_of(target, relative(target, noise=0.1))
 
 
-OTHERS = [name for name in VERDICTS if name != "token"]
+OTHERS = [name for name in verdict_names() if name != "token"]
 
 
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
@@ -213,6 +215,21 @@ def test_a_recording_of_any_verdict_is_read_and_measured(pair: Pair, name: str):
     assert metrics.alpha is not None and metrics.beta is not None
     if name != "block":  # which judges a round at once, so no place has a chance of its own
         assert metrics.alpha == pytest.approx(metrics.beta, abs=0.2)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_forged_number_of_a_verdict_is_not_what_a_second_run_gives(pair: Pair, name: str):
+    field = {"block": "weight", "exact-match": "chance", "typical": "threshold"}[name]
+    settings = Settings(gamma=4, max_new_tokens=40, temperature=0.9, verdict=name)
+    trace = recorded(pair, settings)
+    data = trace.to_dict()
+    r = next(r for r in data["rounds"] if r["drafted"] and r["drafted"][0]["outcome"] == "rejected")
+    r["drafted"][0][field] = 0.9 if r["drafted"][0][field] < 0.5 else 0.1
+    found = compared(Trace.from_dict(data), recorded(pair, settings))
+    assert [change.where for change in found.changes] == [
+        f"round {r['index'] + 1} of the speculative lane, drafted token 1, {field}"
+    ]
+    assert compared(trace, found.again).same
 
 
 @pytest.mark.parametrize("name", OTHERS)
