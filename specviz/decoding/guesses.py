@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from ..engines.choose import make_engine
+from ..core.engines import make_engine
+from ..core.header import model_name
+from ..core.sampling import greedy_ids
+from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
 from ..errors import PairError, PromptError
 from ..inspect.guesses import Guess, Guesses
 from ..models.pair import Pair, context_length
-from .detokenize import Pieces, TextStream
-from .header import model_name
-from .sampling import greedy_ids
 
 FED = 32  # places of the text per pass; after each the caller may stop
 MOST_TOKENS = 2048  # of a text

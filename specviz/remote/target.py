@@ -28,7 +28,7 @@ class RemoteTarget:
     weights.
 
     server: the model on its server. abilities: what the server can do. Passes are made by
-    `engines.remote`.
+    `sides.served.engine`.
     """
 
     training = False

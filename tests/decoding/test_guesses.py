@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from toy_models import byte_level, examples, llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
+from specviz.core.engines import eager_only
 from specviz.decoding.guesses import draft_of, guesses
-from specviz.engines.choose import eager_only
 from specviz.errors import PairError, PromptError
 from specviz.inspect.guesses import Guesses, would_be
 

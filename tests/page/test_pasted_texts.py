@@ -8,7 +8,7 @@ from typing import Any
 from toy_models import byte_level, llama, pair_of, relative
 
 from specviz import race
-from specviz.engines.choose import eager_only
+from specviz.core.engines import eager_only
 from specviz.page.controls import MOST_CHARACTERS
 from specviz.page.doctor import report_html
 from specviz.page.experiment import sampling_functions

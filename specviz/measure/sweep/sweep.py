@@ -21,15 +21,7 @@ from ...settings import Settings
 from .acceptance import Along, acceptance_along, is_predictable
 from .compare import slower, values_by_row
 from .costs import Costs
-from .measure import (
-    Run,
-    known_text,
-    machine_of,
-    raced,
-    run_of,
-    seeded,
-    weight_bytes,
-)
+from .measure import Run, known_text, machine_of, raced, run_of, seeded, weight_bytes
 from .plan import (
     Piece,
     checked,

@@ -17,17 +17,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...logs import brief
-from .addresses import (
-    API,
-    LOGIN,
-    POSTS,
-    TOOL_POST,
-    TOOLS,
-    Post,
-    is_readable,
-    path_of,
-    stream_of,
-)
+from .addresses import API, LOGIN, POSTS, TOOL_POST, TOOLS, Post, is_readable, path_of, stream_of
 from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
 from .clients import client_of
