@@ -13,10 +13,10 @@ from typing import Any
 from .decoding.guesses import draft_of, guesses
 from .environment import BUILTIN, REMOTE_KEY
 from .errors import PromptError, SpecvizError
-from .models.catalogue import named_pair
-from .models.load import NO_DRAFT, load_pair
+from .models.load import load_pair
 from .models.pair import Pair
 from .models.progress import terminal_watcher
+from .pairs.spec import NO_DRAFT, is_row
 from .remote.closed import Written, split_closed, written_by
 from .remote.wire import Server
 from .report.guesses import NAME, WHY, Guesses
@@ -85,7 +85,7 @@ def _text(file: str) -> str:
 
 def _draft(name: str) -> Pair:
     watcher = terminal_watcher()
-    if named_pair(name) is not None or "+" in name:
+    if is_row(name) or "+" in name:
         return draft_of(load_pair(name, on_progress=watcher))
     return load_pair(f"{name}+{NO_DRAFT}", on_progress=watcher)
 

@@ -19,6 +19,7 @@ from ..models.load import load_pair, model_names
 from ..models.metadata import read_tokenizer
 from ..models.pair import Pair, tokenizer_size
 from ..models.served import address_of
+from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ..settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
 from .drafters import comparison_report, preset_prompts
@@ -155,7 +156,10 @@ def _variants(what: str, options: argparse.Namespace) -> None:
 
 
 def _lookup(options: argparse.Namespace) -> None:
-    target = model_names(options.pair)[0]
+    spec = parse_pair(options.pair)
+    if not isinstance(spec, NamedSpec | ModelsSpec):
+        raise SpecvizError("--lookup reads the tokenizer of a target that is loaded here.")
+    target = model_names(spec)[0]
     tokenizer = read_tokenizer(find_source(target))
     lookup_report(tokenizer, tokenizer_size(tokenizer), options.lookup, options.gamma)
 

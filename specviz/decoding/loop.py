@@ -27,7 +27,7 @@ from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
-from ..models.pair import Pair, context_length
+from ..models.pair import Pair, checked_pair, context_length
 from ..policy import Policy, make_policy
 from ..remote.interface import Spent
 from ..settings import Settings
@@ -62,6 +62,7 @@ def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> It
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
+    pair = checked_pair(pair)
     texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))

@@ -17,8 +17,8 @@ from ..errors import PairError
 from ..models.heads.assistant import Assistant
 from ..models.heads.eagle import Head
 from ..models.heads.mtp import MtpHead
-from ..models.sizes import parameter_bytes, pass_bytes
 from ..models.truncated import truncated_model
+from ..pairs.sizes import parameter_bytes, pass_bytes
 from ..remote.target import RemoteTarget
 
 # Bytes that could be read during the call of one module, by form, right to about half an order of

@@ -12,16 +12,15 @@ from uuid import uuid4
 
 import gradio as gr
 
-from ..errors import PairError, SpecvizError
+from ..errors import SpecvizError
 from ..report.metrics import compute_metrics
 from ..settings import Settings
 from ..trace import Event, Round, Trace, event_dict
-from .choices import chosen_pair, others_allowed
+from .choices import asked_pair
 from .controls import (
     CHOICES,
     DEFAULTS,
     LIMITS,
-    MOST_NAME,
     checked_others,
     checked_prompt,
     checked_settings,
@@ -95,18 +94,6 @@ def typed(endpoint: Callable[..., Values], own: str) -> Callable[..., Values]:
     hints = {name: one.annotation for name, one in signature.parameters.items()}
     endpoint.__annotations__ = {**hints, "return": signature.return_annotation}
     return endpoint
-
-
-def asked_pair(name: object, own: str) -> str:
-    """The pair of this name, if it is offered here or any may be named. Raises `PairError`."""
-    if not isinstance(name, str) or len(name) > MOST_NAME:
-        raise PairError("The pair has no name that can be read: use a text such as 'builtin'.")
-    try:
-        return chosen_pair(name, "", "", own=own)
-    except PairError:
-        if not others_allowed() or "+" not in name:
-            raise
-    return name.strip()
 
 
 def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Update, None, None]:

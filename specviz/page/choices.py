@@ -6,7 +6,19 @@ from collections.abc import Sequence
 
 from ..environment import ANY_MODEL, BUILTIN, REMOTE, SERVED
 from ..errors import PairError
-from ..models.catalogue import (
+from ..pairs.sizes import shown_bytes
+from ..pairs.spec import (
+    NO_DRAFT,
+    NOT_OFFERED,
+    ONLY_OPERATOR,
+    ModelsSpec,
+    NamedSpec,
+    ServerSpec,
+    WatchedSpec,
+    operator_spec,
+    visitor_spec,
+)
+from ..pairs.table import (
     FITS,
     FITS_SMALLER,
     NamedPair,
@@ -14,13 +26,10 @@ from ..models.catalogue import (
     operator_pairs,
     pairs_by_fit,
 )
-from ..models.sizes import shown_bytes
-from ..remote.watched.recognise import watched_addresses
 from ..worker.loading import WEIGHTS, with_weights
 from ..worker.tasks import Machine
 
 OTHER = "other"
-NO_DRAFT = "none"
 PICKLED = "but published as a pickle, which is not loaded"
 
 
@@ -45,8 +54,8 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
         for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
             listed = [one for one in members if one in offered]
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
-    if served := REMOTE.read():
-        choices.append((_served_label(served), SERVED))
+    if REMOTE.read():
+        choices.append((_served_label(operator_spec()), SERVED))
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
 
 
@@ -76,18 +85,28 @@ def chosen_pair(
     name = str(choice)
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
-    if name == SERVED and REMOTE.read():
-        return SERVED
-    if name == own or any(one.name == name for one in offered_pairs()):
-        return with_weights(name, str(weights))
     if name != OTHER or not others_allowed():
-        raise PairError("This pair is not offered here: choose one of the list.")
+        named = asked_pair(name, own)
+        return named if named == SERVED else with_weights(named, str(weights))
     target, draft = str(target or "").strip(), str(draft or "").strip()
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
-    if any("://" in one for one in (target, draft)):
-        raise PairError("Only the operator names servers: name models of the hub, or folders.")
-    return with_weights(f"{target}+{draft or NO_DRAFT}", str(weights))
+    try:
+        spec = ModelsSpec(target, None if draft in ("", NO_DRAFT) else draft)
+    except PairError:
+        raise PairError(ONLY_OPERATOR) from None
+    return with_weights(str(spec), str(weights))
+
+
+def asked_pair(name: object, own: str) -> str:
+    """The name of a pair that a visitor or a program asks for, if it is offered here or any may be
+    named. own: the pair that the page was started with. Raises `PairError`."""
+    if name == own:
+        return own
+    spec = visitor_spec(name, any_model=others_allowed())
+    if isinstance(spec, NamedSpec) and all(one.name != spec.name for one in offered_pairs()):
+        raise PairError(NOT_OFFERED)
+    return str(spec)
 
 
 def naming_defaults(own: str) -> dict[str, str]:
@@ -108,11 +127,11 @@ def _title(pair: NamedPair) -> str:
     return f"{target} + {part}{'' if pair.head is None else ', a head'}"
 
 
-def _served_label(address: str) -> str:
+def _served_label(spec: ServerSpec) -> str:
     """What the operator's server is called: an address stands in no page."""
-    models = address.partition("|")[0].partition("#")[2].strip()
-    watched = watched_addresses(address) is not None
-    return f"{models} · {'a server, watched' if watched else 'target on a server'}"
+    if isinstance(spec, WatchedSpec):
+        return f"{spec.engine.model} · a server, watched"
+    return f"{spec.target.model}+{spec.draft} · target on a server"
 
 
 def _label(pair: NamedPair, fit: str, cpu: bool) -> str:

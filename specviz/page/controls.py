@@ -10,12 +10,12 @@ import gradio as gr
 
 from ..errors import PromptError, SettingsError
 from ..lanes import Lane, beside, parsed_lane
+from ..pairs.spec import MOST_NAME
 from ..settings import Settings
 from .choices import OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
-MOST_NAME = 300  # characters of a model's or a pair's name
 
 START = Settings(temperature=0.7, seed=1)
 """The settings with which the page begins."""

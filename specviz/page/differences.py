@@ -9,11 +9,12 @@ from uuid import uuid4
 
 from ..environment import on_zerogpu
 from ..errors import SettingsError, SpecvizError, TraceError
+from ..pairs.spec import MOST_NAME
 from ..report.parting import Difference, Parting
 from ..settings import RANGES
 from ..worker.differences import DifferenceTask
 from ..worker.failures import FAILED
-from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_NAME
+from .controls import MAX_LENGTH, MOST_CHARACTERS
 from .experiment import Polled
 from .jobs import Run
 from .queue import RunQueue

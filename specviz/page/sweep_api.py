@@ -10,7 +10,7 @@ import gradio as gr
 
 from ..choose.types import SWEPT_DRAFTERS
 from ..errors import SpecvizError
-from .api import asked_pair
+from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
 from .reader import Reader

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ..pairs.spec import OperatorSpec, ServedSpec, WatchedSpec, operator_spec, parse_pair
 from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..settings import Settings
 from ..trace import LANES, End, Event, Lane
@@ -152,11 +153,13 @@ class ExamineTask:
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
         from ..models.doctor import examine, examine_served
-        from ..models.served import served_address
 
         pair, options = pair_and_options(self.pair)
-        if (address := served_address(pair)) is not None:
-            yield examine_served(address).to_dict()
+        spec = parse_pair(pair)
+        if isinstance(spec, OperatorSpec):
+            spec = operator_spec()
+        if isinstance(spec, ServedSpec | WatchedSpec):
+            yield examine_served(spec).to_dict()
             return
         with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]

@@ -42,8 +42,8 @@ from specviz.engines.cost_model import pass_cost
 from specviz.engines.eager import EagerEngine
 from specviz.errors import PairError
 from specviz.models.pair import parameter_count
-from specviz.models.sizes import pass_bytes
 from specviz.models.truncated import truncated_model
+from specviz.pairs.sizes import pass_bytes
 from specviz.report.metrics import Metrics
 
 VOCAB = 40
