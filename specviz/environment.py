@@ -260,6 +260,14 @@ FORM = Variable(
     "them; no effect on ZeroGPU.",
 )
 COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
+PLUGINS: Variable[tuple[str, ...]] = Variable(
+    "SPECVIZ_PLUGINS",
+    _names,
+    (),
+    "none",
+    "names of modules, divided by commas",
+    "Modules to import at the start, which register drafters and verdicts of your own.",
+)
 LOG = Variable(
     "SPECVIZ_LOG",
     _one_of("text", "json"),
@@ -294,6 +302,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     THREADS,
     FORM,
     COMPILE,
+    PLUGINS,
     LOG,
     METRICS,
 )

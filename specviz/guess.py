@@ -13,14 +13,13 @@ from typing import Any
 from .decoding.guesses import draft_of, guesses
 from .environment import BUILTIN, REMOTE_KEY
 from .errors import PromptError, SpecvizError
+from .inspect.guesses import NAME, WHY, Guesses, guess_lines
 from .models.load import load_pair
 from .models.pair import Pair
 from .models.progress import terminal_watcher
 from .pairs.spec import NO_DRAFT, is_row
 from .remote.closed import Written, split_closed, written_by
 from .remote.wire import Server
-from .report.guesses import NAME, WHY, Guesses
-from .report.terminal import guess_lines
 from .settings import Settings
 
 GAMMAS = (1, 2, 3, 5, 8, 16)

@@ -10,8 +10,8 @@ import torch
 from ..engines.choose import make_engine
 from ..environment import BUILTIN
 from ..errors import PairError, PromptError
+from ..inspect.guesses import Guess, Guesses
 from ..models.pair import Pair, context_length
-from ..report.guesses import Guess, Guesses
 from .detokenize import Pieces, TextStream
 from .header import model_name
 from .sampling import greedy_ids

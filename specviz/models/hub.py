@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -20,11 +19,10 @@ from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from ..errors import PairError, causes_of
-from ..pairs.spec import MOST_SHOWN, local_folder
+from ..pairs.spec import HUB_ID, MOST_SHOWN, local_folder
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)

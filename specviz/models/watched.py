@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.events import Event
 from ..errors import PairError, SettingsError
 from ..lanes import SPECULATIVE, Lane
 from ..pairs.spec import WatchedSpec, server_key
@@ -15,7 +16,6 @@ from ..remote.watched.recognise import recognised
 from ..remote.watched.stream import Engine, Prompt
 from ..remote.watched.watching import watch
 from ..settings import Settings
-from ..trace import Event
 
 
 @dataclass(frozen=True, eq=False)

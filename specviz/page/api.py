@@ -12,10 +12,11 @@ from uuid import uuid4
 
 import gradio as gr
 
+from ..core.events import Event, Round
 from ..errors import SpecvizError
-from ..report.metrics import compute_metrics
+from ..runs.metrics import compute_metrics
+from ..runs.trace import Trace, event_dict
 from ..settings import Settings
-from ..trace import Event, Round, Trace, event_dict
 from .choices import asked_pair
 from .controls import (
     CHOICES,
@@ -58,7 +59,7 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
         (good, warning or stop), "summary" and "findings"."""
         try:
-            return examiner.examine(asked_pair(pair, own))
+            return examiner.examine(asked_pair(pair, own=own))
         except SpecvizError as error:
             raise sentence(str(error)) from None
 
@@ -107,7 +108,7 @@ def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Upd
         settings = checked_settings({**asked, "stop": stop or ()})
         lanes = checked_others(settings, others)
         # Each run has a session of its own, because a program may ask for several at a time.
-        session, pair = f"api-{uuid4().hex}", asked_pair(pair, own)
+        session, pair = f"api-{uuid4().hex}", asked_pair(pair, own=own)
         run = Run(session, pair, checked_prompt(prompt), settings, lanes)
     except SpecvizError as error:
         raise sentence(str(error)) from None

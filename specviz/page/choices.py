@@ -10,7 +10,7 @@ from ..pairs.sizes import shown_bytes
 from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,
-    ONLY_OPERATOR,
+    UNREADABLE,
     ModelsSpec,
     NamedSpec,
     ServerSpec,
@@ -26,7 +26,7 @@ from ..pairs.table import (
     operator_pairs,
     pairs_by_fit,
 )
-from ..worker.loading import WEIGHTS, with_weights
+from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Machine
 
 OTHER = "other"
@@ -76,7 +76,8 @@ def pair_models() -> dict[str, dict[str, tuple[str, int | None]]]:
 def chosen_pair(
     choice: object, target: object, draft: object, weights: object = "usual", *, own: str
 ) -> str:
-    """The name of the pair that a visitor chose, as tasks take it.
+    """The name of the pair that a visitor chose, as tasks take it. All pairs that are named in a
+    request come through here.
 
     weights: one of `loading.WEIGHTS`. own: the pair that the page was started with. Raises
     `PairError` for a pair that is not offered, because a request need not come from the page's
@@ -86,21 +87,27 @@ def chosen_pair(
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
     if name != OTHER or not others_allowed():
-        named = asked_pair(name, own)
-        return named if named == SERVED else with_weights(named, str(weights))
+        return with_weights(_offered(name, own), str(weights))
     target, draft = str(target or "").strip(), str(draft or "").strip()
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
-    try:
-        spec = ModelsSpec(target, None if draft in ("", NO_DRAFT) else draft)
-    except PairError:
-        raise PairError(ONLY_OPERATOR) from None
-    return with_weights(str(spec), str(weights))
+    spec = ModelsSpec(target, None if draft in ("", NO_DRAFT) else draft)
+    return with_weights(str(visitor_spec(str(spec), any_model=True)), str(weights))
 
 
-def asked_pair(name: object, own: str) -> str:
-    """The name of a pair that a visitor or a program asks for, if it is offered here or any may be
-    named. own: the pair that the page was started with. Raises `PairError`."""
+def asked_pair(name: object, *, own: str) -> str:
+    """The pair that a program names in one text, with its weights as `with_weights` has them.
+    Raises `PairError`."""
+    if not isinstance(name, str):
+        raise PairError(UNREADABLE)
+    bare, options = pair_and_options(name.strip())
+    weights = next(known for known, ones in WEIGHTS.items() if ones == options)
+    return with_weights(_offered(bare, own), weights)
+
+
+def _offered(name: str, own: str) -> str:
+    """The pair of this name, if it is offered here or any may be named. own: the pair that the page
+    was started with. Raises `PairError`."""
     if name == own:
         return own
     spec = visitor_spec(name, any_model=others_allowed())

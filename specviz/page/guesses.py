@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from ..environment import on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
-from ..report.guesses import NAME, UNITS, WHY, Guesses
+from ..inspect.guesses import NAME, UNITS, WHY, Guesses
 from ..worker.failures import FAILED
 from ..worker.guesses import Guessed, GuessTask
 from .controls import MOST_CHARACTERS

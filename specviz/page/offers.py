@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ..environment import REMOTE, SERVED
+from ..kinds import drafter_names, drafters_for
 from ..pairs.spec import NO_DRAFT, ServedSpec, operator_spec
 from ..pairs.table import named_pair
-from ..settings import DRAFTERS, drafters_of
 from ..worker.loading import pair_and_options
 
 KEPT_PAIRS = 200
@@ -21,10 +21,10 @@ def listed_drafters(pair: str) -> tuple[str, ...] | None:
     if row is not None:
         return row.drafters
     if pair.endswith(f"+{NO_DRAFT}"):
-        return drafters_of(())
+        return drafters_for(["layers"])
     if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
         return None
-    return drafters_of(("model",), early_exit=False)
+    return drafters_for(["draft"])
 
 
 class Offers:
@@ -40,7 +40,7 @@ class Offers:
         name, _ = pair_and_options(pair)
         with self._lock:
             known = self._known.get(name)
-        return listed_drafters(name) or known or DRAFTERS
+        return listed_drafters(name) or known or drafter_names()
 
     def learn(self, pair: str, drafters: Sequence[str]) -> None:
         """Remember what a pair offers; nothing is remembered if `drafters` is empty."""

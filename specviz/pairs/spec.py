@@ -30,6 +30,9 @@ NAMING = (
     f"hub id or a folder; a server that is only watched {ADDRESS}, and with a second one as the "
     f"baseline {ADDRESS} | http://OTHER:PORT/v1#MODEL"
 )
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
+
+UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
 NOT_OFFERED = "This pair is not offered here: choose one of the list."
 ONLY_OPERATOR = "Only the operator names servers: name models of the hub, or folders."
 # What opens a connection when it is taken for a path: an address, or a folder of another machine.
@@ -167,7 +170,7 @@ def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
     row of the table is offered is for the caller to say. Raises `PairError`.
     """
     if not isinstance(name, str) or len(name) > MOST_NAME:
-        raise PairError("The pair has no name that can be read: use a text such as 'builtin'.")
+        raise PairError(UNREADABLE)
     # What looks like an address is answered without a word on whether it would be a good one.
     if _ELSEWHERE.search(name):
         raise PairError(ONLY_OPERATOR if any_model else NOT_OFFERED)
@@ -181,8 +184,15 @@ def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
         raise PairError(ONLY_OPERATOR)
     if isinstance(spec, OperatorSpec) and REMOTE.read() is None:
         raise PairError(NOT_OFFERED)
-    if isinstance(spec, ModelsSpec) and not any_model:
-        raise PairError(NOT_OFFERED)
+    if isinstance(spec, ModelsSpec):
+        if not any_model:
+            raise PairError(NOT_OFFERED)
+        for model in filter(None, (spec.target, spec.draft)):
+            if not HUB_ID.fullmatch(model) and local_path(model) is None:
+                raise PairError(
+                    f"{_cut(model)!r} is no model that can be named here: use one of the hub, such "
+                    "as owner/model, or a folder of the server's machine."
+                )
     return spec
 
 

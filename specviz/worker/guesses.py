@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..report.guesses import Guesses
+from ..inspect.guesses import Guesses
 from .loading import Models
 from .tasks import Stop
 

@@ -10,13 +10,15 @@ from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..core.events import Event
 from ..environment import ANY_WITH_TOKEN
+from ..errors import PairError
+from ..lanes import LANES, Lane
 from ..pairs.sizes import LANES as COUNTED
 from ..pairs.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
 from ..settings import Settings
-from ..trace import LANES, Event, Lane
 
 if TYPE_CHECKING:
     from ..models.progress import Progress, Watcher
@@ -90,8 +92,17 @@ def with_weights(pair: str, weights: str) -> str:
 
 
 def pair_and_options(name: str) -> tuple[str, dict[str, str]]:
+    """The name of a pair without its weights, and these as options of `load_pair`."""
     pair, _, weights = name.rpartition("@")
     return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
+
+
+def checked_name(name: str) -> str:
+    """The name of a pair in a task. Raises `PairError` for an address: tasks come from visitors,
+    and the operator's server is named `SERVED`."""
+    if "://" in name:
+        raise PairError("Only the operator names servers: name models of the hub, or folders.")
+    return name
 
 
 @contextmanager
@@ -112,7 +123,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
     from ..models.pair import Pair
     from ..models.progress import Progress
 
-    pair, options = pair_and_options(name)
+    pair, options = pair_and_options(checked_name(name))
     with token_of(pair):
         loaded = load_any(parse_pair(pair), on_progress=watcher, **options)
     if not isinstance(loaded, Pair):

@@ -8,11 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..pairs.spec import OperatorSpec, ServedSpec, WatchedSpec, operator_spec, parse_pair
-from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..core.events import End, Event
+from ..environment import SERVED
+from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..lanes import LANES, Lane
+from ..pairs.spec import operator_spec
 from ..settings import Settings
-from ..trace import LANES, End, Event, Lane
-from .loading import Models, pair_and_options, token_of
+from .loading import Models, checked_name, pair_and_options, token_of
 
 Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
@@ -154,12 +156,9 @@ class ExamineTask:
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
         from ..models.doctor import examine, examine_served
 
-        pair, options = pair_and_options(self.pair)
-        spec = parse_pair(pair)
-        if isinstance(spec, OperatorSpec):
-            spec = operator_spec()
-        if isinstance(spec, ServedSpec | WatchedSpec):
-            yield examine_served(spec).to_dict()
+        pair, options = pair_and_options(checked_name(self.pair))
+        if pair == SERVED:
+            yield examine_served(operator_spec()).to_dict()
             return
         with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from specviz import Settings, Trace, compute_metrics, race
 from specviz.decoding.guesses import draft_of, guesses
 from specviz.engines.choose import eager_only
 from specviz.errors import PairError, PromptError
-from specviz.report.guesses import Guesses, would_be
+from specviz.inspect.guesses import Guesses, would_be
 
 PROMPT = [1, 2, 3]
 

@@ -40,10 +40,10 @@ from specviz.remote.completions import Completions
 from specviz.remote.interface import Abilities
 from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
-from specviz.report.charts import figures
-from specviz.report.terminal import metric_lines
-from specviz.trace.rules import check_trace
-from specviz.trace.validators import Invalid
+from specviz.runs.charts import figures
+from specviz.runs.rules import check_trace
+from specviz.runs.terminal import metric_lines
+from specviz.runs.validators import Invalid
 from specviz.worker.tasks import ExamineTask, Models
 
 VOCAB = 300

@@ -15,18 +15,19 @@ import pytest
 from replaying_server import Replay, replay_of, replaying
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
+from specviz.core.events import Event, Round
 from specviz.environment import REMOTE
 from specviz.errors import PairError, ServerError, SettingsError, TraceError
+from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.models.doctor import examine_served
 from specviz.page.choices import pair_choices
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.remote.watched.steps import Counts, Step, Word, reconciled
 from specviz.remote.watched.vllm import spread
-from specviz.report.charts import figures
-from specviz.report.tables import tokens_csv
-from specviz.report.terminal import event_line, metric_lines
-from specviz.trace import BASELINE, SPECULATIVE, Event, Round
-from specviz.trace.recording import read_recording
+from specviz.runs.charts import figures
+from specviz.runs.recording import read_recording
+from specviz.runs.tables import tokens_csv
+from specviz.runs.terminal import event_line, metric_lines
 
 TWELVE = Settings(max_new_tokens=12)
 TEXT = ", he was a man of a man who had been in"

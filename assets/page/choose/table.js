@@ -1,9 +1,9 @@
 // The table of a sweep: a row for each configuration, predicted at first and then measured.
 
-import { element } from "../dom.js";
-import { nameOf } from "./words.js";
+import { element } from "specviz/dom/dom.js";
+import { nameOf } from "specviz/choose/words.js";
 
-/** @import { Labels } from "./words.js" */
+/** @import { Labels } from "specviz/choose/words.js" */
 
 /** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.events import UNKNOWN_ID, EndReason
 from ...errors import PairError, ServerError, SettingsError
 from ...settings import Settings
-from ...trace import UNKNOWN_ID, EndReason
 from ..wire import Server
 from .stream import Arrival, Prompt
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.events import EndReason
 from ...errors import PairError, ServerError, SettingsError
 from ...settings import Settings
-from ...trace import EndReason
 from ..wire import Server
 from .steps import Counts, counts_of
 from .stream import Arrival, Prompt

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
+from ...core.events import EndReason
 from ...errors import ServerError
 from ...settings import Settings
-from ...trace import EndReason
 from ..wire import Server
 from .steps import Counts
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...core.events import EndReason
 from ...errors import PairError, ServerError
 from ...settings import Settings
-from ...trace import EndReason
 from ..wire import Server
 from .steps import Counts, counts_of
 from .stream import Arrival, Prompt

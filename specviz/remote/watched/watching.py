@@ -14,19 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from ..._version import __version__
+from ...core.agreement import agreement_of
+from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round
 from ...errors import ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...settings import Settings
-from ...trace import (
-    SERVER,
-    Agreement,
-    End,
-    EndReason,
-    Event,
-    Header,
-    Round,
-    agreement_of,
-)
 from .counters import Counted, counters, moved
 from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
