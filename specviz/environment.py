@@ -187,7 +187,8 @@ REMOTE_KEY: Variable[str | None] = Variable(
     None,
     "none",
     "the key that the server wants",
-    "The key of a server that holds the target.",
+    "The key of a server that holds the target: the one in SPECVIZ_REMOTE and no other, or, where "
+    "that is not set, the one that is named on the command line.",
     secret=True,
 )
 MCP = _off(

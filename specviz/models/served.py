@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ..errors import PairError
-from ..pairs.spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair, server_key
+from ..pairs.spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair
+from ..remote.address import server_address
 from ..remote.target import RemoteTarget, remote_target
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
@@ -73,4 +74,4 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     source = find_source(spec.draft)
     tokenizer = read_tokenizer(source)
     at = spec.target
-    return remote_target(at.url, at.model, tokenizer, server_key(at)), source, tokenizer
+    return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer

@@ -10,8 +10,8 @@ from typing import Any
 from ..core.events import Event
 from ..errors import PairError, SettingsError
 from ..lanes import SPECULATIVE, Lane
-from ..pairs.spec import WatchedSpec, server_key
-from ..remote.watched.counters import counters
+from ..pairs.spec import WatchedSpec
+from ..remote.address import server_address
 from ..remote.watched.recognise import recognised
 from ..remote.watched.stream import Engine, Prompt
 from ..remote.watched.watching import watch
@@ -49,17 +49,11 @@ class Watched:
 def watched_pair(spec: WatchedSpec) -> Watched:
     """The engines of such a name. Raises `PairError` and `ServerError`."""
     addresses = [one for one in (spec.engine, spec.alone) if one is not None]
-    engines = [recognised(one.url, one.model, server_key(one)) for one in addresses]
+    engines = [recognised(server_address(one.url), one.model) for one in addresses]
     alone = engines[1] if engines[1:] else None
-    if alone is not None and _speculates(alone):
+    if alone is not None and alone.identity.speculates:
         raise PairError(
             f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
             "so start it without speculation."
         )
     return Watched(engines[0].model, engines[0], alone)
-
-
-def _speculates(engine: Engine) -> bool:
-    """Whether a server counts drafts: vLLM does if it speculates, llama.cpp always, 0 if not."""
-    counted = counters(engine.server, engine.model)
-    return counted is not None and (not engine.steps_told or counted["drafted"] > 0)

@@ -35,7 +35,6 @@ from .differences import difference_functions
 from .doctor import Doctor
 from .download import taker
 from .experiment import sampling_functions
-from .guesses import guess_functions
 from .jobs import Run
 from .look import (
     IN_BROWSER,
@@ -152,7 +151,6 @@ def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict
         taker(reader),
         *sampling_functions(runs, pair),
         *difference_functions(runs, pair),
-        *guess_functions(runs, pair),
         *choosing_functions(runs, pair, reader),
     )
     return [answering(one) for one in functions]

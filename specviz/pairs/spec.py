@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from ..environment import BUILTIN, REMOTE, REMOTE_KEY, SERVED
+from ..environment import BUILTIN, REMOTE, SERVED
 from ..errors import PairError
 
 NO_DRAFT = "none"
@@ -92,19 +92,13 @@ class Address:
     model: str
 
     def __post_init__(self) -> None:
-        if self.origin is None or not self.model or re.search(r"[\s@#]", self.url):
-            raise PairError(f"{NAMING}.")
-
-    @property
-    def origin(self) -> tuple[str, str, int] | None:
-        """Scheme, host and port: what decides who is spoken to. None if the url is none."""
         try:
             parts = urlsplit(self.url)
-            usual = {"http": 80, "https": 443}[parts.scheme]
-            port = usual if parts.port is None else parts.port
-        except (ValueError, KeyError):
-            return None
-        return (parts.scheme, parts.hostname, port) if parts.hostname else None
+            whole = parts.hostname and (parts.port is None or parts.port >= 0)
+        except ValueError:
+            whole = False
+        if not whole or not self.model or re.search(r"[\s@#]", self.url):
+            raise PairError(f"{NAMING}.")
 
     def __str__(self) -> str:
         return f"{self.url}#{self.model}"
@@ -202,17 +196,6 @@ def operator_spec() -> ServerSpec:
     if name is None:
         raise PairError(f"no server holds a target here: set {REMOTE.name}.")
     return _on_servers(name)
-
-
-def server_key(address: Address) -> str | None:
-    """The key for a server. That of SPECVIZ_REMOTE_KEY belongs to the servers of SPECVIZ_REMOTE;
-    where there are none, to the one that whoever runs the program has named."""
-    if REMOTE.read() is None:
-        return REMOTE_KEY.read()
-    spec = operator_spec()
-    known = [spec.target] if isinstance(spec, ServedSpec) else [spec.engine, spec.alone]
-    its_own = any(one is not None and one.origin == address.origin for one in known)
-    return REMOTE_KEY.read() if its_own else None
 
 
 def is_row(name: str) -> bool:

@@ -14,7 +14,6 @@ from specviz.pairs.spec import (
     ServedSpec,
     WatchedSpec,
     parse_pair,
-    server_key,
     visitor_spec,
 )
 
@@ -103,13 +102,3 @@ def test_what_a_visitor_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
             visitor_spec(name, any_model=any_model)
     monkeypatch.setenv("SPECVIZ_REMOTE", str(AT))
     assert visitor_spec("served", any_model=False) == OperatorSpec()
-
-
-def test_the_key_goes_to_the_operators_servers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPECVIZ_REMOTE", raising=False)
-    monkeypatch.setenv("SPECVIZ_REMOTE_KEY", "secret")
-    assert server_key(AT) == "secret"  # whoever runs the program has named this server
-    monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1:8000/v1#x | http://10.0.0.2/v1#x")
-    assert server_key(AT) == server_key(Address("http://10.0.0.2/v1", "y")) == "secret"
-    for url in ("http://10.0.0.1:8001/v1", "https://10.0.0.1:8000/v1", "http://10.0.0.3:8000/v1"):
-        assert server_key(Address(url, "m")) is None

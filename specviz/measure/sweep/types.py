@@ -16,8 +16,9 @@ from ...settings import Settings
 SCHEMA = 1
 """The version of a sweep's JSON."""
 
-Mark: TypeAlias = Literal["best", "tied"]
-"""The best row of its temperature, and the rows that noise cannot tell from it."""
+Mark: TypeAlias = Literal["best", "tied", "open"]
+"""The best measured row of its temperature; the rows that noise cannot tell from it; and those that
+promise more, but ran on too few of its prompts to tell."""
 
 Status: TypeAlias = Literal["planned", "predicted", "measured", "eliminated", "left out"]
 """How far a row is: nothing is known; predicted only; measured; measured until it was clearly
