@@ -99,7 +99,7 @@ def test_only_engines_know_the_cache_of_transformers():
                 assert not known, f"{module} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "worker"])
+@pytest.mark.parametrize("package", ["worker"])
 def test_a_package_says_what_it_is_for_and_offers_what_it_names(package: str):
     """All names of its table can be imported, and no others."""
     module = import_module(f"specviz.{package}")
