@@ -7,6 +7,7 @@ import { Choosing } from "./choosing.js";
 import { Compare } from "./compare.js";
 import { drafterControl } from "./controls.js";
 import { find, findAll } from "./dom.js";
+import { withFiles } from "./files.js";
 import { lanesOf } from "./lanes.js";
 import { measure, series } from "./metrics.js";
 import { Notice } from "./notice.js";
@@ -34,7 +35,8 @@ import { View } from "./view.js";
  * Bring the component to life.
  * @param {Mounting} mounting
  */
-export function mount({ element, props, watch, server, config }) {
+export function mount({ element, props, watch, server: functions, config }) {
+  const server = withFiles(functions, config.files);
   const root = find(element, "[data-player]");
   const address = new Address(config);
   const notice = new Notice(find(root, "[data-notice]"));
