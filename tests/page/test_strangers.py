@@ -177,19 +177,35 @@ def test_what_nobody_reads_takes_no_more_than_some_bytes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that opens a stream and takes nothing of it loses it first."""
-    monkeypatch.setattr(events, "MOST_UNREAD", 100_000)
+    monkeypatch.setattr(events, "MOST_UNREAD", 100)
     queue = HeardQueue(True, 1, 1, None, site.page)
     message = ProcessCompletedMessage(output={"data": ["x" * 1000]}, success=True)
-    for session, count in (("prompt", 3), ("slow", 300)):
-        queue.pending_messages_per_session[session] = AsyncQueue()
-        event = SimpleNamespace(session_hash=session, alive=True, _id=session)
-        with queue.listening(session):
-            for _ in range(count):
-                queue.send_message(event, message)  # type: ignore[arg-type]
-                inboxes = queue.pending_messages_per_session.values()
-                assert sum(one.unread for one in inboxes) <= 100_000
-            queue.pending_event_ids_session[session] = {session}
+
+    async def send() -> None:
+        for session, count in (("prompt", 3), ("slow", 300)):
+            queue.pending_messages_per_session[session] = AsyncQueue()
+            event = SimpleNamespace(session_hash=session, alive=True, _id=session)
+            with queue.listening(session):
+                for _ in range(count):
+                    queue.send_message(event, message)  # type: ignore[arg-type]
+                    inboxes = queue.pending_messages_per_session.values()
+                    assert sum(one.qsize() for one in inboxes) <= 100
+                queue.pending_event_ids_session[session] = {session}
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, send()).result()
     assert list(queue.pending_messages_per_session) == ["prompt"]
+
+
+def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page keeps what the last crowd sent for as long as it is idle."""
+    monkeypatch.setattr(events, "PATIENCE", 0.1)
+    queue = site.page._queue
+    for number in range(5):
+        begin(site, f"10.6.{number}.1")
+    assert until(lambda: not (queue.event_ids_to_events or queue.pending_messages_per_session))
 
 
 def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
