@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from . import guess
-from .bench import cli as bench
-from .choose import cli as choose
 from .core.events import Event, Round
 from .decoding.difference import explain_difference
 from .decoding.race import race
@@ -22,6 +20,8 @@ from .environment import variables_table
 from .errors import TraceError
 from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
+from .measure.bench import cli as bench
+from .measure.sweep import cli as choose
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
 from .models.load import load_pair
@@ -38,7 +38,7 @@ from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
-from .training import cli as train
+from .train import cli as train
 
 
 def do_verb(arguments: Sequence[str]) -> int:

@@ -262,7 +262,7 @@ interface Preset {
 }
 
 interface Config {
-  modules?: string; // address of the folder with the page's modules
+  served?: boolean; // by a server that can run the race
   plotly?: string; // address of Plotly's script; a small player has none
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from ..choose.reading import MOST
-from ..choose.types import SWEPT_DRAFTERS, SweepRequest
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
+from ..kinds import swept_drafters
+from ..measure.sweep.reading import MOST
+from ..measure.sweep.types import SweepRequest
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair
@@ -67,7 +68,7 @@ def choose_config() -> dict[str, Any] | None:
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
         "kinds": kinds_of(builtin_prompts()),
-        "drafters": {name: labels.get(name, name) for name in SWEPT_DRAFTERS},
+        "drafters": {name: labels.get(name, name) for name in swept_drafters()},
         "policies": policies,
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
@@ -159,7 +160,7 @@ def asked_request(asked: dict[str, Any]) -> SweepRequest:
 
 
 def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
-    """What is told about a visitor's file, from what `choose.reading` found in it: the prompts that
+    """What is told about a visitor's file, from what the reading process found: the prompts that
     a sweep here takes of it, how many there are of each kind, and how many are left out. Raises
     `PromptError`."""
     prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in found["prompts"]]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import orjson
 
-from ..choose.reading import PROMPTS
 from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
+from ..measure.sweep.reading import PROMPTS
 from ..worker.failures import FAILED
 from .choosing import taken_prompts
 from .look import static_url
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".json.gz"
 
 _SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.choose.reading import serve; "
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.measure.sweep.reading import serve; "
     "serve(sys.stdin.buffer, sys.stdout.buffer)"
 )
 _ROOT = Path(__file__).resolve().parent.parent.parent
@@ -64,7 +64,7 @@ class Reader:
             return orjson.dumps({"error": FAILED})
 
     def found(self, form: str, raw: bytes) -> bytes:
-        """The answer of `choose.reading` as JSON, as it came. Raises `TraceError` if there was none
+        """The reading process's answer as JSON, as it came. Raises `TraceError` if there was none
         in time."""
         if not self._places.acquire(blocking=False):
             raise TraceError(CROWDED)

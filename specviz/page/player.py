@@ -10,11 +10,12 @@ from typing import Any
 
 import gradio as gr
 
+from ..kinds import drafter_names
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
-from ..runs.html import PAGE, PLOTLY
+from ..runs.html import PLOTLY
+from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.schema import SCHEMA
-from ..settings import DRAFTERS
 from ..theory import MOST_GAMMA
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
@@ -28,8 +29,7 @@ from .security.addresses import FILES
 
 _MOUNT = """
 const config = %s;
-const base = new URL(config.modules, document.baseURI);
-import(new URL("player.js", base)).then((player) => {
+import("specviz/player.js").then((player) => {
   player.mount({ element, props, watch, server, config });
 });
 """
@@ -52,7 +52,7 @@ def make_player(
     may call. own: the pair that the page was started with."""
     pairs = naming_choices(own)
     config: dict[str, Any] = {
-        "modules": static_url(PAGE) + "/",
+        "served": True,
         "files": FILES.strip("/") + "/",
         "plotly": static_url(PLOTLY),
         "charts": chart_specs(),
@@ -74,7 +74,7 @@ def make_player(
         "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
         "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
-        "drafterLabels": drafter_choices(DRAFTERS),
+        "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,

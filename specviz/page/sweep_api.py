@@ -8,8 +8,8 @@ from typing import Any
 
 import gradio as gr
 
-from ..choose.types import SWEPT_DRAFTERS
 from ..errors import SpecvizError
+from ..kinds import swept_drafters
 from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
@@ -27,7 +27,7 @@ def add_sweep_api(runs: RunQueue, own: str) -> None:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,
-        drafters: str = " ".join(SWEPT_DRAFTERS),
+        drafters: str = " ".join(swept_drafters()),
         gammas: str = "1 2 3 5 8",
         policies: str = "fixed",
         temperatures: str = "0",

@@ -11,18 +11,18 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..environment import ASSETS
 from ..theory import MOST_GAMMA
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
+from .modules import PAGE, packed_map
 from .schema import SCHEMA
 from .trace import Trace
 
-PAGE = ASSETS / "page"
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
     "player.css",
@@ -41,8 +41,6 @@ PLAYER_SHEETS = (
 """The styles of the player, on the page and in a file of its own."""
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
-# A module at a data: address cannot import "./lane.js", so the import map gives it a bare name.
-IMPORT = re.compile(r'(from|import) "\./([\w-]+)\.js"')
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -65,7 +63,7 @@ _PAGE = """<!doctype html>
 """
 
 _START = """
-import { mount } from "specviz/player";
+import { mount } from "specviz/player.js";
 const read = (id) => document.getElementById(id).textContent;
 if (matchMedia("(prefers-color-scheme: dark)").matches) document.body.classList.add("dark");
 const config = JSON.parse(read("config"));
@@ -91,11 +89,11 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
 
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
     """
-    modules = _json({"imports": _modules()})
+    modules = packed_map()
     return _PAGE.format(
         policy=_policy(modules, _START),
         title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
-        style=css_variables() + "\n".join(map(_read, SMALL_SHEETS if is_small else SHEETS)),
+        style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
         classes="sv-standalone sv-embed" if is_small else "sv-standalone",
         modules=modules,
         brand=_read("brand.html").replace('href="."', ""),
@@ -127,6 +125,11 @@ def css_variables() -> str:
     return "\n".join(f"{selector}{{{rule}}}" for selector, rule in rules.items())
 
 
+def styles(sheets: Sequence[str]) -> str:
+    """The text of these style sheets, one after the other."""
+    return "\n".join(_read(f"styles/{name}") for name in sheets)
+
+
 def _read(name: str) -> str:
     return (PAGE / name).read_text("utf-8")
 
@@ -134,16 +137,6 @@ def _read(name: str) -> str:
 def _tools() -> str:
     """The buttons of the page without the one for settings."""
     return re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html"))
-
-
-def _modules() -> dict[str, str]:
-    """The data: address of every module of the page, by its bare name."""
-    addresses = {}
-    for path in sorted(PAGE.glob("*.js")):
-        source = IMPORT.sub(r'\1 "specviz/\2"', path.read_text("utf-8"))
-        packed = base64.b64encode(source.encode()).decode()
-        addresses[f"specviz/{path.stem}"] = f"data:text/javascript;base64,{packed}"
-    return addresses
 
 
 def _config() -> dict[str, Any]:

@@ -175,7 +175,7 @@ def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visit: Visit) 
     ratios = [1.5, 3.0, 2.0, 2.5, 1.75]
     words = page.evaluate(
         """async (ratios) => {
-          const { summary } = await import(window.specviz.modules + "repeats.js");
+          const { summary } = await import("specviz/race/repeats.js");
           return summary(ratios);
         }""",
         [*ratios, None],

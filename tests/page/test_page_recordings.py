@@ -19,7 +19,7 @@ from specviz.page import files as reading
 from specviz.page.files import Reader, find_recordings
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, QUESTIONS, load_presets
-from specviz.runs.html import PAGE
+from specviz.runs.modules import PAGE
 from specviz.runs.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))
@@ -102,7 +102,9 @@ def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_question
     assert sum(path.stat().st_size for path in PRESENT) <= 2**20
     wanted = (*load_presets(PRESETS), *load_presets(QUESTIONS))
     presets = {preset.name: preset for preset in wanted}
-    asked = re.findall(r'(?:run|beside): "([\w-]+)"', (PAGE / "questions.js").read_text("utf-8"))
+    asked = re.findall(
+        r'(?:run|beside): "([\w-]+)"', (PAGE / "stage/questions.js").read_text("utf-8")
+    )
     names = {path.name.removesuffix(".json.gz") for path in PRESENT}
     assert len(asked) >= 7 and set(asked) <= names == presets.keys()
     for path in PRESENT:

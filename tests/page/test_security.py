@@ -22,10 +22,10 @@ from page_server import Answer, Site, served
 from places import HELPERS, ROOT
 from waiting import until
 
-from specviz.choose.reading import MOST
 from specviz.environment import ASSETS
 from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
+from specviz.measure.sweep.reading import MOST
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
 from specviz.page.security import bodies, heads, operator, sign_in

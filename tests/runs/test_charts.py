@@ -79,7 +79,7 @@ def test_colours_can_be_told_from_the_page(theme: str) -> None:
 
 
 def test_style_sheets_name_no_colour_of_their_own() -> None:
-    for sheet in PAGE.glob("*.css"):
+    for sheet in PAGE.rglob("*.css"):
         assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?![^{]*\{)", sheet.read_text()), sheet.name
 
 

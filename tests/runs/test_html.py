@@ -14,10 +14,12 @@ from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
 from specviz.page.files import Reader
-from specviz.runs.html import PAGE, standalone_html
+from specviz.runs.html import standalone_html
+from specviz.runs.modules import modules
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.trace import Trace
 
+IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 MALICIOUS = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{title}"
 
 
@@ -39,14 +41,11 @@ def test_every_module_is_inside_under_the_name_that_others_import() -> None:
     page = standalone_html(recorded(SAMPLED))
     found = re.search(r'<script type="importmap">(.*?)</script>', page)
     assert found
-    modules = json.loads(found.group(1))["imports"]
-    assert modules.keys() == {f"specviz/{path.stem}" for path in PAGE.glob("*.js")}
-    for path in PAGE.glob("*.js"):
-        # Not in comments, and not what is fetched only where a server is.
-        for name in re.findall(
-            r'^(?:im|ex)port\b[^;]*? from "(.+?)"', path.read_text("utf-8"), re.M
-        ):
-            assert re.fullmatch(r"\./[\w-]+\.js", name), f"{path.name} imports {name}"
+    packed = json.loads(found.group(1))["imports"]
+    assert packed.keys() == modules(with_fetched=False).keys()
+    for name, path in modules(with_fetched=False).items():
+        imported = IMPORT.findall(path.read_text("utf-8"))
+        assert set(imported) <= packed.keys(), name
 
 
 def test_the_page_makes_no_requests() -> None:

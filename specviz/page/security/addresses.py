@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from gradio.data_classes import _StaticFiles
 from starlette.types import Scope
 
-from ...choose.reading import BATCHES, PROMPTS
+from ...measure.sweep.reading import BATCHES, PROMPTS
 from ...prompts import OF_A_SWEEP
 from ...runs.reading import FORMS, TRACE
 from ...runs.recording import MOST_PACKED, MOST_UNPACKED

@@ -26,14 +26,14 @@ LAST_POINTS = """() => [...document.querySelectorAll(".sv-curves path")]
 
 SAME = "The texts are the same for {} characters."
 TEXTS = """async (written) => {
-  const { texts } = await import(window.specviz.modules + "compare-parts.js");
+  const { texts } = await import("specviz/compare/parts.js");
   const sides = written.map((text) => ({ name: "Earlier", trace: {
     header: { prompt: "same" }, rounds: [{ lane: "speculative", emitted: [{ text }] }] } }));
   const [said, both] = texts(sides);
   return [said.textContent, ...[...both.querySelectorAll("mark")].map((one) => one.textContent)];
 }"""
 ANSWERS = """async (runs) => {
-  const { QUESTIONS } = await import(window.specviz.modules + "questions.js");
+  const { QUESTIONS } = await import("specviz/stage/questions.js");
   return QUESTIONS.map(({ run, beside, ask, reveal }) => {
     const parts = [runs[run], runs[beside]];
     return [run, ask(...parts), reveal(...parts).right, reveal(...parts).why];

@@ -19,7 +19,7 @@ STRIP = """() => Object.fromEntries([...document.querySelectorAll("[data-item]")
   .map((node) => [node.dataset.item, node.textContent]))"""
 LONG = recorded(replace(SAMPLED, max_new_tokens=64))
 UNCERTAINTY = """async (rounds) => {
-  const { uncertainty } = await import(window.specviz.modules + "uncertainty.js");
+  const { uncertainty } = await import("specviz/facts/uncertainty.js");
   return uncertainty(rounds);
 }"""
 
