@@ -1,5 +1,8 @@
-"""The process that reads visitors' files, as the page sees it: one file at a time, for a limited
-time."""
+"""Visitors' files, and the recordings in a folder of the server.
+
+A file comes as its bytes, to an address of its own, and another process reads it, one file at a
+time and for a limited time: this one parses nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,21 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from starlette.responses import Response
+import orjson
 
-from ..errors import TraceError
+from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
+from ..measure.sweep.reading import PROMPTS
+from ..worker.failures import FAILED
+from .choosing import taken_prompts
+from .look import static_url
 
 log = logging.getLogger(__name__)
+
+SUFFIX = ".json.gz"
 
 _SERVE = (
     "import sys; sys.path.insert(0, sys.argv[1]); from specviz.measure.sweep.reading import serve; "
@@ -39,13 +49,23 @@ class Reader:
         self._process: subprocess.Popen[bytes] | None = None
         self._idle: threading.Timer | None = None
 
-    def answer(self, form: str, raw: bytes) -> Response:
-        """The answer to a request of `choose.reading`, as it came, so that the page's process need
-        not read it. Raises `TraceError` if there was none in time."""
-        return Response(self.found(form, raw), media_type="application/json")
+    def answer(self, form: str, raw: bytes) -> bytes:
+        """What a file holds, or `{"error": sentence}`, as JSON. form: of
+        `addresses.MOST_BYTES`."""
+        try:
+            answer = self.found(form, raw)
+            if form != PROMPTS or "error" in (found := orjson.loads(answer)):
+                return answer
+            return orjson.dumps(taken_prompts(found))
+        except SpecvizError as error:
+            return orjson.dumps({"error": str(error)})
+        except Exception:
+            log.exception("a file could not be read")
+            return orjson.dumps({"error": FAILED})
 
     def found(self, form: str, raw: bytes) -> bytes:
-        """The same answer as JSON."""
+        """The reading process's answer as JSON, as it came. Raises `TraceError` if there was none
+        in time."""
         if not self._places.acquire(blocking=False):
             raise TraceError(CROWDED)
         try:
@@ -105,3 +125,11 @@ def _after(seconds: float, action: object) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
+
+
+def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
+    """The address of each recording in a folder, by name; those in `first` come first."""
+    found = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
+    names = [name for name in first if name in found]
+    names += [name for name in found if name not in names]
+    return {name: static_url(found[name]) for name in names}
