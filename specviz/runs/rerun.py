@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.agreement import margin_of
 from ..core.events import Choice, Header, Round, Token
-from ..decoding.race import race
+from ..core.race import race
 from ..errors import TraceError
 from ..lanes import BASELINE, Lane, label_of
 from ..models.pair import Pair

@@ -136,7 +136,7 @@ def test_a_header_names_its_pair():
 def test_check_runs_again_and_tells_by_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(cli, "load_pair", lambda name, **_: toy_pair())
+    monkeypatch.setattr(cli, "load_any", lambda name, **_: toy_pair())
     saved(recorded(SAMPLED), tmp_path, "run.json")
     command = ["check", str(tmp_path / "run.json"), "--rerun", "--pair", "toy"]
     assert main(command) == 0
