@@ -17,7 +17,7 @@ from ..core.events import Choice, Header, Round, Token
 from ..core.race import race
 from ..errors import TraceError
 from ..lanes import BASELINE, Lane, label_of
-from ..models.pair import Pair
+from ..pairs.pair import Pair
 from .metrics import compute_metrics
 from .trace import Trace
 

@@ -138,7 +138,7 @@ def test_check_runs_again_and_tells_by_its_exit_code(
 ):
     monkeypatch.setattr(cli, "load_any", lambda name, **_: toy_pair())
     saved(recorded(SAMPLED), tmp_path, "run.json")
-    command = ["check", str(tmp_path / "run.json"), "--rerun", "--pair", "toy"]
+    command = ["check", str(tmp_path / "run.json"), "--rerun", "--pair", "builtin"]
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "The same run, token for token." in said and "recorded," in said
