@@ -1,4 +1,5 @@
-"""The check "A tie or a bug?": a job in the queue that scores the place of a difference again."""
+"""The checks "A tie or a bug?" and "Run it again": jobs in the queue that score the place of a
+difference again, and race a recorded run again."""
 
 from __future__ import annotations
 
@@ -11,17 +12,23 @@ from ..environment import on_zerogpu
 from ..errors import SettingsError, SpecvizError, TraceError
 from ..inspect.parting import Difference, Parting
 from ..pairs.spec import MOST_NAME
+from ..runs.identities import check_trace
+from ..runs.trace import Trace
 from ..settings import RANGES
-from ..worker.differences import DifferenceTask
+from ..worker.differences import Again, DifferenceTask, RerunTask
 from ..worker.failures import FAILED
-from .controls import MAX_LENGTH, MOST_CHARACTERS
+from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS
 from .experiment import Polled
 from .jobs import Run
 from .queue import RunQueue
 
 MOST_DRAFTED = int(RANGES["gamma"][1])
 MOST_ID = 2**31 - 1
-NOT_LENT = "this page is lent its GPU for races alone: run explain-difference on your own machine."
+NOT_LENT = (
+    "this page is lent its GPU for races alone: run explain-difference, or check --rerun, on your "
+    "own machine."
+)
+TOO_LONG = "this run is longer than this page allows: use check --rerun on your own machine."
 UNREADABLE = "this difference cannot be read: open the recording again."
 
 
@@ -48,25 +55,40 @@ class Check(Polled):
         return {**asdict(one), "scored": scored, "verdict": one.verdict, "summary": one.summary}
 
 
+class SecondRun(Polled):
+    """Races a recorded run again."""
+
+    def __init__(self, session: str, pair: str, recorded: Trace) -> None:
+        super().__init__(session, RerunTask(pair, recorded))
+        self._again: Again | None = None
+
+    def add(self, item: Any) -> None:
+        super().add(item)
+        if isinstance(item, Again):
+            self._again = item
+
+    def progress(self, waiting: str) -> dict[str, Any]:
+        return {"status": self.said or waiting}
+
+    def found(self) -> dict[str, Any] | None:
+        return self._again._asdict() if self._again else None
+
+
 def difference_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server function that begins a check; the experiment's ask for its state and end it.
+    """The server functions that begin a check; the experiment's ask for its state and end it.
 
     pair: the pair for visitors without a run.
     """
 
-    def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
+    def begin(asked: dict[str, Any], job: Callable[[str, str], Polled]) -> dict[str, Any]:
         try:
             if on_zerogpu():
                 raise SettingsError(NOT_LENT)
             run = runs.job(str(asked.get("run")))
             if run is not None and not run.over:
                 raise SettingsError("your run is still under way: wait for its end, or stop it.")
-            known = isinstance(run, Run)
-            check = Check(
-                run.session if known else uuid4().hex,  # type: ignore[union-attr]
-                run.task.pair if known else pair,  # type: ignore[union-attr]
-                read_parting(asked.get("parting")),
-            )
+            known = (run.session, run.task.pair) if isinstance(run, Run) else (uuid4().hex, pair)
+            check = job(*known)
             runs.submit(check)
         except SpecvizError as error:
             return {"over": True, "error": str(error)}
@@ -74,7 +96,26 @@ def difference_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, 
             return {"over": True, "error": FAILED}
         return check.state(runs.status_of(check))
 
-    return [begin_difference]
+    def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
+        return begin(asked, lambda *of: Check(*of, read_parting(asked.get("parting"))))
+
+    def begin_rerun(asked: dict[str, Any]) -> dict[str, Any]:
+        return begin(asked, lambda *of: SecondRun(*of, read_run(asked.get("trace"))))
+
+    return [begin_difference, begin_rerun]
+
+
+def read_run(value: Any) -> Trace:
+    """The run that a browser shows. Raises `SpecvizError`, also for one that is longer than the
+    page allows."""
+    trace = Trace.from_dict(value)
+    check_trace(trace)
+    header = trace.header
+    too_many = len(header.speculative) > 1 + MOST_OTHERS
+    is_long = header.settings.max_new_tokens > MAX_LENGTH
+    if too_many or is_long or len(header.prompt_ids) > MOST_CHARACTERS:
+        raise TraceError(TOO_LONG)
+    return trace
 
 
 def read_parting(value: Any) -> Parting:
