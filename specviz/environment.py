@@ -191,6 +191,14 @@ REMOTE_KEY: Variable[str | None] = Variable(
     "that is not set, the one that is named on the command line.",
     secret=True,
 )
+CACHE: Variable[Path | None] = Variable(
+    "SPECVIZ_CACHE",
+    lambda text: Path(text).expanduser(),
+    None,
+    "the platform's folder for caches",
+    "a folder",
+    "Where GGUF files are kept unpacked.",
+)
 MCP = _off(
     "SPECVIZ_MCP",
     "Whether the endpoints are tools for MCP clients, if `requirements-mcp.txt` is installed.",
@@ -291,6 +299,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     ORIGINS,
     REMOTE,
     REMOTE_KEY,
+    CACHE,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,
