@@ -21,15 +21,16 @@ from typing import Any
 
 import torch
 
+from ..checks import check_pair, shown
 from ..core.events import EndReason, Round, Token
 from ..engines.base import Engine, now, prefill
 from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
-from ..errors import ModelError
+from ..errors import ModelError, SettingsError
 from ..kinds import drafter_kind
-from ..lanes import BASELINE, SPECULATIVE, Lane
+from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..remote.interface import Spent
@@ -53,17 +54,22 @@ def speculate(
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or pair.settings(), SPECULATIVE, memory)
+    check_pair(pair)
+    own = pair.settings() if settings is None else settings
+    return _rounds_only(pair, prompt, own, SPECULATIVE, memory)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
+    check_pair(pair)
+    return _rounds_only(pair, prompt, Settings() if settings is None else settings, BASELINE)
 
 
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
     texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))

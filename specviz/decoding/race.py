@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
+from ..checks import check_pair
 from ..core.agreement import agreement_of
 from ..core.events import End, EndReason, Event, Round
 from ..errors import SettingsError
@@ -54,6 +55,7 @@ def race(
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
+    check_pair(pair)
     lanes = checked_lanes(pair.settings() if settings is None else settings)
     if isinstance(pair, Watched):
         if set(lanes) != {SPECULATIVE} or memory:

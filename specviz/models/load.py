@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..checks import checked_device
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .catalogue import named_pair, named_pairs
@@ -67,7 +68,7 @@ def load_pair(
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)
     ]
-    place = torch.device(device) if device is not None else None
+    place = checked_device(device)
     if name == BUILTIN:
         target, draft = model_names(name)
         head_folder = str(ASSETS / "pair" / "head")
