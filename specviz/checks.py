@@ -23,12 +23,6 @@ def shown(value: object) -> str:
     return f"{type(value).__name__} {value!r}"[:60]
 
 
-def check_pair(pair: object) -> None:
-    """Raise `PairError` for what stands in a pair's place: a name, perhaps, or nothing."""
-    if not hasattr(pair, "drafters"):
-        raise PairError(f"the pair is {shown(pair)}: load it first, as load_pair('builtin') does.")
-
-
 def checked_device(device: object) -> torch.device | None:
     """The device of this name; None stands for the best one. Raises `PairError` if it is none, or
     if this machine does not have it."""

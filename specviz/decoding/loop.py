@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..checks import check_pair, shown
+from ..checks import shown
 from ..core.events import EndReason, Round, Token
 from ..engines.base import Engine, now, prefill
 from ..engines.choose import make_engine, make_state_engine
@@ -31,7 +31,7 @@ from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError, SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
-from ..models.pair import Pair, context_length
+from ..models.pair import Pair, checked_pair, context_length
 from ..policy import Policy, make_policy
 from ..remote.interface import Spent
 from ..settings import Settings
@@ -54,20 +54,19 @@ def speculate(
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    check_pair(pair)
-    own = pair.settings() if settings is None else settings
+    own = checked_pair(pair).settings() if settings is None else settings
     return _rounds_only(pair, prompt, own, SPECULATIVE, memory)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    check_pair(pair)
     return _rounds_only(pair, prompt, Settings() if settings is None else settings, BASELINE)
 
 
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
+    pair = checked_pair(pair)
     if not isinstance(settings, Settings):
         raise SettingsError(NO_SETTINGS.format(shown(settings)))
     texts = memory_ids(pair, memory, [settings])
