@@ -15,6 +15,7 @@ from .errors import PairError, TraceError
 if TYPE_CHECKING:
     import torch
 
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE)
 DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
 
 
@@ -78,17 +79,13 @@ def to_the_output() -> Iterator[None]:
     if sys.stdout is None:
         raise TraceError("the standard output is closed: nothing can be printed.")
     try:
-        yield
-    except (OSError, SystemExit):  # SystemExit after --help
-        _flush()
-        raise
-    _flush()
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
+        try:
+            yield
+        finally:  # also after --help
+            sys.stdout.flush()
     except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
         # What cannot be written must not be tried again when the interpreter ends.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

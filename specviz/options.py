@@ -16,6 +16,9 @@ from .errors import SettingsError
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are sentences. Raises `SettingsError` instead of ending the program."""
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse would not say that it could not
+
     def error(self, message: str) -> NoReturn:
         raise SettingsError(f"{message.rstrip('.')}; {self.prog} --help lists what it takes.")
 
