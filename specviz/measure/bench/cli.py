@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...checks import check_writable
-from ...decoding.sampling import Decide
+from ...core.sampling import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...models.load import load_pair

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...engines.base import spare_threads
+from ...core.engine import spare_threads
 from ...kinds import swept_drafters
 from ...models.pair import Pair
 from ...options import also_called, real
