@@ -31,6 +31,8 @@ def checked_device(device: object) -> torch.device | None:
 
     if device is None:
         return None
+    if isinstance(device, int) and not isinstance(device, bool):
+        device = f"cuda:{device}"
     try:
         found = torch.device(device)  # type: ignore[arg-type]
     except (RuntimeError, TypeError, ValueError, OverflowError):

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 from .errors import SettingsError
 
+MOST_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are sentences. Raises `SettingsError` instead of ending the program."""
@@ -20,7 +22,9 @@ class Parser(argparse.ArgumentParser):
         (file or sys.stderr).write(message)  # argparse would not say that it could not
 
     def error(self, message: str) -> NoReturn:
-        raise SettingsError(f"{message.rstrip('.')}; {self.prog} --help lists what it takes.")
+        raise SettingsError(
+            f"{message.rstrip('.')[:MOST_SHOWN]}; {self.prog} --help lists what it takes."
+        )
 
 
 def whole(least: int, most: int = 10**15) -> Callable[[str], int]:
