@@ -25,7 +25,7 @@ from ..checks import shown
 from ..errors import ModelError, SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
-from ..models.pair import Pair, checked_pair, context_length
+from ..pairs.pair import Pair, checked_pair, context_length
 from ..remote.interface import Spent
 from ..settings import Settings
 from ..sides.fast_cpu.fastest_threads import fastest_threads

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from ...core.engine import spare_threads
 from ...kinds import swept_drafters
-from ...models.pair import Pair
 from ...options import also_called, real
+from ...pairs.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .export import checked_out, lines_of, write_sweep
