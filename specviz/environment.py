@@ -112,6 +112,16 @@ def _sign_in(text: str) -> tuple[str, str]:
     return name, password
 
 
+def _folder(text: str) -> Path:
+    try:
+        folder = Path(text).expanduser()
+    except RuntimeError as error:  # of no known user
+        raise ValueError from error
+    if not folder.is_absolute():
+        raise ValueError
+    return folder
+
+
 def _served(text: str) -> str:
     if not _SERVED.fullmatch(text.strip()):
         raise ValueError
@@ -193,10 +203,10 @@ REMOTE_KEY: Variable[str | None] = Variable(
 )
 CACHE: Variable[Path | None] = Variable(
     "SPECVIZ_CACHE",
-    lambda text: Path(text).expanduser(),
+    _folder,
     None,
     "the platform's folder for caches",
-    "a folder",
+    "a folder's whole path",
     "Where GGUF files are kept unpacked.",
 )
 MCP = _off(

@@ -207,7 +207,8 @@ def _plain_weights(file: str) -> dict[str, Any]:
     return {"quantization_config": GgufConfig(gguf_file=file, dequantize=True)}
 
 
-def _ends(tokenizer: Any, model: Any) -> int | list[int] | None:
+def _ends(tokenizer: Any, model: Any) -> Any:
+    """The ids that end a text."""
     known = getattr(model.generation_config, "eos_token_id", None)
     return known if known is not None else tokenizer.eos_token_id
 
