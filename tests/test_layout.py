@@ -70,6 +70,19 @@ def side(module: str) -> str:
     return module.split(".")[1]
 
 
+def test_the_core_imports_no_side():
+    for name, path in MODULES.items():
+        if top(name) == "core":
+            assert not [other for other in imported_modules(path) if top(other) == "sides"], name
+
+
+def test_a_side_imports_no_other_side():
+    for name, path in MODULES.items():
+        if name.startswith("sides."):
+            others = {side(other) for other in imported_modules(path) if top(other) == "sides"}
+            assert others <= {side(name)}, name
+
+
 def test_nobody_imports_from_the_face_of_the_package():
     for name, path in MODULES.items():
         assert not name or "" not in imported_modules(path), name
