@@ -8,15 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 from ..environment import on_zerogpu
-from ..errors import SettingsError, SpecvizError, TraceError
+from ..errors import SettingsError, TraceError
 from ..inspect.parting import Difference, Parting
 from ..pairs.spec import MOST_NAME
 from ..settings import RANGES
-from ..worker.differences import DifferenceTask
-from ..worker.failures import FAILED
+from ..worker.tasks import DifferenceTask
 from .controls import MAX_LENGTH, MOST_CHARACTERS
-from .experiment import Polled
-from .jobs import Run
+from .delivery import finished_run
+from .jobs import Polled
 from .queue import RunQueue
 
 MOST_DRAFTED = int(RANGES["gamma"][1])
@@ -37,41 +36,29 @@ class Check(Polled):
         if isinstance(item, Difference):
             self._difference = item
 
-    def progress(self, waiting: str) -> dict[str, Any]:
-        return {"status": self.said or waiting}
+    def has_result(self) -> bool:
+        return self._difference is not None
 
-    def found(self) -> dict[str, Any] | None:
+    def news(self, since: int, *, over: bool) -> dict[str, Any]:
+        news = {"status": self.said} if self.said else {}
         one = self._difference
-        if one is None:
-            return None
+        if not over or one is None:
+            return {**news, "stopped": over}
         scored = [row._asdict() for row in one.scored]
-        return {**asdict(one), "scored": scored, "verdict": one.verdict, "summary": one.summary}
+        told = {"scored": scored, "verdict": one.verdict, "summary": one.summary}
+        return {**news, "result": {**asdict(one), **told}}
 
 
 def difference_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server function that begins a check; the experiment's ask for its state and end it.
-
-    pair: the pair for visitors without a run.
-    """
+    """The server function that begins a check. pair: the pair for visitors without a run."""
 
     def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
-        try:
-            if on_zerogpu():
-                raise SettingsError(NOT_LENT)
-            run = runs.job(str(asked.get("run")))
-            if run is not None and not run.over:
-                raise SettingsError("your run is still under way: wait for its end, or stop it.")
-            known = isinstance(run, Run)
-            check = Check(
-                run.session if known else uuid4().hex,  # type: ignore[union-attr]
-                run.task.pair if known else pair,  # type: ignore[union-attr]
-                read_parting(asked.get("parting")),
-            )
-            runs.submit(check)
-        except SpecvizError as error:
-            return {"over": True, "error": str(error)}
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return {"over": True, "error": FAILED}
+        if on_zerogpu():
+            raise SettingsError(NOT_LENT)
+        run = finished_run(runs, asked)
+        session, name = (uuid4().hex, pair) if run is None else (run.session, run.task.pair)
+        check = Check(session, name, read_parting(asked.get("parting")))
+        runs.submit(check)
         return check.state(runs.status_of(check))
 
     return [begin_difference]

@@ -23,7 +23,7 @@ from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, draf
 from .experiment import MOST_DRAWS
 from .files import find_recordings
 from .look import static_url
-from .offers import listed_drafters
+from .memory import listed_drafters
 from .presets import Preset
 from .security.addresses import FILES
 

@@ -28,7 +28,7 @@ from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.measure.sweep.reading import MOST
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
-from specviz.page.security import bodies, heads, operator, sign_in
+from specviz.page.security import bodies, guard, heads, sign_in
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST
 from specviz.page.security.bodies import (
@@ -39,8 +39,8 @@ from specviz.page.security.bodies import (
     check_event,
     check_question,
 )
+from specviz.page.security.guard import guarded_options
 from specviz.page.security.headers import security_headers
-from specviz.page.security.operator import guarded_options
 from specviz.page.security.sign_in import WRONG
 from specviz.runs.html import PLOTLY
 from specviz.runs.recording import MOST_UNPACKED
@@ -606,10 +606,10 @@ def test_tools_are_off_unless_switched_on_and_installed(
 ) -> None:
     assert guarded_options()["mcp_server"] is False
     monkeypatch.setenv("SPECVIZ_MCP", "1")
-    monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(guard.importlib.util, "find_spec", lambda name: None)
     assert guarded_options()["mcp_server"] is False
     assert "requirements-mcp.txt" in caplog.text
-    monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(guard.importlib.util, "find_spec", lambda name: object())
     assert guarded_options()["mcp_server"] is True
     monkeypatch.setenv("SPECVIZ_AUTH", "somebody:sesame")
     assert guarded_options()["mcp_server"] is False

@@ -12,9 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
-from .card import address_of, with_card
 from .headers import security_headers, strict_cookie, with_nonce
-from .scripts import with_scripts
+from .html import address_of, with_card, with_scripts
 
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."

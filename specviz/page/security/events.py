@@ -17,8 +17,8 @@ from typing import Any
 from gradio.queueing import Event, Queue
 
 from ...environment import MOST_PER_CLIENT
+from ..requests import client_of
 from .bodies import Refused
-from .clients import client_of
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MOST_EVENTS = 512  # unfinished ones, of all clients

@@ -6,10 +6,12 @@ replaces the details of failures by sentences.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +20,9 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...environment import AUTH, MCP
 from ...logs import brief
+from ..requests import client_of
 from .addresses import (
     API,
     LOGIN,
@@ -32,11 +36,16 @@ from .addresses import (
 )
 from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
-from .clients import client_of
-from .sign_in import WRONG, Attempts, check_signed_in
+from .sign_in import HINT, WRONG, Attempts, check_signed_in
 from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
+
+NO_TOOLS = (
+    "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
+    "Install it with 'pip install -r requirements-mcp.txt'."
+)
+NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
 
 _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
@@ -164,3 +173,32 @@ def _for_gradio(scope: Scope) -> Scope:
         if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
     ]
     return {**scope, "headers": kept}
+
+
+def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
+    """The options of `launch()` for a page on a public network. front: what requests reach before
+    the guard. Raises `SettingsError`."""
+    password = AUTH.read()
+    tools = _tools(password is not None)
+    return {
+        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools, front=front),
+        "auth": password,
+        "auth_message": HINT if password else None,
+        "mcp_server": tools,
+        "show_error": False,
+        "max_file_size": "1b",
+        "enable_monitoring": False,
+        "strict_cors": True,
+    }
+
+
+def _tools(password: bool) -> bool:
+    if not MCP.read():
+        return False
+    if password:
+        log.warning(NOT_BOTH)
+        return False
+    if importlib.util.find_spec("mcp") is None:
+        log.warning(NO_TOOLS)
+        return False
+    return True
