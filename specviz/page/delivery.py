@@ -9,13 +9,16 @@ from contextlib import closing
 from typing import Any
 
 from ..errors import SettingsError, SpecvizError
-from .jobs import Polled, Run
+from .jobs import GRACE, Polled, Run
 from .queue import RunQueue
 from .wire import Update
 
 TICK = 0.1  # seconds between updates; each costs the browser a frame, and a core may be short
 HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed tab is noticed
 
+CUT_SHORT = "The server is being restarted, so this run ended with what it had."
+LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their runs
+_STEP = 0.02
 ASK_EVERY = 0.5  # seconds between questions for a job's news by a program
 FORGOTTEN = "The server does not know this any more: begin it again. What had arrived stays."
 
@@ -104,3 +107,32 @@ def delivery_functions(runs: RunQueue) -> list[Callable[[dict[str, Any]], Any]]:
             runs.cancel(job)
 
     return [missed, ask_job, end_job]
+
+
+def drain(runs: RunQueue, seconds: float) -> None:
+    """End the queue: waiting jobs are refused at once, the current one has `seconds` to end by
+    itself and `GRACE` more to stop. Returns when visitors were sent its results, or soon after."""
+    runs.refuse_from_now_on()
+    deadline = time.monotonic() + seconds
+    while runs.current is not None and time.monotonic() < deadline:
+        time.sleep(_STEP)
+    job = runs.current
+    if job is not None:
+        job.end_early(CUT_SHORT)
+    deadline = time.monotonic() + GRACE
+    while runs.current is not None and time.monotonic() < deadline:
+        time.sleep(_STEP)
+    deadline = time.monotonic() + LAST_WORDS
+    while _unread(runs) and time.monotonic() < deadline:
+        time.sleep(_STEP)
+
+
+def close_page(page: Any) -> None:
+    """Close Gradio's server, also if visitors keep connections open."""
+    page.server.config.timeout_graceful_shutdown = 1
+    page.close(verbose=False)
+
+
+def _unread(runs: RunQueue) -> bool:
+    """Whether a visitor waits for the last results of a run or a sweep."""
+    return any(not (job.delivered or job.abandoned()) for job in runs.jobs())

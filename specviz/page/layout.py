@@ -32,9 +32,8 @@ from .controls import (
     values_of,
 )
 from .delivery import delivery_functions, deltas
-from .differences import difference_functions
 from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
-from .experiment import sampling_functions
+from .experiment import difference_functions, sampling_functions
 from .files import Reader
 from .jobs import Run
 from .look import (
@@ -47,8 +46,7 @@ from .look import (
     serve_static_files,
 )
 from .memory import Memories, Offers
-from .player import make_player
-from .presets import PRESETS, Preset, load_presets
+from .player import PRESETS, Preset, load_presets, make_player
 from .queue import RunQueue
 from .security.errors import Page, answering
 

@@ -15,7 +15,7 @@ from wording import chance, visible
 from specviz import Token, Trace, compute_metrics
 from specviz.core.agreement import margin_of
 from specviz.inspect.parting import parting_of
-from specviz.page.differences import read_parting
+from specviz.page.experiment import read_parting
 from specviz.runs.modules import PAGE
 from specviz.theory import MOST_GAMMA, predicted_speedup
 

@@ -14,7 +14,7 @@ from specviz import Settings, Trace, race
 from specviz.engines.choose import eager_only
 from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
-from specviz.page.differences import UNREADABLE, difference_functions
+from specviz.page.experiment import UNREADABLE, difference_functions
 from specviz.page.queue import RunQueue
 from specviz.page.security.errors import answering
 from specviz.worker.client import LocalWorker

@@ -13,8 +13,7 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Settings, SpecvizError, race
 from specviz.core.events import Event
-from specviz.page.delivery import deltas
-from specviz.page.drain import CUT_SHORT, drain
+from specviz.page.delivery import CUT_SHORT, deltas, drain
 from specviz.page.jobs import Run
 from specviz.page.queue import CLOSING, RunQueue
 from specviz.worker.client import LocalWorker

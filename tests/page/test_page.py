@@ -18,7 +18,7 @@ from specviz.errors import PairError, PromptError
 from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
 from specviz.page.delivery import deltas
 from specviz.page.jobs import Run
-from specviz.page.presets import FALLBACK, load_presets
+from specviz.page.player import FALLBACK, load_presets
 from specviz.page.queue import RunQueue
 from specviz.page.wire import Update, encode_delta
 from specviz.runs.trace import event_dict

@@ -18,8 +18,7 @@ from specviz.measure.sweep.reading import PROMPTS
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import choosing, jobs
 from specviz.page.choosing import Bounds, asked_request, begin, choose_config
-from specviz.page.delivery import deltas
-from specviz.page.drain import drain
+from specviz.page.delivery import deltas, drain
 from specviz.page.files import Reader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue

@@ -29,6 +29,13 @@ TOO_MANY = "Too many requests of your network are unfinished: wait for some of t
 BUSY = "The server is busy: try again in a minute."
 
 
+RELIED_ON = (
+    *("pending_messages_per_session", "pending_event_ids_session", "event_ids_to_events"),
+    *("event_queue_per_concurrency_id", "active_jobs"),
+)
+"""Where Gradio's queue keeps events and their results."""
+
+
 class Inboxes(dict[str, Any]):
     """The results of each session that were not read yet. Gradio may remove one that is gone."""
 
@@ -44,6 +51,10 @@ class HeardQueue(Queue):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in RELIED_ON:
+            getattr(
+                self, name
+            )  # raises if Gradio keeps it elsewhere: limits would then limit nothing
         self.pending_messages_per_session = Inboxes()  # type: ignore[assignment]
         self._open: Counter[str] = Counter()  # streams by session
         self._silent: dict[str, float] = {}  # since when nobody reads, by session

@@ -7,20 +7,27 @@ replaces the details of failures by sentences.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import logging
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import gradio
+import uvicorn
+from gradio.blocks import Blocks
+from gradio.queueing import Queue
 from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...environment import AUTH, MCP
+from ...errors import SettingsError
 from ...logs import brief
 from ..requests import client_of
 from .addresses import (
@@ -175,9 +182,39 @@ def _for_gradio(scope: Scope) -> Scope:
     return {**scope, "headers": kept}
 
 
+RELIED_ON: dict[type, tuple[str, ...]] = {
+    App: ("build_middleware_stack", "get_blocks"),
+    Blocks: ("launch", "queue", "preprocess_data", "process_api"),
+    Queue: ("push", "get_events", "send_message", "clean_events"),
+    H11Protocol: ("connection_made", "data_received", "connection_lost"),
+}
+"""What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
+and nobody would notice."""
+
+
+def check_libraries() -> None:
+    """Raise `SettingsError` if this Gradio or uvicorn is not one that the page can be made safe
+    in."""
+    missing = [
+        f"{one.__module__}.{one.__name__}.{name}"
+        for one, names in RELIED_ON.items()
+        for name in names
+        if not hasattr(one, name)
+    ]
+    if "_app" not in inspect.signature(Blocks.launch).parameters:
+        missing.append("Blocks.launch(_app=...)")
+    if missing:
+        raise SettingsError(
+            f"gradio {gradio.__version__} and uvicorn {uvicorn.__version__} lack "
+            f"{', '.join(missing)}, on which the page's limits rest: install the versions in "
+            "requirements.lock."
+        )
+
+
 def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
     """The options of `launch()` for a page on a public network. front: what requests reach before
     the guard. Raises `SettingsError`."""
+    check_libraries()
     password = AUTH.read()
     tools = _tools(password is not None)
     return {
