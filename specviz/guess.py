@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .decoding.detokenize import Pieces, TextStream
-from .decoding.header import model_name
-from .decoding.sampling import greedy_ids
-from .engines.choose import make_engine
+from .core.engines import make_engine
+from .core.header import model_name
+from .core.sampling import greedy_ids
+from .core.text import Pieces, TextStream
 from .environment import BUILTIN
 from .errors import PairError, PromptError, ServerError, SpecvizError
-from .models.load import load_pair
-from .models.pair import Pair, context_length
-from .models.progress import terminal_watcher
+from .pairs.load import load_pair
+from .pairs.pair import Pair, context_length
+from .pairs.progress import terminal_watcher
 from .pairs.spec import NO_DRAFT, is_row
 from .remote.address import server_address
 from .remote.wire import RefusedError, Server

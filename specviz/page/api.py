@@ -20,14 +20,7 @@ from ..runs.trace import Trace, event_dict
 from ..settings import Settings
 from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
-from .controls import (
-    CHOICES,
-    DEFAULTS,
-    LIMITS,
-    checked_others,
-    checked_prompt,
-    checked_settings,
-)
+from .controls import CHOICES, DEFAULTS, LIMITS, checked_others, checked_prompt, checked_settings
 from .delivery import states, updates
 from .doctor import Doctor
 from .jobs import Run

@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from ..core.theory import MOST_GAMMA
 from ..environment import ASSETS
 from ..kinds import drafter_names
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
@@ -18,7 +19,6 @@ from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.schema import SCHEMA
-from ..theory import MOST_GAMMA
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices

@@ -129,7 +129,7 @@ class SampleTask:
     reach: int
 
     def run(self, models: Models, stop: Stop) -> Iterator[Any]:
-        from ..decoding.continuations import draw_continuations  # imports torch
+        from ..inspect.continuations import draw_continuations  # imports torch
 
         pair = yield from models.pair(self.pair)
         ids = pair.encode(self.prompt)
@@ -159,7 +159,7 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..models.doctor import examine, examine_served
+        from ..pairs.doctor import examine, examine_served
 
         pair, options = pair_and_options(checked_name(self.pair))
         if pair == SERVED:
@@ -184,7 +184,7 @@ class MachineTask:
     pair: str = ""
 
     def run(self, models: Models, stop: Stop) -> Iterator[Machine]:
-        from ..models.memory import device_memory
+        from ..pairs.memory import device_memory
 
         devices = device_memory()
         yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")
@@ -198,7 +198,7 @@ class DifferenceTask:
     parting: Parting
 
     def run(self, models: Models, stop: Stop) -> Iterator[str | Difference]:
-        from ..decoding.difference import examined  # imports torch
+        from ..inspect.difference import examined  # imports torch
 
         pair = yield from models.pair(self.pair)
         steps = examined(pair, self.parting)

@@ -270,7 +270,7 @@ def load_pairs() -> ZeroGpuWorker:
     """
     import spaces
 
-    from ..decoding.race import race  # imports torch, which spaces must come before
+    from ..core.race import race  # imports torch, which spaces must come before
 
     names = dict.fromkeys((BUILTIN, *(row.name for row in operator_pairs())))
     pairs = {name: _load_onto_gpu(name) for name in names}
@@ -280,8 +280,8 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
-    from ..models.heads.eagle import Head
-    from ..models.load import load_pair
+    from ..pairs.heads.eagle import Head
+    from ..pairs.load import load_pair
 
     row = named_pair(name)
     assert row is not None

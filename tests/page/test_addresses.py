@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from page_server import Site, served
 
-from specviz.decoding.race import race
+from specviz.core.race import race
 from specviz.errors import PairError
 from specviz.page.choices import OTHER, asked_pair, chosen_pair
 from specviz.worker.client import LocalWorker

@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...decoding.race import race
+from ...core.race import race
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...kinds import swept_drafters, verdict_names
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.bootstrap import mean_interval
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace

@@ -16,22 +16,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...errors import SpecvizError
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
 from .acceptance import Along, acceptance_along, is_predictable
 from .compare import ENOUGH, slower, values_by_row
 from .costs import Costs
-from .measure import (
-    Run,
-    known_text,
-    machine_of,
-    raced,
-    run_of,
-    seeded,
-    weight_bytes,
-)
+from .measure import Run, known_text, machine_of, raced, run_of, seeded, weight_bytes
 from .plan import (
     SCOUT_SHARE,
     SCOUTED,

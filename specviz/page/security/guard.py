@@ -30,17 +30,7 @@ from ...environment import AUTH, MCP
 from ...errors import SettingsError
 from ...logs import brief
 from ..requests import client_of
-from .addresses import (
-    API,
-    LOGIN,
-    POSTS,
-    TOOL_POST,
-    TOOLS,
-    Post,
-    is_readable,
-    path_of,
-    stream_of,
-)
+from .addresses import API, LOGIN, POSTS, TOOL_POST, TOOLS, Post, is_readable, path_of, stream_of
 from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
 from .sign_in import HINT, WRONG, Attempts, check_signed_in
