@@ -18,7 +18,7 @@ from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
-from ..runs.schema import SCHEMA
+from ..runs.trace import SCHEMA
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
