@@ -371,7 +371,11 @@ def _refused(sentence: str, *_: Any, **__: Any) -> Any:
 def _package_of(kind: Kind) -> str:
     """Name and version of the package that a registered kind's code comes from."""
     code = kind.make if isinstance(kind, DrafterKind) else kind.decide
-    module = code.partition(":")[0] if isinstance(code, str) else str(code.__module__)
+    module = (
+        code.partition(":")[0]
+        if isinstance(code, str)
+        else str(getattr(code, "__module__", "unknown"))
+    )
     name = module.split(".")[0]
     try:
         return f"{name} {metadata.version(name)}"

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ..kinds import engine_kind
-from ..models.truncated import truncated_model
 from ..pairs.sizes import parameter_bytes, pass_bytes
+from ..pairs.truncated import truncated_model
 from .engine import ModelElsewhere
 from .states import DraftHead
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
@@ -13,9 +14,9 @@ import torch
 import transformers
 
 from .._version import __version__
-from ..kinds import drafter_kind
+from ..kinds import drafter_kind, verdict_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane
-from ..models.pair import Pair, context_length, parameter_count
+from ..pairs.pair import Pair, context_length, parameter_count
 from ..settings import Settings
 from .engine import ModelElsewhere
 from .events import Header
@@ -46,7 +47,7 @@ def header_of(
         draft=drafts[first],
         device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
-        versions=_versions(pair.device),
+        versions=_versions(pair.device) | _packages(lanes.values()),
         threads=torch.get_num_threads(),
         lane_threads={lane: first.threads for lane, first in prefilled.items()},
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -70,6 +71,13 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
         return found
     found = described(pair.draft, form, context_length(pair.draft))
     return found | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
+
+
+def _packages(settings: Iterable[Settings]) -> dict[str, str]:
+    """The packages, by name, of kinds that are not ours, with their versions."""
+    kinds = [k for own in settings for k in (drafter_kind(own.drafter), verdict_kind(own.rule))]
+    parts = [kind.package.rpartition(" ") for kind in kinds if kind.package]
+    return {name or version: version if name else "unknown" for name, _, version in parts}
 
 
 def _versions(device: torch.device) -> dict[str, str]:

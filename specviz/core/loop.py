@@ -14,15 +14,16 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
-from ..errors import ModelError
+from ..checks import shown
+from ..errors import ModelError, SettingsError
 from ..kinds import drafter_kind
-from ..lanes import BASELINE, SPECULATIVE, Lane
-from ..models.pair import Pair, checked_pair, context_length
+from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
+from ..pairs.pair import Pair, checked_pair, context_length
 from ..settings import Settings
 from .cost import extra_token_cost, pass_cost
 from .drafting import Drafter, make_drafter
@@ -41,26 +42,46 @@ from .verdicts import rule
 
 
 def speculate(
-    pair: Pair, prompt: Prompt, settings: Settings | None = None, *, memory: Memory = ()
+    pair: Pair,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    memory: Memory = (),
+    **changes: Any,
 ) -> Iterator[Round]:
     """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
 
     Without settings they are those of `Pair.settings`, which drafts with what the pair has.
-    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
-    Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. changes: fields
+    of `Settings`, such as gamma=5. Raises `SpecvizError` subclasses. The generator may be abandoned
+    at any point.
     """
-    return _rounds_only(pair, prompt, settings or pair.settings(), SPECULATIVE, memory)
+    pair = checked_pair(pair)
+    return _rounds_only(pair, prompt, settings_for(pair, settings, changes), SPECULATIVE, memory)
 
 
-def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
+def baseline(
+    pair: Pair, prompt: Prompt, settings: Settings | None = None, **changes: Any
+) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
+    pair = checked_pair(pair)
+    own = Settings() if settings is None else settings
+    return _rounds_only(pair, prompt, settings_for(pair, own, changes), BASELINE)
+
+
+def settings_for(pair: Pair, settings: Settings | None, changes: Mapping[str, Any]) -> Settings:
+    """`settings`, or those of the pair, with the `changes` of some fields. Raises
+    `SettingsError`."""
+    if settings is None:
+        return pair.settings(**Settings.known(changes))
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
+    return replace(settings, **Settings.known(changes)) if changes else settings
 
 
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
-    pair = checked_pair(pair)
     texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import PromptError
-from ..models.pair import Pair, context_length
+from ..pairs.pair import Pair, context_length
 from ..prompts import OF_A_TRAINING, prompts_file
 
 HELD_OUT = 10  # one in so many prompts, if no file has others
@@ -51,7 +51,7 @@ def read_prompt_ids(
         if len(some) < FEWEST:
             raise PromptError(
                 f"only {len(some)} prompts are left {what}, and {left_out} are too long beside "
-                f"{new_tokens} new tokens: add prompts, or lower --new-tokens."
+                f"{new_tokens} new tokens: add prompts, or lower --max-new-tokens."
             )
     return PromptIds(learn, held, left_out)
 

@@ -20,7 +20,7 @@ from ...core.events import Header
 from ...core.race import race
 from ...core.threads import most_threads
 from ...errors import PairError, SpecvizError
-from ...models.pair import Pair, context_length, logit_width
+from ...pairs.pair import Pair, context_length, logit_width
 from ...runs.batches import BatchReport, BatchTimes, batch_lines
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
@@ -51,7 +51,7 @@ def batch_report(
     batches: Sequence[int],
     options: argparse.Namespace,
 ) -> None:
-    """Measure, print the table, and write the results to the file of --json.
+    """Measure, print the table, and write the results to the file of --out.
 
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
     decoding `prompts` with `settings`, one at a time.
@@ -86,8 +86,8 @@ def batch_report(
     )
     print(*batch_lines(report), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
-    if options.json:
-        options.json.write_text(report.to_json(), encoding="utf-8")
+    if options.out:
+        options.out.write_text(report.to_json(), encoding="utf-8")
 
 
 def batch_times(

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...core.engine import OwnEngine
 from ...core.threads import one_torch_thread, used_threads
 from ...core.types import DecodingPath, RunContext
-from ...models.pair import context_length
+from ...pairs.pair import context_length
 from . import forward as f
 from .box import lead
 from .crew import MOST_THREADS, crew

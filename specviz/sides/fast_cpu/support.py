@@ -13,7 +13,7 @@ from torch import Tensor
 from ...core.engine import StateEngine
 from ...core.states import DraftHead, StateReader
 from ...environment import has_numba
-from ...models.pair import context_length, parameter_count
+from ...pairs.pair import context_length, parameter_count
 
 if TYPE_CHECKING:
     from .engine import CompiledEngine

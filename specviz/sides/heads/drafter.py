@@ -19,7 +19,7 @@ from ...core.header import described
 from ...core.paths import make_path
 from ...core.types import DecodingPath, Draft, RunContext
 from ...errors import PairError
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 
 
 class HeadDrafter(Drafter):

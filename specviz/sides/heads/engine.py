@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...core.engine import memory_limited
 from ...core.states import StateReader
-from ...models.heads.eagle import Head, HeadCache
+from ...pairs.heads.eagle import Head, HeadCache
 
 
 class HeadEngine(StateReader):

@@ -16,7 +16,7 @@ from transformers.cache_utils import MtpCache
 
 from ...core.engine import memory_limited
 from ...core.states import StateReader
-from ...models.heads.mtp import MtpHead
+from ...pairs.heads.mtp import MtpHead
 
 
 class MtpEngine(StateReader):

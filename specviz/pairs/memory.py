@@ -1,0 +1,122 @@
+"""The memory that models need, and the memory that devices have free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from .metadata import Caches, quantizable_parameters
+from .pair import context_length, parameter_count
+from .sizes import PRECISIONS, number_bytes, shown_bytes, smaller_precisions, weight_bytes
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """A device and its free bytes."""
+
+    device: torch.device
+    free: int
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The memory that one model needs: for its parameters, and for its caches per token.
+
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. copies: the
+    number of caches, one in each lane that runs the model. context: the most tokens that the model
+    sees, or None.
+    """
+
+    parameters: int
+    quantizable: int
+    caches: Caches
+    copies: int = 1
+    context: int | None = None
+
+    def bytes(self, precision: str, tokens: int) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        weights = weight_bytes(self.parameters, self.quantizable, precision)
+        return weights + self.cached(precision, tokens)
+
+    def cached(self, precision: str, tokens: int) -> int:
+        """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
+        most = min(tokens, self.context or tokens)
+        kept = (layer.numbers * min(most, layer.window or most) for layer in self.caches.layers)
+        return self.copies * sum(kept) * number_bytes(precision)
+
+
+def memory_need(model: Any, caches: Caches, *, copies: int = 1) -> MemoryNeed:
+    """The memory that a model needs; it may be on the `meta` device."""
+    sizes = parameter_count(model), quantizable_parameters(model)
+    return MemoryNeed(*sizes, caches, copies, context_length(model))
+
+
+def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
+    """The free memory of `device`; if it is None, of all GPUs, or of the CPU without a GPU."""
+    if device is not None and device.type != "cuda":
+        return [DeviceMemory(device, _free_ram())]
+    if device is not None and device.index is not None:
+        return [_gpu_memory(device.index)]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpus = [_gpu_memory(i) for i in range(count)]
+    return gpus or [DeviceMemory(torch.device("cpu"), _free_ram())]
+
+
+def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
+    if dtype is None:
+        given = getattr(config, "dtype", None) or getattr(
+            config.get_text_config(), "dtype", torch.float32
+        )
+        dtype = torch.float32 if device.type == "cpu" else given
+    name = str(dtype).removeprefix("torch.")
+    return name if name in PRECISIONS else "float32"
+
+
+def memory_advice(needs: list[MemoryNeed], free: int, tokens: int, *, cpu: bool) -> str:
+    """What would fit into `free` bytes, as the end of a sentence."""
+    for name in smaller_precisions(cpu):
+        total = sum(need.bytes(name, tokens) for need in needs)
+        if total <= free:
+            how = {"8bit": "8-bit weights", "4bit": "4-bit weights"}.get(name, f"dtype {name}")
+            return f"choose {how}, which need {shown_bytes(total)}, or a smaller model"
+    return "choose a smaller model"
+
+
+def _gpu_memory(index: int) -> DeviceMemory:
+    free, _ = torch.cuda.mem_get_info(index)
+    # torch can use the memory that it has reserved and does not use at the moment.
+    spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
+    return DeviceMemory(torch.device("cuda", index), free + spare)
+
+
+def _free_ram() -> int:
+    return min(int(psutil.virtual_memory().available), _free_in_container())
+
+
+def _free_in_container() -> int:
+    """Free bytes below the limit of this process's cgroup, version 2 or 1."""
+    root = Path("/sys/fs/cgroup")
+    for limit, used in (
+        (root / "memory.max", root / "memory.current"),
+        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            most = limit.read_text().strip()
+            if most.isdigit():
+                return max(0, int(most) - int(used.read_text()) + _reclaimable(limit.parent))
+        except (OSError, ValueError):
+            continue
+    return 2**63 - 1
+
+
+def _reclaimable(folder: Path) -> int:
+    # Linux keeps files that were read in memory, and frees them when the memory is needed.
+    for line in (folder / "memory.stat").read_text().splitlines():
+        if line.startswith(("inactive_file ", "total_inactive_file ")):
+            return int(line.split()[1])
+    return 0
