@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's builds without CUDA; those on PyPI for Linux include gigabytes of CUDA."""
-FIND_CHROMIUM = "import sys, specviz.bench.browser as b; sys.exit(b.chromium_path() is None)"
+FIND_CHROMIUM = "import sys, scripts.browsers as b; sys.exit(b.chromium_path() is None)"
 
 
 def run(*command: str | Path) -> bool:

@@ -16,7 +16,7 @@ from specviz.environment import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, QUESTIONS, Preset, load_presets
-from specviz.trace.recording import file_summary
+from specviz.runs.recording import file_summary
 
 MOST = 2**20  # bytes of all recordings together
 

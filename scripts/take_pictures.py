@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import Image
 
-from specviz.bench.browser import chromium, served_page
+from scripts.browsers import chromium, served_page
 from specviz.environment import ASSETS, SERVED
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from ._lazy import lazy_exports
 from ._version import __version__
+from .core.events import Choice, End, Header, Round, Token
 from .errors import SpecvizError
-from .report.metrics import Metrics, compute_metrics
+from .runs.metrics import Metrics, compute_metrics
+from .runs.trace import Trace
 from .settings import Settings
-from .trace import Choice, End, Header, Round, Token, Trace
 
 if TYPE_CHECKING:
     from .decoding.loop import baseline, speculate

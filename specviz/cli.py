@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from . import guess
-from .bench import cli as bench
-from .choose import cli as choose
+from .core.events import Event, Round
 from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
 from .environment import variables_table
 from .errors import TraceError
+from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
+from .measure.bench import cli as bench
+from .measure.sweep import cli as choose
 from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
 from .models.load import load_pair
@@ -29,15 +31,14 @@ from .models.progress import terminal_watcher
 from .models.served import address_of, served_address
 from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .models.weights import DTYPES
-from .report.html import embedded_html, standalone_html
-from .report.parting import parting_of
-from .report.tables import rounds_csv, tokens_csv
-from .report.terminal import difference_lines, event_line, legend, metric_lines
+from .runs.html import embedded_html, standalone_html
+from .runs.recording import UNVERIFIED, file_summary, read_file
+from .runs.tables import rounds_csv, tokens_csv
+from .runs.terminal import event_line, legend, metric_lines
+from .runs.trace import Trace
 from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
-from .trace import Event, Round, Trace
-from .trace.recording import UNVERIFIED, file_summary, read_file
-from .training import cli as train
+from .train import cli as train
 
 
 def do_verb(arguments: Sequence[str]) -> int:

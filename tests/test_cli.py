@@ -14,10 +14,10 @@ from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main
-from specviz.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
-from specviz.bench.hf_generate import generate_seconds
-from specviz.bench.random_models import scripted, shaped_pair
 from specviz.errors import SettingsError, SpecvizError
+from specviz.measure.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
+from specviz.measure.bench.hf_generate import generate_seconds
+from specviz.measure.bench.random_models import scripted, shaped_pair
 
 
 @pytest.fixture(scope="module")

@@ -15,16 +15,16 @@ import pytest
 from gradio_client import Client
 from places import ROOT
 
-from specviz.bench.browser import served_page
+from scripts.browsers import served_page
 from specviz.environment import ASSETS
-from specviz.trace.recording import read_recording
+from specviz.runs.recording import read_recording
 
 pytestmark = pytest.mark.skipif(
     not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"
 )
 SOURCES = ("specviz", "assets", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 UNUSED = shutil.ignore_patterns("__pycache__", "pictures")
-PAGE = [path.name for path in sorted((ASSETS / "page").glob("*.js"))]
+MODULES = [path.relative_to(ASSETS) for path in sorted((ASSETS / "page").rglob("*.js"))]
 RECORDINGS = [path.name for path in sorted((ASSETS / "recordings").iterdir())]
 
 
@@ -119,12 +119,12 @@ def test_the_page_serves_its_modules_styles_and_recordings(url: str, site_packag
     assert b"gradio" in fetched(url)
     config = fetched(f"{url}/config").decode()
     head = json.loads(config)["head"]
-    assert (ASSETS / "page" / "player.css").read_text("utf-8") in head
+    assert (ASSETS / "page" / "styles" / "player.css").read_text("utf-8") in head
     assets = site_packages / "specviz" / "assets"
-    for name in PAGE:
-        address = f"gradio_api/file={assets / 'page' / name}"
-        assert address in head
-        assert fetched(f"{url}/{address}") == (ASSETS / "page" / name).read_bytes()
+    for module in MODULES:
+        address = f"gradio_api/file={assets / module}"
+        assert (address in head) == (module.parts[1] != "choose")
+        assert fetched(f"{url}/{address}") == (ASSETS / module).read_bytes()
     for name in RECORDINGS:
         address = f"gradio_api/file={assets / 'recordings' / name}"
         assert address in config

@@ -1,23 +1,23 @@
 // What keys and buttons do.
 
-import { controlsFor } from "./address.js";
-import { closable, closest, dialogOf, find, findAll } from "./dom.js";
-import { Explain } from "./explain.js";
-import { FileMenu } from "./filemenu.js";
-import { listenToKeys } from "./keys.js";
-import { Takeaway } from "./takeaway.js";
-import { FROM_FILE, UNVERIFIED } from "./words.js";
+import { controlsFor } from "specviz/run/address.js";
+import { closable, closest, dialogOf, find, findAll } from "specviz/dom/dom.js";
+import { Explain } from "specviz/explain/explain.js";
+import { FileMenu } from "specviz/share/filemenu.js";
+import { listenToKeys } from "specviz/keys.js";
+import { Takeaway } from "specviz/share/takeaway.js";
+import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
 
-/** @import { Address } from "./address.js" */
-/** @import { Choosing } from "./choosing.js" */
-/** @import { Compare } from "./compare.js" */
-/** @import { Notice } from "./notice.js" */
-/** @import { Quiz } from "./quiz.js" */
-/** @import { Session } from "./session.js" */
-/** @import { Shell } from "./shell.js" */
-/** @import { Stage } from "./stage.js" */
-/** @import { Timeline } from "./timeline.js" */
-/** @import { View } from "./view.js" */
+/** @import { Address } from "specviz/run/address.js" */
+/** @import { Choosing } from "specviz/choosing.js" */
+/** @import { Compare } from "specviz/compare/compare.js" */
+/** @import { Notice } from "specviz/dom/notice.js" */
+/** @import { Quiz } from "specviz/stage/quiz.js" */
+/** @import { Session } from "specviz/run/session.js" */
+/** @import { Shell } from "specviz/shell.js" */
+/** @import { Stage } from "specviz/stage/stage.js" */
+/** @import { Timeline } from "specviz/run/timeline.js" */
+/** @import { View } from "specviz/view.js" */
 
 const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 

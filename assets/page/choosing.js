@@ -1,12 +1,12 @@
 // Opens the view "Choose". Its modules and its style sheet are fetched when somebody opens it first.
 
-import { closest, find } from "./dom.js";
+import { closest, find } from "specviz/dom/dom.js";
 
-/** @import { Address } from "./address.js" */
-/** @import { ChooseView } from "./choose/view.js" */
-/** @import { Notice } from "./notice.js" */
-/** @import { Shell } from "./shell.js" */
-/** @import { Timeline } from "./timeline.js" */
+/** @import { Address } from "specviz/run/address.js" */
+/** @import { ChooseView } from "specviz/choose/view.js" */
+/** @import { Notice } from "specviz/dom/notice.js" */
+/** @import { Shell } from "specviz/shell.js" */
+/** @import { Timeline } from "specviz/run/timeline.js" */
 
 const KEPT = "specviz-sweep"; // in the tab's storage; choose/sweep.js writes it
 const NOT_FETCHED = "This view could not be fetched from the server; try again.";
@@ -69,7 +69,7 @@ export class Choosing {
 
   async #fetch() {
     const { server, config, address, shell } = this.#parts;
-    const [{ ChooseView }] = await Promise.all([import("./choose/view.js"), styled()]);
+    const [{ ChooseView }] = await Promise.all([import("specviz/choose/view.js"), styled()]);
     return new ChooseView(this.#root, {
       server, config, address, shell,
       set: (values) => { this.wanted = values; shell.adopt(); },
@@ -91,7 +91,7 @@ function isUnderWay() {
 function styled() {
   return new Promise((resolve, reject) => {
     const link = document.createElement("link");
-    Object.assign(link, { rel: "stylesheet", href: new URL("./choose/choose.css", import.meta.url).href });
+    Object.assign(link, { rel: "stylesheet", href: new URL("choose/choose.css", import.meta.url).href });
     link.onload = () => resolve();
     link.onerror = () => reject(new Error("no style sheet"));
     document.head.append(link);

@@ -1,8 +1,8 @@
 // Keyboard: the player's keys, and arrows from token to token. Never while someone types.
 
-import { closest, findAll } from "./dom.js";
+import { closest, findAll } from "specviz/dom/dom.js";
 
-/** @import { Actions } from "./actions.js" */
+/** @import { Actions } from "specviz/actions.js" */
 
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
 const PRESSABLE = "button, a, [role=button], summary, label";

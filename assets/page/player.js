@@ -1,24 +1,24 @@
 // The player: shows a trace up to the playhead, live or finished. Here its parts are made and
 // told of each other: what is shown (session), how (view), and what a visitor can do (actions).
 
-import { wireActions } from "./actions.js";
-import { Address } from "./address.js";
-import { Choosing } from "./choosing.js";
-import { Compare } from "./compare.js";
-import { drafterControl } from "./controls.js";
-import { find, findAll } from "./dom.js";
-import { lanesOf } from "./lanes.js";
-import { measure, series } from "./metrics.js";
-import { Notice } from "./notice.js";
-import { Quiz } from "./quiz.js";
-import { Repeats } from "./repeats.js";
-import { SlowReplay } from "./replay.js";
-import { Session } from "./session.js";
-import { Shell } from "./shell.js";
-import { Stage } from "./stage.js";
-import { Timeline } from "./timeline.js";
-import { Tour } from "./tour.js";
-import { View } from "./view.js";
+import { wireActions } from "specviz/actions.js";
+import { Address } from "specviz/run/address.js";
+import { Choosing } from "specviz/choosing.js";
+import { Compare } from "specviz/compare/compare.js";
+import { drafterControl } from "specviz/run/controls.js";
+import { find, findAll } from "specviz/dom/dom.js";
+import { lanesOf } from "specviz/facts/lanes.js";
+import { measure, series } from "specviz/facts/metrics.js";
+import { Notice } from "specviz/dom/notice.js";
+import { Quiz } from "specviz/stage/quiz.js";
+import { Repeats } from "specviz/race/repeats.js";
+import { SlowReplay } from "specviz/run/replay.js";
+import { Session } from "specviz/run/session.js";
+import { Shell } from "specviz/shell.js";
+import { Stage } from "specviz/stage/stage.js";
+import { Timeline } from "specviz/run/timeline.js";
+import { Tour } from "specviz/explain/tour.js";
+import { View } from "specviz/view.js";
 
 /**
  * What Gradio gives to a component: `watch` calls back when a property has changed.
@@ -63,7 +63,7 @@ export function mount({ element, props, watch, server, config }) {
   });
   const replay = new SlowReplay(timeline);
   const repeats = new Repeats(root, {
-    session, run: () => shell.run(), canRun: config.modules !== undefined,
+    session, run: () => shell.run(), canRun: config.served === true,
   });
   const compare = new Compare(root);
   const stage = new Stage(root, () => {
@@ -101,7 +101,6 @@ export function mount({ element, props, watch, server, config }) {
 function handles(config, { address, session, shell, timeline, view, choosing }) {
   const shown = () => timeline.shown().rounds;
   return {
-    modules: config.modules && new URL(config.modules, document.baseURI).href,
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
     /** @param {LaneName} lane */

@@ -1,6 +1,6 @@
 // What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
-import { plural } from "./words.js";
+import { plural } from "specviz/words/words.js";
 
 const WIDE = "(min-width: 761px)"; // screens on which the panel stands beside the player
 

@@ -1,6 +1,6 @@
 // The types that the page's modules share. They are global: no module has to import them.
 
-// A trace, as specviz/trace/trace.py writes it (schema 1). Fields that are None or empty in Python's
+// A trace, as specviz/runs/trace.py writes it (schema 1). Fields that are None or empty in Python's
 // tokens are left out of the JSON.
 
 type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
@@ -180,7 +180,7 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
-/** Where two greedy lanes part, as specviz/report/parting.py has it: a pass is its guesses and what it wrote. */
+/** Where two greedy lanes part, as specviz/inspect/parting.py has it: a pass is its guesses and what it wrote. */
 interface DifferenceWish {
   run: string | null;
   parting: {
@@ -207,31 +207,12 @@ interface DifferenceResult {
   reasons: string[];
 }
 
-interface GuessWish {
-  run: string | null;
-  text: string;
-  prompt: string;
-  continues: boolean;
-}
-
-/** As specviz/page/guesses.py tells it. */
-interface GuessResult {
-  draft: string;
-  before: string; // what had nothing before it, so that nobody could guess it
-  left_out: number; // tokens at the end
-  places: [text: string, guess: string, right: boolean, q_guess: number, q_text: number][];
-  name: string;
-  why: string;
-  units: string;
-}
-
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
-  begin_guesses?(asked: GuessWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;
@@ -248,7 +229,7 @@ interface SamplingWish {
   draws: number;
 }
 
-// What Python hands to the page: specviz/page/player.py, or specviz/report/html.py for a run that
+// What Python hands to the page: specviz/page/player.py, or specviz/runs/html.py for a run that
 // was taken away.
 
 type Value = string | number | null; // of a control
@@ -262,7 +243,7 @@ interface Preset {
 }
 
 interface Config {
-  modules?: string; // address of the folder with the page's modules
+  served?: boolean; // by a server that can run the race
   plotly?: string; // address of Plotly's script; a small player has none
   charts: Record<Theme, Record<string, ChartSpec>>;
   links: Record<string, string>; // from the line under the name: "api", "source"

@@ -1,25 +1,25 @@
 // What is drawn: everything that follows the playhead.
 
-import { Card } from "./card.js";
-import { Charts } from "./charts.js";
-import { find } from "./dom.js";
-import { keepReachable } from "./keys.js";
-import { LaneGrid } from "./lane-grid.js";
-import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "./lanes.js";
-import { measure } from "./metrics.js";
-import { Panels } from "./panels.js";
-import { Readout } from "./readout.js";
-import { ruleOf } from "./rules.js";
-import { Strip } from "./strip.js";
-import { Transport } from "./transport.js";
-import { spoken } from "./words.js";
+import { Card } from "specviz/race/card.js";
+import { Charts } from "specviz/charts/charts.js";
+import { find } from "specviz/dom/dom.js";
+import { keepReachable } from "specviz/keys.js";
+import { LaneGrid } from "specviz/race/lane-grid.js";
+import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { measure } from "specviz/facts/metrics.js";
+import { Panels } from "specviz/panels/panels.js";
+import { Readout } from "specviz/race/readout.js";
+import { ruleOf } from "specviz/words/rules.js";
+import { Strip } from "specviz/race/strip.js";
+import { Transport } from "specviz/race/transport.js";
+import { spoken } from "specviz/words/words.js";
 
-/** @import { Standing } from "./lane-grid.js" */
-/** @import { Repeats } from "./repeats.js" */
-/** @import { Session } from "./session.js" */
-/** @import { Shell } from "./shell.js" */
-/** @import { Stage } from "./stage.js" */
-/** @import { Timeline } from "./timeline.js" */
+/** @import { Standing } from "specviz/race/lane-grid.js" */
+/** @import { Repeats } from "specviz/race/repeats.js" */
+/** @import { Session } from "specviz/run/session.js" */
+/** @import { Shell } from "specviz/shell.js" */
+/** @import { Stage } from "specviz/stage/stage.js" */
+/** @import { Timeline } from "specviz/run/timeline.js" */
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
 const HIDDEN_FRAME = 100; // ms

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import torch
 
+from ..core.events import Round
+from ..inspect.equivalence import Continuation
+from ..lanes import LANES, Lane
 from ..models.pair import Pair
-from ..report.equivalence import Continuation
 from ..settings import RANGES, Settings
-from ..trace import LANES, Lane, Round
 from .loop import decode
 
 

@@ -13,13 +13,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..core.agreement import margin_of
+from ..core.events import Round
 from ..engines.base import Engine, prefill
 from ..engines.choose import make_engine
 from ..errors import PairError, TraceError
+from ..inspect.parting import Difference, Parting, Scored, parting_of
+from ..lanes import Lane
 from ..models.pair import Pair
-from ..report.parting import Difference, Parting, Scored, parting_of
+from ..runs.trace import Trace
 from ..settings import Settings
-from ..trace import Lane, Round, Trace, margin_of
 from .header import model_name
 from .loop import decode
 

@@ -12,13 +12,13 @@ import torch
 import transformers
 
 from .._version import __version__
+from ..core.events import STREAMED, Header
 from ..errors import PairError, ServerError
-from ..lanes import SPECULATIVE
+from ..lanes import BASELINE, SPECULATIVE, Lane
 from ..models.pair import Pair, context_length, parameter_count
 from ..models.truncated import truncated_model
 from ..remote.target import RemoteTarget
 from ..settings import Settings
-from ..trace import BASELINE, STREAMED, Header, Lane
 from .types import Mode, Prefilled
 
 
@@ -118,7 +118,7 @@ def _described(model: Any, form: str, context: int | None) -> dict[str, Any]:
 
 def _device_name(pair: Pair) -> str:
     if isinstance(pair.target, RemoteTarget):
-        return pair.target.abilities.software
+        return pair.target.abilities.identity.software
     device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -21,17 +21,19 @@ from typing import Any
 
 import torch
 
+from ..core.events import EndReason, Round, Token
 from ..engines.base import Engine, now, prefill
 from ..engines.choose import make_engine, make_state_engine
 from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
+from ..kinds import drafter_kind
+from ..lanes import BASELINE, SPECULATIVE, Lane
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
 from ..remote.interface import Spent
 from ..settings import Settings
-from ..trace import BASELINE, SPECULATIVE, EndReason, Lane, Round, Token
 from .detokenize import TextStream
 from .drafters import make_drafter
 from .memory import EarlierTexts, Memory, memory_ids
@@ -126,7 +128,8 @@ class _Run:
         context = make_context(settings, pair.vocab, self.device, judge, lane, memory)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
-            make = make_state_engine if states or settings.drafter == "head" else make_engine
+            states = states or drafter_kind(settings.drafter).reads_states
+            make = make_state_engine if states else make_engine
             self.target: Engine = make(pair.target, pair.vocab)
             self.path = make_path(self.target, context)
             self.drafter: Drafter = make_drafter(pair, context, self.path)

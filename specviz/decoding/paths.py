@@ -11,8 +11,8 @@ import torch
 from ..engines.base import Engine, host_ids
 from ..engines.remote import RemoteEngine
 from ..engines.static.engine import StaticEngine
+from ..lanes import LANES, Lane
 from ..settings import Settings
-from ..trace import LANES, Lane
 from .drawn import served_path
 from .graph_path import GraphPath
 from .numpy_path import HostDraws, NumpyPath

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.events import EndReason, Round
 from ..engines.base import Engine
 from ..settings import Settings
-from ..trace import EndReason, Round
 from .sampling import Decide, RandomSource, UniformDraws, Verdict
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]

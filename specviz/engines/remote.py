@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..core.events import SERVER
 from ..errors import PairError
 from ..remote.interface import Drawn, Spent
 from ..remote.target import LISTED, RemoteTarget, prefixes_of
 from ..settings import Settings
-from ..trace import SERVER
 
 
 class RemoteEngine:

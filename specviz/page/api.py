@@ -12,16 +12,16 @@ from uuid import uuid4
 
 import gradio as gr
 
-from ..errors import PairError, SpecvizError
-from ..report.metrics import compute_metrics
+from ..core.events import Event, Round
+from ..errors import SpecvizError
+from ..runs.metrics import compute_metrics
+from ..runs.trace import Trace, event_dict
 from ..settings import Settings
-from ..trace import Event, Round, Trace, event_dict
-from .choices import chosen_pair, others_allowed
+from .choices import asked_pair
 from .controls import (
     CHOICES,
     DEFAULTS,
     LIMITS,
-    MOST_NAME,
     checked_others,
     checked_prompt,
     checked_settings,
@@ -59,7 +59,7 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
         (good, warning or stop), "summary" and "findings"."""
         try:
-            return examiner.examine(asked_pair(pair, own))
+            return examiner.examine(asked_pair(pair, own=own))
         except SpecvizError as error:
             raise sentence(str(error)) from None
 
@@ -97,18 +97,6 @@ def typed(endpoint: Callable[..., Values], own: str) -> Callable[..., Values]:
     return endpoint
 
 
-def asked_pair(name: object, own: str) -> str:
-    """The pair of this name, if it is offered here or any may be named. Raises `PairError`."""
-    if not isinstance(name, str) or len(name) > MOST_NAME:
-        raise PairError("The pair has no name that can be read: use a text such as 'builtin'.")
-    try:
-        return chosen_pair(name, "", "", own=own)
-    except PairError:
-        if not others_allowed() or "+" not in name:
-            raise
-    return name.strip()
-
-
 def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Update, None, None]:
     """The updates of the run that a program asks for. Raises `gr.Error` with a sentence."""
     bound = signature_of(own).bind(*values)
@@ -120,7 +108,7 @@ def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Upd
         settings = checked_settings({**asked, "stop": stop or ()})
         lanes = checked_others(settings, others)
         # Each run has a session of its own, because a program may ask for several at a time.
-        session, pair = f"api-{uuid4().hex}", asked_pair(pair, own)
+        session, pair = f"api-{uuid4().hex}", asked_pair(pair, own=own)
         run = Run(session, pair, checked_prompt(prompt), settings, lanes)
     except SpecvizError as error:
         raise sentence(str(error)) from None

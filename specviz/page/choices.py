@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NewType
 
 from ..environment import ANY_MODEL, BUILTIN, REMOTE, SERVED
 from ..errors import PairError
@@ -16,12 +19,18 @@ from ..models.catalogue import (
 )
 from ..models.sizes import shown_bytes
 from ..remote.watched.recognise import watched_addresses
-from ..worker.loading import WEIGHTS, with_weights
+from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Machine
 
 OTHER = "other"
 NO_DRAFT = "none"
 PICKLED = "but published as a pickle, which is not loaded"
+MOST_NAME = 300  # characters of a model's or a pair's name
+
+Model = NewType("Model", str)
+"""What a visitor may call a model: an id of the hub, or a folder. No address is one."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 
 
 def others_allowed() -> bool:
@@ -67,7 +76,8 @@ def pair_models() -> dict[str, dict[str, tuple[str, int | None]]]:
 def chosen_pair(
     choice: object, target: object, draft: object, weights: object = "usual", *, own: str
 ) -> str:
-    """The name of the pair that a visitor chose, as tasks take it.
+    """The name of the pair that a visitor chose, as tasks take it. All pairs that are named in a
+    request come through here.
 
     weights: one of `loading.WEIGHTS`. own: the pair that the page was started with. Raises
     `PairError` for a pair that is not offered, because a request need not come from the page's
@@ -82,12 +92,52 @@ def chosen_pair(
         return with_weights(name, str(weights))
     if name != OTHER or not others_allowed():
         raise PairError("This pair is not offered here: choose one of the list.")
-    target, draft = str(target or "").strip(), str(draft or "").strip()
-    if not target:
+    if not str(target or "").strip():
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
-    if any("://" in one for one in (target, draft)):
-        raise PairError("Only the operator names servers: name models of the hub, or folders.")
-    return with_weights(f"{target}+{draft or NO_DRAFT}", str(weights))
+    drafted = str(draft or "").strip() or NO_DRAFT
+    return with_weights(f"{_model(target)}+{_model(drafted)}", str(weights))
+
+
+def asked_pair(name: object, *, own: str) -> str:
+    """The pair that a program names in one text: as `chosen_pair` has it, or "TARGET+DRAFT" where
+    any model may be named. Raises `PairError`."""
+    if not isinstance(name, str) or len(name) > MOST_NAME:
+        raise PairError("The pair has no name that can be read: use a text such as 'builtin'.")
+    bare, options = pair_and_options(name.strip())
+    weights = next(known for known, ones in WEIGHTS.items() if ones == options)
+    if "+" not in bare or bare == own:
+        return chosen_pair(bare, "", "", weights, own=own)
+    target, draft = _halves(bare)
+    if not draft.strip():
+        raise PairError("The pair has no draft: name it TARGET+DRAFT, or TARGET+none.")
+    return chosen_pair(OTHER, target, draft, weights, own=own)
+
+
+def _halves(name: str) -> tuple[str, str]:
+    """Target and draft of "TARGET+DRAFT"; the name of a folder may contain a plus."""
+    places = [place for place, sign in enumerate(name) if sign == "+"]
+    place = next((one for one in places if _is_folder(name[:one].strip())), places[0])
+    return name[:place], name[place + 1 :]
+
+
+def _model(name: object) -> Model:
+    """The model of this name. Raises `PairError` if it is neither an id of the hub nor a folder:
+    an address, which only the operator may name, is never one."""
+    model = str(name).strip()
+    is_id = bool(_HUB_ID.fullmatch(model))
+    if len(model) > MOST_NAME or "://" in model or not (is_id or _is_folder(model)):
+        raise PairError(
+            f"{model[:60]!r} is no model that can be named here: use one of the hub, such as "
+            "owner/model, or a folder of the server's machine. Only the operator names servers."
+        )
+    return Model(model)
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
+        return False
 
 
 def naming_defaults(own: str) -> dict[str, str]:

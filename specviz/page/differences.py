@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from ..environment import on_zerogpu
 from ..errors import SettingsError, SpecvizError, TraceError
-from ..report.parting import Difference, Parting
+from ..inspect.parting import Difference, Parting
 from ..settings import RANGES
 from ..worker.differences import DifferenceTask
 from ..worker.failures import FAILED

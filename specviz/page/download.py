@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import TraceError
-from ..report.reading import FORMS
-from ..trace.recording import MOST_UNPACKED
+from ..runs.reading import FORMS
+from ..runs.recording import MOST_UNPACKED
 from .reader import Reader
 
 

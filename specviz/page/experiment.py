@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..errors import SettingsError, SpecvizError
-from ..report.equivalence import Cell
+from ..inspect.equivalence import Cell
 from ..settings import RANGES, Settings
 from ..worker.failures import FAILED
 from ..worker.tasks import Compared, Drawn, Read, SampleTask, Task

@@ -10,7 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..trace import LANES, OUTCOMES
+from ..core.events import OUTCOMES
+from ..lanes import LANES
 from .queue import RunQueue
 from .tally import ENDS
 

@@ -10,8 +10,9 @@ from contextvars import Context, copy_context
 from typing import Any
 from uuid import uuid4
 
+from ..core.events import End, EndReason, Header, Round
+from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
-from ..trace import BASELINE, LANES, End, EndReason, Header, Lane, Round
 from ..worker.tasks import READING, RaceTask, Task
 from .requests import note_request
 from .security.clients import client_here

@@ -10,8 +10,9 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from ..environment import ASSETS
-from ..report.charts import PALETTE
-from ..report.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables
+from ..runs.charts import PALETTE
+from ..runs.html import PLAYER_SHEETS, PLOTLY, css_variables, styles
+from ..runs.modules import PAGE, modules
 from .probes import Probes
 from .requests import Requests
 from .security.card import DESCRIPTION, PICTURE
@@ -112,12 +113,10 @@ def _theme() -> gr.themes.Base:
 def _head() -> str:
     """The page's styles, so that it is never shown without them, and links to its scripts, so that
     they are loaded before Gradio needs them."""
-    sheets = [css_variables()]
-    sheets += [(PAGE / name).read_text("utf-8") for name in SHEETS]
-    style = "\n".join(sheets)
+    style = f"{css_variables()}\n{styles(SHEETS)}"
     scripts = "".join(
         f'<link rel="modulepreload" href="{static_url(path)}">'
-        for path in sorted(PAGE.glob("*.js"))
+        for path in modules(with_fetched=False).values()
     )
     about = f'<meta name="description" content="{DESCRIPTION}">'
     return f"{about}{scripts}<style>{style}</style>"

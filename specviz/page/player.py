@@ -10,12 +10,13 @@ from typing import Any
 
 import gradio as gr
 
-from ..report.charts import CHARTS, SEVERAL, chart_specs
-from ..report.html import PAGE, PLOTLY
-from ..settings import DRAFTERS
+from ..kinds import drafter_names
+from ..runs.charts import CHARTS, SEVERAL, chart_specs
+from ..runs.html import PLOTLY
+from ..runs.modules import PAGE
+from ..runs.recording import MOST_PACKED
+from ..runs.schema import SCHEMA
 from ..theory import MOST_GAMMA
-from ..trace import SCHEMA
-from ..trace.recording import MOST_PACKED
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
@@ -27,8 +28,7 @@ from .recordings import find_recordings
 
 _MOUNT = """
 const config = %s;
-const base = new URL(config.modules, document.baseURI);
-import(new URL("player.js", base)).then((player) => {
+import("specviz/player.js").then((player) => {
   player.mount({ element, props, watch, server, config });
 });
 """
@@ -51,7 +51,7 @@ def make_player(
     may call. own: the pair that the page was started with."""
     pairs = naming_choices(own)
     config: dict[str, Any] = {
-        "modules": static_url(PAGE) + "/",
+        "served": True,
         "plotly": static_url(PLOTLY),
         "charts": chart_specs(),
         "titles": CHARTS,
@@ -72,7 +72,7 @@ def make_player(
         "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
         "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
-        "drafterLabels": drafter_choices(DRAFTERS),
+        "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,

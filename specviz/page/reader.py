@@ -18,7 +18,7 @@ from ..logs import SECRETS
 log = logging.getLogger(__name__)
 
 _SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.choose.reading import serve; "
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.measure.sweep.reading import serve; "
     "serve(sys.stdin.buffer, sys.stdout.buffer)"
 )
 _ROOT = Path(__file__).resolve().parent.parent.parent

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TraceError
-from ..report.reading import TRACE
-from ..trace.recording import MOST_PACKED
+from ..runs.reading import TRACE
+from ..runs.recording import MOST_PACKED
 from .look import static_url
 from .reader import Reader
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import gradio as gr
 
-from ..choose.types import SWEPT_DRAFTERS
 from ..errors import SpecvizError
-from .api import asked_pair
+from ..kinds import swept_drafters
+from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
 from .reader import Reader
@@ -28,7 +28,7 @@ def add_sweep_api(runs: RunQueue, own: str, reader: Reader) -> None:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,
-        drafters: str = " ".join(SWEPT_DRAFTERS),
+        drafters: str = " ".join(swept_drafters()),
         gammas: str = "1 2 3 5 8",
         policies: str = "fixed",
         temperatures: str = "0",
@@ -55,7 +55,7 @@ def _swept(
     runs: RunQueue, own: str, reader: Reader, pair: str, asked: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     try:
-        job = begin(runs, asked_pair(pair, own), asked_request(asked, reader))
+        job = begin(runs, asked_pair(pair, own=own), asked_request(asked, reader))
     except SpecvizError as error:
         raise sentence(str(error)) from None
     try:

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from ..choose.export import sweep_csv
-from ..choose.figures import TITLES, figure_specs
-from ..choose.types import Plan, Progress, Row, SweepRequest, SweepResult
-from ..report.charts import PALETTE
+from ..measure.sweep.export import sweep_csv
+from ..measure.sweep.figures import TITLES, figure_specs
+from ..measure.sweep.types import Plan, Progress, Row, SweepRequest, SweepResult
+from ..runs.charts import PALETTE
 from ..worker.sweeping import Rest, SweepTask
 from .jobs import GRACE, Job
 

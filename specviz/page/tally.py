@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..trace import BASELINE, LANES, SPECULATIVE, Lane, Round
+from ..core.events import Round
+from ..lanes import BASELINE, LANES, SPECULATIVE, Lane
 
 ENDS = ("complete", "stopped", "failed")
 

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ..trace import End, Event, Header, Round, event_dict
+from ..core.events import End, Event, Header, Round
+from ..runs.trace import event_dict
 
 Note: TypeAlias = "Event | str"
 """An event of the race, or a sentence for the visitor."""

@@ -13,8 +13,8 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any, Protocol
 
+from ..core.events import End
 from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
-from ..trace import End
 from .failures import LOST, SILENT, sentence_of
 from .limits import Limits
 from .loading import Load, Models, Race, memory_in_numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..report.parting import Difference, Parting
+from ..inspect.parting import Difference, Parting
 from .loading import Models
 from .tasks import Stop
 

@@ -10,12 +10,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..core.events import Event
 from ..environment import ANY_WITH_TOKEN
+from ..errors import PairError
+from ..lanes import LANES, Lane
 from ..models.catalogue import named_pair
 from ..models.sizes import LANES as COUNTED
 from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..settings import Settings
-from ..trace import LANES, Event, Lane
 
 if TYPE_CHECKING:
     from ..models.progress import Progress, Watcher
@@ -89,8 +91,17 @@ def with_weights(pair: str, weights: str) -> str:
 
 
 def pair_and_options(name: str) -> tuple[str, dict[str, str]]:
+    """The name of a pair without its weights, and these as options of `load_pair`."""
     pair, _, weights = name.rpartition("@")
     return (pair, WEIGHTS[weights]) if weights in WEIGHTS else (name, {})
+
+
+def checked_name(name: str) -> str:
+    """The name of a pair in a task. Raises `PairError` for an address: tasks come from visitors,
+    and the operator's server is named `SERVED`."""
+    if "://" in name:
+        raise PairError("Only the operator names servers: name models of the hub, or folders.")
+    return name
 
 
 @contextmanager
@@ -111,7 +122,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
     from ..models.progress import Progress
     from ..models.watched import Watched
 
-    pair, options = pair_and_options(name)
+    pair, options = pair_and_options(checked_name(name))
     with token_of(pair):
         loaded = load_pair(pair, on_progress=watcher, **options)
     if isinstance(loaded, Watched):

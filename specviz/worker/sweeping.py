@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..choose.types import SweepRequest, SweepResult
+from ..measure.sweep.types import SweepRequest, SweepResult
 from .loading import Models
 from .tasks import READING, Stop
 
@@ -38,7 +38,7 @@ class SweepTask:
     seconds: float = TURN
 
     def run(self, models: Models, stop: Stop) -> Iterator[Any]:
-        from ..choose.sweep import Sweep  # imports torch
+        from ..measure.sweep.sweep import Sweep  # imports torch
 
         pair = yield from models.pair(self.pair)
         if not self.state:

@@ -8,10 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..report.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..core.events import End, Event
+from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..lanes import LANES, Lane
 from ..settings import Settings
-from ..trace import LANES, End, Event, Lane
-from .loading import Models, pair_and_options, token_of
+from .loading import Models, checked_name, pair_and_options, token_of
 
 Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
@@ -154,7 +155,7 @@ class ExamineTask:
         from ..models.doctor import examine, examine_served
         from ..models.served import served_address
 
-        pair, options = pair_and_options(self.pair)
+        pair, options = pair_and_options(checked_name(self.pair))
         if (address := served_address(pair)) is not None:
             yield examine_served(address).to_dict()
             return

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 from visitor import Visit, Visitor
 
-from specviz.bench.browser import chromium, served_page
+from scripts.browsers import chromium, served_page
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from reverse_proxy import served_below
 from visitor import Visit
 
-from specviz.bench.browser import served_page
+from scripts.browsers import served_page
 
 pytestmark = pytest.mark.browser
 SERVE = Path(__file__).resolve().parent / "serve.py"

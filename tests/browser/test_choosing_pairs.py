@@ -17,12 +17,12 @@ from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
 
+from scripts.browsers import served_page
 from specviz import Token, Trace, compute_metrics
-from specviz.bench.browser import served_page
 from specviz.environment import ASSETS
 from specviz.page.controls import OFFERED
-from specviz.report.series import series
-from specviz.trace.recording import read_file
+from specviz.runs.recording import read_file
+from specviz.runs.series import series
 
 pytestmark = [
     pytest.mark.browser,

@@ -21,11 +21,11 @@ from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
 from visitor import PATIENCE, Visit, Visitor
 
+from scripts.browsers import served_page
 from specviz import Trace
-from specviz.bench.browser import served_page
 from specviz.errors import TraceError
-from specviz.report.html import standalone_html
-from specviz.trace.recording import read_recording
+from specviz.runs.html import standalone_html
+from specviz.runs.recording import read_recording
 
 SERVE = Path(__file__).resolve().parent / "serve_injections.py"
 TRACES = """() => ({

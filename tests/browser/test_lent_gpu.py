@@ -12,7 +12,7 @@ from places import HELPERS
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit
 
-from specviz.bench.browser import served_page
+from scripts.browsers import served_page
 from specviz.environment import ASSETS
 
 pytestmark = [

@@ -29,7 +29,7 @@ def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
     hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
     drawn = visitor.page.evaluate(
         """async (text) => {
-          const { Lane } = await import(window.specviz.modules + "lane.js");
+          const { Lane } = await import("specviz/race/lane.js");
           const article = document.querySelector("[data-lane=speculative]");
           const lane = new Lane(article);
           const token = { id: 1, text, outcome: "bonus" };
@@ -202,7 +202,7 @@ def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
     visitor = visit()
     heard = visitor.page.evaluate(
         """async () => {
-          const { Store } = await import(window.specviz.modules + "store.js");
+          const { Store } = await import("specviz/run/store.js");
           const texts = [0, 1, 2, 3, 4].map((seq) =>
             JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
           const heard = [], asked = [];

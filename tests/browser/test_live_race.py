@@ -12,9 +12,9 @@ from serve import UNHURRIED
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace, compute_metrics
-from specviz.report.series import series
-from specviz.report.uncertainty import spread
-from specviz.trace import LANES
+from specviz.lanes import LANES
+from specviz.runs.series import series
+from specviz.runs.uncertainty import spread
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 
@@ -175,7 +175,7 @@ def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visit: Visit) 
     ratios = [1.5, 3.0, 2.0, 2.5, 1.75]
     words = page.evaluate(
         """async (ratios) => {
-          const { summary } = await import(window.specviz.modules + "repeats.js");
+          const { summary } = await import("specviz/race/repeats.js");
           return summary(ratios);
         }""",
         [*ratios, None],

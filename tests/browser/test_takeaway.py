@@ -15,10 +15,10 @@ from replaying_server import replay_of, replaying
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
-from specviz.report.html import standalone_html
-from specviz.report.series import series
-from specviz.report.tables import rounds_csv, tokens_csv
-from specviz.trace import LANES
+from specviz.lanes import LANES
+from specviz.runs.html import standalone_html
+from specviz.runs.series import series
+from specviz.runs.tables import rounds_csv, tokens_csv
 
 # A film takes its twelve seconds on a clock that runs ahead.
 HURRY = """() => { const now = performance.now.bind(performance);

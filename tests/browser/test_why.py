@@ -13,17 +13,14 @@ from visitor import PATIENCE, Visit, Visitor
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
+from specviz.core.agreement import margin_of
+from specviz.inspect.parting import parting_of
 from specviz.page.differences import read_parting
-from specviz.report.guesses import would_be
-from specviz.report.html import PAGE
-from specviz.report.parting import parting_of
+from specviz.runs.modules import PAGE
 from specviz.theory import MOST_GAMMA, predicted_speedup
-from specviz.trace import margin_of
 
 IMPORT = """async ([name, call, ...values]) => {
-  const url = performance.getEntriesByType("resource")
-    .map((one) => one.name).find((one) => one.endsWith(`/${name}`));
-  return (await import(url))[call](...values);
+  return (await import(`specviz/${name}`))[call](...values);
 }"""
 INSIDE = """() => { const box = document.querySelector(".sv-card").getBoundingClientRect();
   return box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight; }"""
@@ -146,35 +143,6 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     expect(drawer).to_contain_text(f"{margins[least]:.3f} nats apart")
     assert drawer.locator(".sv-flow span").count() == 40
 
-    right = [place % 4 != 0 for place in range(23)]
-    for gamma in (1, 3, 16):
-        its = would_be(right, gamma)
-        theirs = called(visitor, "guessed.js", "wouldBe", right, gamma)
-        assert theirs == {"rounds": [*its.rounds], "kept": its.right, "judged": its.judged}
-    page = visitor.page
-    page.locator("[data-panel-open=why]").click()
-    page.get_by_role("button", name="Paste a text that one of them wrote").click()
-    drawer = page.get_by_role("dialog", name="A model that you cannot load")
-    drawer.get_by_role("button", name="Take the text of the shown run").click()
-    text = drawer.get_by_label("What it wrote").input_value()
-    assert text == trace.text("baseline").replace("\r", "\n")
-    drawer.locator("[data-guess-text]").click()
-    expect(drawer.locator("h3")).to_have_text("No speed-up: a thought experiment")
-    count = drawer.locator("[data-place]").count()
-    kept = drawer.locator(".is-right[data-place]").count()
-    expect(drawer.locator(".sv-guessed .sv-lead")).to_contain_text(
-        f"{kept} of {count} tokens right"
-    )
-    gamma_slider = drawer.get_by_role("slider", name="γ, guesses per round")
-    gamma_slider.fill("1")
-    rounds = drawer.locator(".is-first[data-place]").count()
-    expect(drawer.locator(".sv-whatif")).to_contain_text(f"{rounds} rounds for {count} tokens")
-    drawer.locator("[data-place='0']").focus()
-    page.keyboard.press("ArrowRight")
-    expect(drawer.locator(".sv-guess-card")).to_contain_text("Token 2: the draft's first choice")
-    page.keyboard.press("Escape")
-    expect(drawer).to_be_hidden()
-
 
 def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -> None:
     visitor = visit()
@@ -183,14 +151,16 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
     data = visitor.run()
     why = explain(Trace.from_dict(data))
     assert why is not None
-    theirs = called(visitor, "costs.js", "explain", data["rounds"], data["header"], MOST_GAMMA)
+    theirs = called(
+        visitor, "facts/costs.js", "explain", data["rounds"], data["header"], MOST_GAMMA
+    )
     for name, value in asdict(why).items():
         wanted = value if not isinstance(value, float) else pytest.approx(value)
         assert theirs[name] == (pytest.approx(value) if name == "costs" else wanted), name
     for gamma, c, judging in ((5, 0.2, 1.3), (1, 0.3, 1.0), (5, 0.86, 2.0), (16, 0.01, 0.9)):
         ours = break_even_alpha(gamma, c, judging)
-        assert called(visitor, "costs.js", "breakEvenAlpha", gamma, c, judging) == ours
-        best = called(visitor, "costs.js", "bestGamma", 0.8, c, judging, gamma, MOST_GAMMA)
+        assert called(visitor, "facts/costs.js", "breakEvenAlpha", gamma, c, judging) == ours
+        best = called(visitor, "facts/costs.js", "bestGamma", 0.8, c, judging, gamma, MOST_GAMMA)
         assert (best["gamma"], best["speedup"]) == pytest.approx(best_gamma(0.8, c, judging, gamma))
 
     page = visitor.page
@@ -246,20 +216,22 @@ def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
     visitor.set("number input for Length", 4)
     visitor.run()  # so that the module has been fetched
     fixed = {"gamma": 5, "gamma_policy": "fixed"}
-    said = called(visitor, "why.js", "verdictOf", why, fixed)
+    said = called(visitor, "panels/why.js", "verdictOf", why, fixed)
     assert said.startswith(
         "The draft costs 0.86 of a target step, and judging 5 of its guesses 1.90"
     )
     assert "no acceptance rate can pay for that" in said
     assert "no γ pays" in said
     # One answer wherever it is given, and no γ "in use" where a policy chose another each time.
-    assert called(visitor, "verdict.js", "adviceOf", why, fixed) in said
-    assert called(visitor, "verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
+    assert called(visitor, "words/verdict.js", "adviceOf", why, fixed) in said
+    assert called(visitor, "words/verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
     trace = {"header": {"settings": {"temperature": 0}, "target": {"form": "eager"}}}
-    even = called(visitor, "verdict.js", "verdict", {"speedup": 0.98, "drafted": 5}, trace, None)
+    even = called(
+        visitor, "words/verdict.js", "verdict", {"speedup": 0.98, "drafted": 5}, trace, None
+    )
     assert even == "the speed of the target alone: as good as even."
     easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
-    said = called(visitor, "why.js", "verdictOf", easy, fixed)
+    said = called(visitor, "panels/why.js", "verdictOf", easy, fixed)
     assert said.startswith(
         "The draft costs 0.86 of a target step: no acceptance rate can pay for that"
     )
@@ -269,7 +241,7 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor = visit()
     page = visitor.page
 
-    source = (PAGE / "experiment.js").read_text("utf-8")
+    source = (PAGE / "panels/experiment.js").read_text("utf-8")
     source = source.replace("this.#parts = parts;", "this.#parts = parts; parts.draws = 40;")
     # The first experiment has to last until it is stopped.
     source = source.replace("#again, draws }", "#again, draws: this.#again ? draws : 300 }")
@@ -311,7 +283,7 @@ def test_a_listener_hears_rounds_and_where_lanes_part_is_told_as_python_tells_it
     data = visitor.run()
     trace = Trace.from_dict(data)
     for r in trace.lane("speculative"):
-        said = called(visitor, "words.js", "spoken", data["rounds"][trace.rounds.index(r)])
+        said = called(visitor, "words/words.js", "spoken", data["rounds"][trace.rounds.index(r)])
         own, counts = r.emitted[-1], [t.outcome for t in r.drafted]
         assert said.startswith(f"Round {r.index + 1}: ")
         assert visible(own.text) in said
@@ -321,11 +293,11 @@ def test_a_listener_hears_rounds_and_where_lanes_part_is_told_as_python_tells_it
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
 
-    assert called(visitor, "difference.js", "partingOf", data) is None
+    assert called(visitor, "panels/difference.js", "partingOf", data) is None
     alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
     alone[9]["emitted"][0]["id"] += 1
     wanted = parting_of(Trace.from_dict(data))
-    told = called(visitor, "difference.js", "partingOf", data)
+    told = called(visitor, "panels/difference.js", "partingOf", data)
     assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
 
 

@@ -14,7 +14,7 @@ from specviz.decoding.difference import explain_difference
 from specviz.engines.choose import eager_only
 from specviz.engines.eager import EagerEngine
 from specviz.errors import PairError, SettingsError
-from specviz.report.parting import Difference, parting_of
+from specviz.inspect.parting import Difference, parting_of
 
 PROMPT = [1, 2, 3, 4]
 SETTINGS = Settings(gamma=4, max_new_tokens=60, ignore_eos=True)

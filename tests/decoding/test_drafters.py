@@ -26,13 +26,6 @@ from toy_models import (
 
 import specviz.decoding.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
-from specviz.bench.drafters import (
-    compare,
-    drafter_variants,
-    policy_variants,
-    preset_prompts,
-    table_lines,
-)
 from specviz.decoding.drafters import early_exit as exits
 from specviz.decoding.drafters.early_exit import best_exit, measured_exits
 from specviz.decoding.drafters.ngram import SIZES, NgramIndex
@@ -41,10 +34,17 @@ from specviz.engines.choose import make_engine
 from specviz.engines.cost_model import pass_cost
 from specviz.engines.eager import EagerEngine
 from specviz.errors import PairError
+from specviz.measure.bench.drafters import (
+    compare,
+    drafter_variants,
+    policy_variants,
+    preset_prompts,
+    table_lines,
+)
 from specviz.models.pair import parameter_count
 from specviz.models.sizes import pass_bytes
 from specviz.models.truncated import truncated_model
-from specviz.report.metrics import Metrics
+from specviz.runs.metrics import Metrics
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

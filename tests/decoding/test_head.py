@@ -19,7 +19,7 @@ from specviz.engines.eager import EagerEngine
 from specviz.engines.head import HeadEngine
 from specviz.errors import PairError
 from specviz.models.heads.eagle_files import load_head
-from specviz.trace.rules import check_trace
+from specviz.runs.rules import check_trace
 
 VOCAB, LAYERS = 40, 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]

@@ -11,11 +11,12 @@ import torch
 from toy_models import emitted_ids, mini, pair_of, relative
 
 from specviz import Settings
+from specviz.core.events import Round
 from specviz.decoding.loop import decode
 from specviz.decoding.numpy_path import Distributions, HostDraws, NumpyPath
 from specviz.decoding.paths import TensorPath, make_context
 from specviz.decoding.sampling import decide, draw, probabilities
-from specviz.trace import LANES, Round
+from specviz.lanes import LANES
 
 VOCAB = 37
 SETTINGS = [

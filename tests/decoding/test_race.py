@@ -16,7 +16,7 @@ from specviz import End, Header, Pair, Round, Settings, Trace, race
 from specviz.decoding.sampling import decide
 from specviz.decoding.types import Prefilled
 from specviz.errors import SettingsError
-from specviz.trace import LANES
+from specviz.lanes import LANES
 
 TARGET, DRAFT = 8.0, 1.0  # seconds of virtual time for a pass
 PROMPT = [3, 1, 4]

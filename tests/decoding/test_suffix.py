@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +15,11 @@ from reference_distribution import chain_p_value, continuation_distribution, p_v
 from toy_models import emitted_ids, examples, finish, generated, llama, mini, pair_of
 
 from specviz import Pair, Settings, Trace, race, speculate
-from specviz.__main__ import main
-from specviz.bench.lookup import looked_up
 from specviz.decoding.drafters import suffix, suffix_index
 from specviz.decoding.drafters.suffix import LEAST_CHANCE, SuffixDrafter
 from specviz.decoding.drafters.suffix_index import SuffixIndex
-from specviz.decoding.paths import make_context
-from specviz.decoding.sampling import decide
 from specviz.errors import PromptError, SettingsError
-from specviz.trace.rules import check_trace
+from specviz.runs.rules import check_trace
 
 SAMPLED = Settings(drafter="suffix", gamma=3, temperature=1.0)
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
@@ -213,32 +208,3 @@ def test_no_draft_where_nothing_is_likely_and_all_of_gamma_in_a_circle():
     circle = next(iter(speculate(pair, [0, 1, 2] * 8, settings)))
     assert not fresh.drafted and [t.id for t in circle.drafted] == [0, 1, 2, 0, 1, 2]
     assert torch.tensor([t.seen for t in circle.drafted]).min() >= 1
-
-
-def test_bench_counts_what_looking_up_would_bring(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
-    text = [1, 2, 3, 4, 5, 6, 7, 8]
-    cold = looked_up(suffix_drafter(), [0], text, gamma=3)
-    assert (cold.tau, cold.alpha, cold.drafted) == (1.0, None, 0.0)
-    warm = looked_up(suffix_drafter([0, *text]), [0], text, gamma=3)
-    assert (warm.tau, warm.alpha, warm.drafted) == (4.0, 1.0, 3.0)
-    edited = looked_up(suffix_drafter([0, 1, 2, 9, 4, 5, 6, 7, 8]), [0], text, gamma=3)
-    assert edited.tau == 8 / 3 and edited.alpha == 5 / 6
-    for name, words in (
-        ("read", "one two three four. " * 9),
-        ("written", "one two three five. " * 9),
-    ):
-        (tmp_path / name).write_text(words)
-    assert main(["bench", "--lookup", str(tmp_path / "read"), str(tmp_path / "written")]) == 0
-    table = capsys.readouterr().out.splitlines()
-    assert [row.split("|")[1].strip() for row in table[2:]] == [
-        "`ngram`",
-        "`suffix`, cold",
-        "`suffix`, warm",
-    ]
-
-
-def suffix_drafter(*memory: list[int]) -> SuffixDrafter:
-    cpu = torch.device("cpu")
-    return SuffixDrafter(make_context(Settings(), 10, cpu, decide, "speculative", memory))

@@ -32,7 +32,7 @@ from specviz.errors import PairError
 from specviz.models.doctor import examine
 from specviz.models.pair import tokenizer_size
 from specviz.models.shared_tokens import Spelling, spelling
-from specviz.trace.rules import check_trace
+from specviz.runs.rules import check_trace
 
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
 ENDS = ("<|end|>",)

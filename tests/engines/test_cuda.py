@@ -20,14 +20,14 @@ from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.engines.static.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.bench.best import ASSISTED, BASELINE, SPECULATIVE
-from specviz.bench.measure import measured
-from specviz.bench.random_models import scripted, shaped_pair
-from specviz.bench.roofline import floors
 from specviz.decoding.loop import _Run
 from specviz.engines.choose import make_engine
 from specviz.engines.static.cuda_graphs import capture, write
 from specviz.engines.static.engine import startup_seconds, static_reason
+from specviz.measure.bench.best import ASSISTED, BASELINE, SPECULATIVE
+from specviz.measure.bench.measure import measured
+from specviz.measure.bench.random_models import scripted, shaped_pair
+from specviz.measure.bench.roofline import floors
 
 pytestmark = [
     pytest.mark.cuda,

@@ -24,7 +24,6 @@ from transformers import LlamaForCausalLM
 import specviz.decoding.graph_path
 import specviz.engines.static.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.bench.random_models import scripted
 from specviz.decoding.graph_path import GraphPath, width_for, widths
 from specviz.decoding.loop import _Run
 from specviz.decoding.paths import make_context
@@ -39,6 +38,7 @@ from specviz.engines.static.engine import (
     static_reason,
 )
 from specviz.errors import SettingsError
+from specviz.measure.bench.random_models import scripted
 from specviz.models.truncated import truncated_model
 
 PROMPT = [3, 1, 4, 1, 5]

@@ -90,7 +90,7 @@ class FaultyRace:
         from toy_models import mini, pair_of
 
         from specviz import race
-        from specviz.trace import Round
+        from specviz.core.events import Round
 
         target, rounds = mini(5, spread=2.0), 0
 

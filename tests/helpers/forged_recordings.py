@@ -53,7 +53,7 @@ from forgeries import (
 from malformed_recordings import accepted_in_both_lists, part, put
 
 from specviz.environment import ASSETS
-from specviz.trace import digest_of
+from specviz.runs.trace import digest_of
 
 SAMPLED, GREEDY, LOSES = "easy", "repetitive", "loses"
 

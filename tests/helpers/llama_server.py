@@ -64,22 +64,13 @@ def llama_server(target: Path, draft: Path | None = None) -> Iterator[LlamaServe
         process.communicate()
 
 
-def write_pair(folder: Path) -> tuple[Path, Path]:
-    """Write the built-in pair to a folder as GGUF files in fp32; returns target and draft."""
-    from specviz import load_pair
-    from specviz.bench.gguf import write_gguf
-
-    pair, files = load_pair("builtin"), (folder / "target.gguf", folder / "draft.gguf")
-    for model, file in zip((pair.target, pair.draft), files, strict=True):
-        write_gguf(model, pair.tokenizer, file, "fp32", [PROMPT])
-    return files
-
-
 @pytest.fixture(scope="session")
 def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Target and draft of the built-in pair as GGUF files in fp32."""
     if find_spec("xllamacpp") is None:
         pytest.skip("xllamacpp is not installed, which holds llama.cpp's server")
+    from gguf_writer import write_pair  # needs the package gguf
+
     return write_pair(tmp_path_factory.mktemp("gguf"))
 
 

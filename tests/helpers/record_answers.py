@@ -106,7 +106,8 @@ def main(engine: str, *urls: str) -> None:
         flags = "--dtype float32 --max-logprobs -1 --enable-prompt-tokens-details"
         save(engine, f"vLLM {version}", flags, exchanges)
         return
-    from llama_server import llama_server, write_pair
+    from gguf_writer import write_pair
+    from llama_server import llama_server
 
     with tempfile.TemporaryDirectory() as folder:
         files = write_pair(Path(folder))

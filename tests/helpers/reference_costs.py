@@ -1,4 +1,4 @@
-"""A reference for the page's panel "Why this speed?" (assets/page/costs.js), in Python.
+"""A reference for the page's panel "Why this speed?" (assets/page/facts/costs.js), in Python.
 
 It computes what a round costs, and which alpha or gamma would pay for that. The cost of 1 is a
 baseline round: one pass of the target and its overhead. The names of fields are those of the page.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from specviz.choose.types import (
+from specviz.measure.sweep.types import (
     Configuration,
     Plan,
     Predicted,

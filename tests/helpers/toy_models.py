@@ -22,9 +22,10 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specviz import Pair, Round, Settings
+from specviz.core.events import EndReason
 from specviz.decoding.loop import decode
 from specviz.engines.base import Engine
-from specviz.trace import EndReason, Lane
+from specviz.lanes import Lane
 
 # More threads make models of this size slower.
 torch.set_num_threads(1)

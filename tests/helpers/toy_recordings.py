@@ -12,7 +12,7 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, race
 from specviz.errors import TraceError
-from specviz.trace.recording import read_recording
+from specviz.runs.recording import read_recording
 
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=16, seed=11)
 GREEDY = Settings(gamma=4, max_new_tokens=16)

@@ -23,13 +23,13 @@ from page_server import Site, served, toy_pair
 from waiting import until
 
 from specviz import Settings, Trace, compute_metrics
+from specviz.core.events import Round
 from specviz.decoding.race import race
 from specviz.environment import ASSETS
 from specviz.page.api import streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
 from specviz.page.wire import Update
-from specviz.trace import Round
-from specviz.trace.recording import read_recording
+from specviz.runs.recording import read_recording
 
 BUILTIN = (ASSETS / "pair" / "target").is_dir()
 

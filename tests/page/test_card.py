@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specviz.page.security.card import DESCRIPTION, PICTURE, TITLE, address_of, with_card
+from specviz.page.security.scripts import with_scripts
 
 TEMPLATE = b"""<html><head><meta property="og:title" content="Gradio" />
 <meta
@@ -36,3 +37,12 @@ def test_an_address_is_a_host_and_nothing_else(host: str, address: str | None) -
     headers = [(b"host", host.encode())]
     scope = {"type": "http", "scheme": "http", "headers": headers, "root_path": "/below"}
     assert address_of(scope) == address
+
+
+def test_module_names_stand_before_all_scripts_and_behind_the_base() -> None:
+    template = (
+        b'<html><head>\n<meta charset="utf-8" />\n<base href="./" />\n<script>1</script></head>'
+    )
+    page = with_scripts(template).decode()
+    places = [page.index(part) for part in ("<base", "importmap", "isTimer", "<script>1")]
+    assert places == sorted(places)

@@ -12,10 +12,10 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, race
 from specviz.engines.choose import eager_only
+from specviz.inspect.parting import parting_of
 from specviz.page.differences import UNREADABLE, difference_functions
 from specviz.page.experiment import sampling_functions
 from specviz.page.queue import RunQueue
-from specviz.report.parting import parting_of
 from specviz.worker.client import LocalWorker
 
 

@@ -13,6 +13,7 @@ import pytest
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
+from specviz.core.events import Event, Round, Token
 from specviz.errors import PairError, PromptError
 from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
 from specviz.page.jobs import Run
@@ -20,9 +21,9 @@ from specviz.page.presets import FALLBACK, load_presets
 from specviz.page.queue import RunQueue
 from specviz.page.streams import deltas
 from specviz.page.wire import Update, encode_delta
+from specviz.runs.trace import event_dict
 from specviz.settings import CHOICES as ALL_CHOICES
 from specviz.settings import RANGES
-from specviz.trace import Event, Round, Token, event_dict
 from specviz.worker.client import LocalWorker
 from specviz.worker.failures import FAILED
 
@@ -257,7 +258,7 @@ def test_the_page_offers_what_settings_allow() -> None:
     for name, (least, most) in LIMITS.items():
         assert RANGES[name][0] <= least <= DEFAULTS[name] <= most <= RANGES[name][1]
     assert {name: set(values) for name, values in CHOICES.items()} == {
-        name: set(values) for name, values in ALL_CHOICES.items()
+        name: set(values()) for name, values in ALL_CHOICES.items()
     }
     assert DEFAULTS.keys() == LIMITS.keys() | CHOICES.keys()
 

@@ -22,8 +22,8 @@ from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, QUESTIONS, load_presets
 from specviz.page.reader import Reader
 from specviz.page.recordings import find_recordings, opener
-from specviz.report.html import PAGE
-from specviz.trace.recording import MOST_PACKED, read_recording
+from specviz.runs.modules import PAGE
+from specviz.runs.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))
 
@@ -113,7 +113,9 @@ def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_question
     assert sum(path.stat().st_size for path in PRESENT) <= 2**20
     wanted = (*load_presets(PRESETS), *load_presets(QUESTIONS))
     presets = {preset.name: preset for preset in wanted}
-    asked = re.findall(r'(?:run|beside): "([\w-]+)"', (PAGE / "questions.js").read_text("utf-8"))
+    asked = re.findall(
+        r'(?:run|beside): "([\w-]+)"', (PAGE / "stage/questions.js").read_text("utf-8")
+    )
     names = {path.name.removesuffix(".json.gz") for path in PRESENT}
     assert len(asked) >= 7 and set(asked) <= names == presets.keys()
     for path in PRESENT:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from specviz.report.html import css_variables
+from specviz.runs.html import css_variables
 
 Vector = NDArray[np.float64]
 

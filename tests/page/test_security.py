@@ -30,7 +30,7 @@ from specviz.page.security.bodies import LARGE, SMALL, Bodies, Refused, check_ev
 from specviz.page.security.headers import security_headers
 from specviz.page.security.operator import guarded_options
 from specviz.page.security.sign_in import WRONG
-from specviz.report.html import PLOTLY
+from specviz.runs.html import PLOTLY
 
 SECRET = "hf_" + "Secret" * 5
 INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")

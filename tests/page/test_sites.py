@@ -11,7 +11,7 @@ import pytest
 from page_server import Site, served
 from starlette.datastructures import Headers
 
-from specviz.bench.browser import chromium
+from scripts.browsers import chromium
 from specviz.page.security.bodies import Refused
 from specviz.page.security.headers import security_headers, strict_cookie
 from specviz.page.security.sites import Sites

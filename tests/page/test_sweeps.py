@@ -13,8 +13,8 @@ from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, race
-from specviz.choose.types import SweepRequest
 from specviz.errors import SpecvizError
+from specviz.measure.sweep.types import SweepRequest
 from specviz.page import choosing, sweeps
 from specviz.page.choosing import Bounds, asked_request, begin, choose_config, own_prompts
 from specviz.page.drain import drain
@@ -40,7 +40,7 @@ WISH: dict[str, Any] = {
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> RunQueue:
-    monkeypatch.setattr("specviz.choose.sweep.Sweep", ScriptedSweep)
+    monkeypatch.setattr("specviz.measure.sweep.sweep.Sweep", ScriptedSweep)
     pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
     found = RunQueue(LocalWorker(lambda *_: pair, race), Limits())
     found._start_thread(None)

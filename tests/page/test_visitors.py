@@ -15,6 +15,7 @@ from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, race
+from specviz.core.events import Event
 from specviz.errors import SettingsError
 from specviz.page import jobs, streams
 from specviz.page import queue as runs
@@ -22,7 +23,6 @@ from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
 from specviz.page.streams import deltas
 from specviz.page.waits import Durations
-from specviz.trace import Event
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 from specviz.worker.tasks import READING

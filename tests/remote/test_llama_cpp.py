@@ -12,7 +12,7 @@ from llama_server import PROMPT, LlamaServer
 from toy_models import emitted_ids
 
 from specviz import Pair, Settings, Trace, baseline, load_pair, race
-from specviz.trace.rules import check_trace
+from specviz.runs.rules import check_trace
 
 DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
 
@@ -55,7 +55,7 @@ def test_as_a_target_it_judges_drafts_of_this_machine(
 ) -> None:
     local = load_pair("builtin")
     pair = load_pair(f"{llama_cpp().url}#target+{DRAFT}")
-    assert pair.target.abilities.software.startswith("llama.cpp")
+    assert pair.target.abilities.identity.software.startswith("llama.cpp")
     assert pair.target.abilities.listed == pair.vocab
     settings = Settings(max_new_tokens=24, gamma=4)
     trace = Trace.from_events(race(pair, PROMPT, settings))

@@ -1,9 +1,9 @@
 // What a sweep recommends: in words, as settings for other engines, and as a button for this page.
 
-import { element } from "../dom.js";
-import { nameOf, worded } from "./words.js";
+import { element } from "specviz/dom/dom.js";
+import { nameOf, worded } from "specviz/choose/words.js";
 
-/** @import { Labels } from "./words.js" */
+/** @import { Labels } from "specviz/choose/words.js" */
 
 const COPIED = "Copied";
 const NOT_COPIED = "Not allowed by the browser";

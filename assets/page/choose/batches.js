@@ -1,7 +1,7 @@
 // Larger batches: what `bench --batch` measured, from a file.
 
-import { element, find } from "../dom.js";
-import { Figures } from "./figures.js";
+import { element, find } from "specviz/dom/dom.js";
+import { Figures } from "specviz/choose/figures.js";
 
 const NOT_SENT = "The file did not reach the server; try again.";
 const WHAT = "Speculation pays while a pass over one text leaves the machine idle. With more texts in a pass, "

@@ -1,9 +1,9 @@
 // The charts of a sweep: Python makes them, Plotly draws them.
 
-import { element } from "../dom.js";
-import { worded } from "./words.js";
+import { element } from "specviz/dom/dom.js";
+import { worded } from "specviz/choose/words.js";
 
-/** @import { Labels } from "./words.js" */
+/** @import { Labels } from "specviz/choose/words.js" */
 
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 const REDRAW = 1000; // ms between drawings, at least

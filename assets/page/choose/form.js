@@ -1,6 +1,6 @@
 // What to sweep: chips for everything that is tried, and the prompts.
 
-import { element, find, findAll } from "../dom.js";
+import { element, find, findAll } from "specviz/dom/dom.js";
 
 const NO_PROMPTS = "Write at least one prompt, or choose a file.";
 const NOT_SENT = "The prompts did not reach the server: try again.";

@@ -1,4 +1,4 @@
-// A sweep as it travels from the server: specviz/page/sweeps.py, with specviz/choose/types.py in it.
+// A sweep as it travels from the server: specviz/page/sweeps.py, with specviz/measure/sweep/types.py in it.
 
 interface Configuration {
   drafter: string;
@@ -17,7 +17,7 @@ interface SweepRow {
   key: string;
   configuration: Configuration;
   status: "planned" | "predicted" | "measured" | "eliminated" | "left out";
-  mark: "best" | "tied" | null;
+  mark: "best" | "tied" | "open" | null;
   predicted: {
     exact: boolean;
     tau: number;

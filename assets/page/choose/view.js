@@ -1,18 +1,18 @@
 // The view "Choose": which drafter, which gamma, is it worth it. It lies over the whole page.
 
-import { controlsFor, queryOf } from "../address.js";
-import { element, find } from "../dom.js";
-import { saveBlob } from "../recordings.js";
-import { Advice } from "./advice.js";
-import { Batches } from "./batches.js";
-import { Figures } from "./figures.js";
-import { Form } from "./form.js";
-import { Sweep } from "./sweep.js";
-import { Table } from "./table.js";
-import { worded } from "./words.js";
+import { controlsFor, queryOf } from "specviz/run/address.js";
+import { element, find } from "specviz/dom/dom.js";
+import { saveBlob } from "specviz/run/recordings.js";
+import { Advice } from "specviz/choose/advice.js";
+import { Batches } from "specviz/choose/batches.js";
+import { Figures } from "specviz/choose/figures.js";
+import { Form } from "specviz/choose/form.js";
+import { Sweep } from "specviz/choose/sweep.js";
+import { Table } from "specviz/choose/table.js";
+import { worded } from "specviz/choose/words.js";
 
-/** @import { Address } from "../address.js" */
-/** @import { Shell } from "../shell.js" */
+/** @import { Address } from "specviz/run/address.js" */
+/** @import { Shell } from "specviz/shell.js" */
 
 const FRAME = `
   <header class="sc-head">

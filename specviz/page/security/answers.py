@@ -14,7 +14,7 @@ from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 from .card import address_of, with_card
 from .headers import security_headers, strict_cookie, with_nonce
-from .idle import with_idle_frames
+from .scripts import with_scripts
 
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."
@@ -141,7 +141,7 @@ class Answer:
     async def _send_page(self) -> None:
         assert self._held is not None
         start, self._held = self._held, None
-        page = with_nonce(with_idle_frames(self._page), self._nonce)
+        page = with_nonce(with_scripts(self._page), self._nonce)
         page = with_card(page, self._address)
         headers = MutableHeaders(raw=list(start["headers"]))
         if not self._head:

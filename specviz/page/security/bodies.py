@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from starlette.types import Message, Receive
 
-from ...trace.recording import MOST_UNPACKED
+from ...runs.recording import MOST_UNPACKED
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request but a recording fits

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from ...core.events import UNKNOWN_ID, Outcome, Round, Token
 from ...lanes import BASELINE, Lane
-from ...trace import UNKNOWN_ID, Outcome, Round, Token
 
 
 class Word(NamedTuple):

@@ -14,20 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from ..._version import __version__
+from ...core.agreement import agreement_of
+from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round
 from ...errors import ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...settings import Settings
-from ...trace import (
-    SERVER,
-    Agreement,
-    End,
-    EndReason,
-    Event,
-    Header,
-    Round,
-    agreement_of,
-)
-from .counters import Counted, counters, moved
+from ..identity import Counted, counters, moved
 from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
 
@@ -209,20 +201,20 @@ def _header(
         settings=settings,
         target={
             "name": watched.model,
-            "parameters": watched.parameters,
+            "parameters": watched.identity.parameters,
             "form": SERVER,
             "revision": None,
-            "context": watched.context,
+            "context": watched.identity.context,
         },
         draft=None,
-        device=watched.source,
+        device=watched.identity.software,
         dtype="unknown",
-        versions=versions | ({"baseline": alone.source} if alone else {}),
+        versions=versions | ({"baseline": alone.identity.software} if alone else {}),
         threads=0,
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         prefill_seconds={lane: {} for lane in engines},
         mode="sequential",
-        source=watched.source,
+        source=watched.identity.software,
     )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from serve import small_pair
 
+from scripts.browsers import served_page
 from specviz import Settings, Trace, race
-from specviz.bench.browser import served_page
 from specviz.page.presets import PRESETS, load_presets
 
 SERVE = Path(__file__).resolve().parent / "serve_recorded.py"

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from serve import small_pair, unhurried
 
 from specviz import Settings
+from specviz.core.events import Event
 from specviz.page import build_page, launch_options
-from specviz.trace import Event
 from specviz.worker.client import LocalWorker
 
 UNLUCKY = 13  # the seed of a run that fails in the middle

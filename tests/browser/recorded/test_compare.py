@@ -12,9 +12,9 @@ from wording import visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.environment import ASSETS
-from specviz.report.metrics import Metrics
-from specviz.trace import LANES, Lane
-from specviz.trace.recording import read_recording
+from specviz.lanes import LANES, Lane
+from specviz.runs.metrics import Metrics
+from specviz.runs.recording import read_recording
 
 FACTS = """() => [...document.querySelectorAll(".sv-compare table.is-other tr + tr")]
   .map((row) => [...row.children].map((cell) => cell.textContent))"""
@@ -26,14 +26,14 @@ LAST_POINTS = """() => [...document.querySelectorAll(".sv-curves path")]
 
 SAME = "The texts are the same for {} characters."
 TEXTS = """async (written) => {
-  const { texts } = await import(window.specviz.modules + "compare-parts.js");
+  const { texts } = await import("specviz/compare/parts.js");
   const sides = written.map((text) => ({ name: "Earlier", trace: {
     header: { prompt: "same" }, rounds: [{ lane: "speculative", emitted: [{ text }] }] } }));
   const [said, both] = texts(sides);
   return [said.textContent, ...[...both.querySelectorAll("mark")].map((one) => one.textContent)];
 }"""
 ANSWERS = """async (runs) => {
-  const { QUESTIONS } = await import(window.specviz.modules + "questions.js");
+  const { QUESTIONS } = await import("specviz/stage/questions.js");
   return QUESTIONS.map(({ run, beside, ask, reveal }) => {
     const parts = [runs[run], runs[beside]];
     return [run, ask(...parts), reveal(...parts).right, reveal(...parts).why];

@@ -13,7 +13,7 @@ from visitor import Visit, Visitor
 from wording import chance, milliseconds, visible
 
 from specviz import Round, Token, Trace
-from specviz.trace import Choice
+from specviz.core.events import Choice
 
 DIALOG = ".sv-explain[open]"
 ROWS = "all => all.map((row) => [...row.children].map((part) => part.textContent.trim()))"

@@ -19,8 +19,8 @@ from toy_recordings import SAMPLED, recorded, saved, sentence, values
 from visitor import Visit, Visitor
 
 from specviz import Trace, compute_metrics
-from specviz.trace import LANES
-from specviz.trace.recording import MOST_PACKED, UNVERIFIED, read_recording
+from specviz.lanes import LANES
+from specviz.runs.recording import MOST_PACKED, UNVERIFIED, read_recording
 
 # Whether a lane has scrolled, and how many words its upper edge cuts through.
 CUT = """() => {

@@ -13,13 +13,13 @@ from toy_recordings import SAMPLED, recorded, saved
 from visitor import PATIENCE, Visit
 
 from specviz import Trace, compute_metrics
-from specviz.report.uncertainty import uncertainty
+from specviz.runs.uncertainty import uncertainty
 
 STRIP = """() => Object.fromEntries([...document.querySelectorAll("[data-item]")]
   .map((node) => [node.dataset.item, node.textContent]))"""
 LONG = recorded(replace(SAMPLED, max_new_tokens=64))
 UNCERTAINTY = """async (rounds) => {
-  const { uncertainty } = await import(window.specviz.modules + "uncertainty.js");
+  const { uncertainty } = await import("specviz/facts/uncertainty.js");
   return uncertainty(rounds);
 }"""
 

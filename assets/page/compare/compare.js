@@ -1,0 +1,104 @@
+// The last two runs of this visit, side by side, in a dialog.
+
+import { chart } from "specviz/compare/chart.js";
+import { figures, lead, settings, showDifference, sideOf, texts, times } from "specviz/compare/parts.js";
+import { closest, element, find } from "specviz/dom/dom.js";
+
+/** @import { Side } from "specviz/compare/parts.js" */
+
+/** @typedef {{ trace: Trace, origin: string }} Run */
+
+const KEPT = 4; // runs: one that failed before its first round is passed over
+const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, then compare again.";
+const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
+
+export class Compare {
+  #dialog = element("dialog", "sv-compare");
+  #body = element("div", "sv-compare-body");
+  /** @type {Run[]} */
+  #runs = []; // the newest last
+  /** @type {Side[]} */
+  #sides = []; // what the dialog shows
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.#furnish();
+    root.append(this.#dialog);
+    root.addEventListener("click", (event) => { if (closest(event, "[data-compare]")) this.open(); });
+    addEventListener("resize", () => { if (this.#dialog.open) this.#drawChart(); });
+  }
+
+  /**
+   * A run is shown. One that was shown before is not another one.
+   * @param {Trace} trace
+   * @param {string} origin what its badge says of it
+   */
+  shown(trace, origin) {
+    this.#runs = [...this.#runs.filter((run) => run.trace !== trace), { trace, origin }].slice(-KEPT);
+  }
+
+  open() {
+    if (this.#dialog.open) return;
+    const runs = this.#runs.filter(({ trace }) => trace.rounds.length).slice(-2);
+    this.#dialog.showModal();
+    if (runs.length < 2) {
+      this.#sides = [];
+      this.#body.replaceChildren(element("p", "sv-lead", runs.length ? ONLY_ONE : NONE));
+      return;
+    }
+    this.#sides = runs.map((run, i) => sideOf(i ? "Latest" : "Earlier", run));
+    this.#fill();
+  }
+
+  #furnish() {
+    const close = element("button", "sv-close", "×"), head = element("header"), title = element("h2");
+    Object.assign(close, { type: "button", ariaLabel: "Close" });
+    Object.assign(title, { id: "sv-compare-title", textContent: "The last two runs, side by side" });
+    Object.assign(this.#body, { tabIndex: 0, role: "group", ariaLabel: "Comparison" });
+    head.append(title, close);
+    this.#dialog.setAttribute("aria-labelledby", title.id);
+    this.#dialog.append(head, this.#body);
+    this.#dialog.addEventListener("click", (event) => {
+      if (event.target === this.#dialog || closest(event, ".sv-close")) this.#dialog.close();
+    });
+    this.#dialog.addEventListener("keydown", (event) => {
+      if (event.key.toLowerCase() !== "c" || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      this.#dialog.close();
+    });
+  }
+
+  #fill() {
+    const sides = this.#sides;
+    const made = element("p", "", sides.map(({ name, origin, trace }) =>
+      `${name}: ${origin}${trace.end ? "" : ", not finished"}`).join(" · "));
+    this.#body.replaceChildren(
+      element("p", "sv-lead", lead(sides)), made,
+      titled("What differs", ...settings(sides)), titled("Figures", figures(sides)),
+      titled("Tokens against clock", element("div", "sv-compare-chart")),
+      titled("Where a round’s time goes", ...times(sides)),
+      titled("Text of draft + target", ...texts(sides)));
+    this.#drawChart();
+    this.#body.scrollTop = 0;
+    showDifference(this.#body);
+    this.#body.focus({ preventScroll: true });
+  }
+
+  /** In the pixels that it has, so that its letters have their size on any screen. */
+  #drawChart() {
+    if (!this.#sides.length) return;
+    const place = find(this.#body, ".sv-compare-chart");
+    place.replaceChildren();
+    place.append(...chart(this.#sides, place.clientWidth));
+  }
+}
+
+/**
+ * @param {string} title
+ * @param {...HTMLElement} content
+ */
+function titled(title, ...content) {
+  const part = element("section");
+  part.append(element("h3", "", title), ...content);
+  return part;
+}

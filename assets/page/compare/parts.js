@@ -1,0 +1,239 @@
+// What two runs have side by side: settings, figures, times and texts.
+
+import { element } from "specviz/dom/dom.js";
+import { draftedLanes } from "specviz/facts/lanes.js";
+import { fastestLane, measure } from "specviz/facts/metrics.js";
+import { raceOfTwo } from "specviz/charts/plot.js";
+import { describe, settingText } from "specviz/words/description.js";
+import { uncertainty } from "specviz/facts/uncertainty.js";
+import { isImpossible, range } from "specviz/words/verdict.js";
+import { timeBar, timesKey } from "specviz/panels/why.js";
+import { fixed, provenance } from "specviz/words/words.js";
+
+/** @import { Metrics } from "specviz/facts/metrics.js" */
+/** @import { Uncertainty } from "specviz/facts/uncertainty.js" */
+
+/**
+ * A run with its figures. name: what it is called beside the other.
+ * @typedef {object} Side
+ * @property {string} name
+ * @property {string} origin what its badge says of it
+ * @property {Trace} trace with two lanes
+ * @property {string} lanes which lane that is, if others with drafts raced; else empty
+ * @property {Metrics} m
+ * @property {Uncertainty | null} found
+ */
+
+/** @type {Record<string, string>} */
+const LABELS = {
+  prompt: "Prompt", target: "Target", draft: "Draft", drafter: "Drafts", gamma: "γ", gamma_policy: "Policy of γ",
+  temperature: "Temperature", top_k: "Top-k", top_p: "Top-p", seed: "Seed", max_new_tokens: "Length",
+  chat: "Chat template", stop: "Stop strings", ignore_eos: "End of text", lanes: "Lanes", machine: "Machine",
+};
+const FAR = 60; // px above the first difference
+
+/**
+ * @param {string} name
+ * @param {{ trace: Trace, origin: string }} run
+ * @returns {Side}
+ */
+export function sideOf(name, run) {
+  const trace = raceOfTwo(run.trace), { rounds, header } = run.trace, drafted = draftedLanes(header);
+  return {
+    name, origin: run.origin, trace,
+    lanes: drafted.length > 1 ? `${fastestLane(rounds, header)}, the fastest of ${drafted.length} that draft` : "",
+    m: measure(trace.rounds, trace.header), found: uncertainty(trace.rounds),
+  };
+}
+
+/**
+ * What a run is, by the name of each thing.
+ * @param {Side} side
+ */
+function factsOf({ trace: { header }, lanes }) {
+  const facts = new Map(describe(header).map(({ name, text }) => [name, text.replace(/^\+ /, "")]));
+  if (!facts.has("drafter")) facts.set("drafter", settingText("drafter", header.settings.drafter));
+  if (lanes) facts.set("lanes", lanes);
+  return facts.set("machine", provenance(header).machine);
+}
+
+/**
+ * The settings that differ, marked, and those that do not.
+ * @param {Side[]} sides
+ * @returns {HTMLElement[]}
+ */
+export function settings(sides) {
+  const [earlier, latest] = sides.map(factsOf);
+  const names = [...new Set([...earlier.keys(), ...latest.keys()])];
+  const differing = names.filter((name) => earlier.get(name) !== latest.get(name));
+  const same = names.filter((name) => !differing.includes(name));
+  /** @type {HTMLElement[]} */
+  const parts = [];
+  if (differing.length) {
+    parts.push(table(sides, differing.map((name) =>
+      [LABELS[name] ?? name.replaceAll("_", " "), earlier.get(name) ?? "–", latest.get(name) ?? "–"]), "is-other"));
+  } else parts.push(element("p", "", "All settings are the same."));
+  if (same.length && differing.length) {
+    parts.push(element("p", "", `The same in both: ${same.map((name) => earlier.get(name)).join(" · ")}.`));
+  }
+  return parts;
+}
+
+/**
+ * @param {Side[]} sides
+ * @param {(string | HTMLElement)[][]} rows the name of a row, and a value for each side
+ */
+function table(sides, rows, className = "") {
+  const node = element("table", className), head = element("tr");
+  head.append(element("td"), ...sides.map(({ name }) => headed(name, "col")));
+  node.append(head);
+  for (const [name, ...values] of rows) {
+    const row = element("tr");
+    row.append(headed(String(name), "row"), ...values.map((value) => {
+      const cell = element("td");
+      cell.append(value);
+      return cell;
+    }));
+    node.append(row);
+  }
+  return node;
+}
+
+/**
+ * @param {string} text
+ * @param {string} scope
+ */
+function headed(text, scope) {
+  const node = element("th", "", text);
+  node.scope = scope;
+  return node;
+}
+
+/**
+ * The figures of both, the ratio with its spread.
+ * @param {Side[]} sides
+ */
+export function figures(sides) {
+  const row = (/** @type {string} */ name, /** @type {(side: Side) => string | HTMLElement} */ of) =>
+    [name, ...sides.map(of)];
+  const speed = (/** @type {number | null} */ value) => (value === null ? "–" : String(Math.round(value)));
+  return table(sides, [
+    row("Times the speed of the target alone", ratio),
+    row("α, of judged", ({ m }) => fixed(m.alpha, 2)),
+    row("Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)),
+    row("τ, tokens per round", ({ m }) => fixed(m.tau, 2)),
+    row("c, of a target step", ({ m }) => fixed(m.c, 2)),
+    row("Tokens per second, draft + target", ({ m }) => speed(m.tokens_per_second.speculative)),
+    row("Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)),
+    row("Tokens written", ({ m }) => String(m.emitted)),
+  ], "is-figures");
+}
+
+/** @param {Side} side */
+function ratio({ m, found }) {
+  const shown = isImpossible(found) ? null : m.speedup;
+  const node = element("span");
+  node.append(element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`));
+  if (found?.spread && shown !== null) node.append(element("small", "", range(found.spread)));
+  if (found?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
+  return node;
+}
+
+/**
+ * What the figures say, in a sentence or two.
+ * @param {Side[]} sides
+ */
+export function lead([earlier, latest]) {
+  if (earlier.m.speedup === null || latest.m.speedup === null) {
+    return "A ratio needs two rounds and two tokens in each lane: one of these runs has fewer.";
+  }
+  const said = `The earlier run was ${fixed(earlier.m.speedup, 2)} times as fast as the target alone, the latest ${
+    fixed(latest.m.speedup, 2)} times.`;
+  const machines = provenance(earlier.trace.header).machine === provenance(latest.trace.header).machine ? ""
+    : " They were made in different ways or on different machines: compare their ratios, not their tokens per second.";
+  if (earlier.found?.doubt || latest.found?.doubt) return `${said} A ratio that is uncertain decides nothing.${machines}`;
+  const [one, other] = [earlier.found?.spread, latest.found?.spread];
+  if (!one || !other) return said + machines;
+  const overlap = one.low <= other.high && other.low <= one.high;
+  return `${said} Their spreads ${overlap ? "overlap, so the difference may be chance" : "do not overlap"}.${machines}`;
+}
+
+/**
+ * Where a round's time goes, all on one scale.
+ * @param {Side[]} sides
+ */
+export function times(sides) {
+  const means = sides.flatMap((side) => /** @type {LaneName[]} */ (["speculative", "baseline"]).map((lane) => {
+    const rounds = side.trace.rounds.filter((round) => round.lane === lane);
+    const mean = (/** @type {"draft" | "verify" | "overhead"} */ part) =>
+      rounds.reduce((sum, round) => sum + round[`${part}_seconds`], 0) / Math.max(1, rounds.length);
+    const parts = { draft: mean("draft"), verify: mean("verify"), overhead: mean("overhead") };
+    const label = `${side.name}, ${lane === "baseline" ? "target alone" : "draft + target"}`;
+    return { label, parts, total: parts.draft + parts.verify + parts.overhead };
+  }));
+  const longest = Math.max(...means.map(({ total }) => total)) || 1;
+  const list = element("dl", "sv-times");
+  for (const { label, parts, total } of means) {
+    list.append(element("dt", "", label), timeBar(parts, total, longest));
+  }
+  return [list, timesKey()];
+}
+
+/**
+ * Both texts, with the first difference marked.
+ * @param {Side[]} sides
+ */
+export function texts(sides) {
+  const [one, other] = sides.map(({ trace }) =>
+    trace.rounds.filter(({ lane }) => lane === "speculative").flatMap(({ emitted }) => emitted)
+      .map(({ text }) => text).join(""));
+  const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
+  const shared = isSamePrompt ? sharedLength(one, other) : 0;
+  const isSame = isSamePrompt && shared === one.length && shared === other.length;
+  const said = !isSamePrompt ? "The prompts differ, so the texts have nothing to do with one another."
+    : isSame ? "Draft and target wrote the same text in both runs."
+      : shared ? `The texts are the same for ${shared} ${shared === 1 ? "character" : "characters"}.`
+        : "The texts differ from their first character on.";
+  const both = element("div", "sv-texts");
+  both.append(...[one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame)));
+  return [element("p", "", said), both];
+}
+
+/**
+ * @param {string} one
+ * @param {string} other
+ */
+function sharedLength(one, other) {
+  let at = 0;
+  while (at < one.length && at < other.length && one[at] === other[at]) at += 1;
+  return at;
+}
+
+/**
+ * @param {string} name
+ * @param {string} text
+ * @param {number} shared characters
+ * @param {boolean} isApart whether what follows them is to be marked
+ */
+function passage(name, text, shared, isApart) {
+  const box = element("div"), flow = element("p", "sv-passage");
+  const visible = (/** @type {string} */ part) => part.replaceAll("\n", "¶\n");
+  const first = isApart ? /^(\s*\S+|\s+)/.exec(text.slice(shared))?.[0] ?? "" : "";
+  flow.append(element("span", "", visible(text.slice(0, shared))));
+  if (isApart) flow.append(element("mark", "", visible(first) || "the end"));
+  flow.append(visible(text.slice(shared + first.length)));
+  Object.assign(flow, { tabIndex: 0, role: "group", ariaLabel: `Text of the ${name.toLowerCase()} run` });
+  box.append(element("small", "", name), flow);
+  return box;
+}
+
+/**
+ * Scroll the texts to where they part: it is far down in long ones.
+ * @param {HTMLElement} body
+ */
+export function showDifference(body) {
+  for (const mark of body.querySelectorAll("mark")) {
+    const flow = mark.parentElement;
+    if (flow && mark.offsetTop - flow.offsetTop > FAR) flow.scrollTop = mark.offsetTop - flow.offsetTop - FAR;
+  }
+}

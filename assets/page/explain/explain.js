@@ -1,0 +1,279 @@
+// One round, slowly: a dialog in which a visitor goes through a round step by step.
+
+import { closest, element, find } from "specviz/dom/dom.js";
+import { milliseconds, times } from "specviz/explain/times.js";
+import { textBefore, secondsOf } from "specviz/explain/numbers.js";
+import { textLine } from "specviz/explain/pictures.js";
+import { stepsOf } from "specviz/explain/steps.js";
+import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
+import { fileStem, saveBlob } from "specviz/run/recordings.js";
+import { figureOfRound } from "specviz/explain/round-figure.js";
+
+/** @import { Step } from "specviz/explain/steps.js" */
+/** @import { Timeline } from "specviz/run/timeline.js" */
+
+const READING = 60; // ms for a character of a step that is shown by itself
+const LEAST = 3500; // ms for such a step
+
+const FRAME = `
+  <header><h2 id="sx-title"></h2><p class="sx-lanes" role="group" aria-label="Lane"></p>
+    <p class="sx-rounds"><button type="button" data-go="back">‹</button>
+      <button type="button" data-go="on">›</button></p>
+    <button type="button" class="sx-save" title="A figure of this round, for slides and papers">Save as SVG</button>
+    <button type="button" class="sv-close" aria-label="Close">×</button></header>
+  <ol class="sx-chapters" aria-label="Steps"></ol>
+  <div class="sx-words"><small class="sx-part"></small><p class="sx-sentence" aria-live="polite"></p></div>
+  <div class="sx-body" tabindex="0" role="group" aria-label="Picture of this step"></div>
+  <div class="sx-foot"><p class="sx-clock"></p><p class="sx-moves">
+    <button type="button" data-by="0" aria-pressed="false">Play</button>
+    <button type="button" data-by="-1">Back</button><button type="button" data-by="1" class="sv-button">Next</button></p></div>`;
+
+export class Explain {
+  #root;
+  #trace;
+  #timeline;
+  #chosen;
+  #lane = OURS; // the lane with drafts whose rounds are gone through
+  #dialog = element("dialog", "sv-explain");
+  /** @type {Trace | null} */
+  #held = null; // the trace of the round, whatever the page shows by now
+  /** @type {Round | null} */
+  #round = null;
+  /** @type {Step[]} */
+  #steps = [];
+  #place = 0; // the step that is shown
+  #timer = 0; // until the next step comes by itself
+  #resume = false; // whether the race was playing
+
+  /**
+   * @param {HTMLElement} root
+   * @param {{ trace: () => Trace | null, timeline: Timeline, chosen: () => LaneName }} parts
+   */
+  constructor(root, { trace, timeline, chosen }) {
+    this.#chosen = chosen;
+    this.#root = root;
+    this.#trace = trace;
+    this.#timeline = timeline;
+    this.#furnish();
+    root.append(this.#dialog);
+    root.addEventListener("click", (event) => {
+      if (closest(event, "[data-explain]")) this.open();
+      else if (closest(event, ".sv-n")) this.open(closest(event, ".t"));
+    });
+  }
+
+  /**
+   * Open on the round of a token, or else on the one at the playhead.
+   * @param {Element | null} [token]
+   */
+  open(token = document.activeElement?.closest(".t[data-round]")) {
+    if (this.#dialog.open || this.#root.dataset.guess || this.#trace()?.header.source) return;
+    const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
+    this.#lane = lane === ALONE ? this.#chosen() : lane;
+    const trace = this.#trace();
+    this.#held = trace && twoOf(trace, this.#lane);
+    find(this.#dialog, `[data-cross=${OURS}]`).textContent = labelOf(this.#lane);
+    const round = this.#roundOf(token ?? null);
+    if (!round) return;
+    this.#resume = this.#timeline.playing;
+    if (this.#resume) this.#timeline.pause();
+    this.#dialog.showModal();
+    this.#show(round);
+    find(this.#dialog, "[data-by='1']").focus({ preventScroll: true });
+  }
+
+  #furnish() {
+    const dialog = this.#dialog;
+    dialog.innerHTML = FRAME; // a constant
+    dialog.setAttribute("aria-labelledby", "sx-title");
+    dialog.addEventListener("close", () => this.#closed());
+    dialog.addEventListener("keydown", (event) => this.#key(event));
+    dialog.addEventListener("click", (event) => this.#click(event));
+    for (const lane of [OURS, ALONE]) {
+      const button = element("button", "", labelOf(lane));
+      button.type = "button";
+      button.dataset.cross = lane;
+      find(dialog, ".sx-lanes").append(button);
+    }
+  }
+
+  /** @param {Element | null} token */
+  #roundOf(token) {
+    const rounds = this.#held?.rounds ?? [];
+    const at = token?.closest("[data-lane]")?.getAttribute("data-lane");
+    const lane = at === this.#lane ? OURS : at;
+    const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
+    const named = rounds.find((one) => one.lane === lane && one.index === index);
+    const { rounds: done, partial } = this.#timeline.shown();
+    const ours = done.filter((one) => one.lane === this.#lane);
+    const last = partial[this.#lane]?.round ?? ours[ours.length - 1];
+    return named ?? rounds.find((one) => one.lane === OURS && (!last || one.index === last.index)) ?? null;
+  }
+
+  /** @param {Round} round */
+  #show(round) {
+    const trace = this.#held;
+    if (!trace) return;
+    this.#round = round;
+    this.#steps = stepsOf(round, trace);
+    const isAlone = round.lane === "baseline";
+    find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
+    const count = trace.rounds.filter((one) => one.lane === round.lane).length;
+    find(this.#dialog, "#sx-title").textContent = `${isAlone ? "Pass" : "Round"} ${round.index + 1} of ${count}, slowly`;
+    for (const button of this.#dialog.querySelectorAll("[data-cross]")) {
+      button.setAttribute("aria-pressed", String(button.getAttribute("data-cross") === round.lane));
+    }
+    for (const [go, by] of /** @type {const} */ ([["back", -1], ["on", 1]])) {
+      const button = find(this.#dialog, `[data-go=${go}]`, HTMLButtonElement);
+      button.setAttribute("aria-label", `${by > 0 ? "Next" : "Previous"} ${isAlone ? "pass" : "round"}`);
+      button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
+    }
+    this.#fillChapters();
+    this.#moveTo(0);
+  }
+
+  #fillChapters() {
+    const items = [...new Set(this.#steps.map(({ chapter }) => chapter))].map((chapter) => {
+      const item = element("li"), button = element("button", "", chapter);
+      button.type = "button";
+      button.dataset.chapter = chapter;
+      item.append(button);
+      return item;
+    });
+    find(this.#dialog, ".sx-chapters").replaceChildren(...items);
+  }
+
+  /** @param {number} place */
+  #moveTo(place) {
+    clearTimeout(this.#timer);
+    this.#place = Math.max(0, Math.min(place, this.#steps.length - 1));
+    this.#draw(this.#steps[this.#place]);
+    if (this.#isPlaying) this.#waitForNext();
+  }
+
+  /** @param {Step} step */
+  #draw(step) {
+    const dialog = this.#dialog, trace = this.#held, round = this.#round;
+    if (!trace || !round) return;
+    for (const button of dialog.querySelectorAll("[data-chapter]")) {
+      const isCurrent = button.getAttribute("data-chapter") === step.chapter;
+      if (isCurrent) button.setAttribute("aria-current", "step"); else button.removeAttribute("aria-current");
+    }
+    find(dialog, ".sx-part").textContent = step.part ?? "";
+    find(dialog, ".sx-sentence").textContent = step.sentence;
+    const before = trace.header.prompt + textBefore(round, trace.rounds).map(({ text }) => text).join("");
+    const body = find(dialog, ".sx-body");
+    dialog.dataset.chapter = step.chapter;
+    body.replaceChildren(textLine(before, step.tokens, step.at), ...step.picture());
+    if (step.note) body.append(element("p", "sx-note", step.note));
+    body.scrollTop = 0;
+    find(dialog, ".sx-clock").replaceChildren(element("small", "", "time of this round"),
+      times(round, secondsOf(round), step.until), element("small", "", milliseconds(secondsOf(round))));
+    this.#labelMoves();
+  }
+
+  #labelMoves() {
+    const isLast = this.#place === this.#steps.length - 1;
+    find(this.#dialog, "[data-by='1']").textContent = !isLast ? "Next" : this.#neighbour(1)
+      ? `Next ${this.#round?.lane === "baseline" ? "pass" : "round"}` : "Close";
+    find(this.#dialog, "[data-by='-1']").setAttribute("aria-disabled", String(this.#place === 0));
+  }
+
+  /** @param {number} by steps; past the last one the next round follows */
+  #move(by) {
+    const next = this.#neighbour(1);
+    if (this.#place + by < this.#steps.length) this.#moveTo(this.#place + by);
+    else if (next) this.#show(next);
+    else this.#dialog.close();
+  }
+
+  /** @param {number} by rounds of the same lane */
+  #neighbour(by) {
+    const { lane, index } = this.#round ?? {};
+    return this.#held?.rounds.find((one) => one.lane === lane && one.index === Number(index) + by);
+  }
+
+  /**
+   * The round of another lane that wrote the same place of the text.
+   * @param {string | undefined} lane
+   */
+  #cross(lane) {
+    const trace = this.#held, round = this.#round;
+    if (!trace || !round || round.lane === lane) return;
+    const before = textBefore(round, trace.rounds).length;
+    const others = trace.rounds.filter((one) => one.lane === lane).sort((a, b) => a.index - b.index);
+    let written = 0;
+    const same = others.find((one) => (written += one.emitted.length) > before) ?? others[others.length - 1];
+    if (same) this.#show(same);
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const onButton = event.target instanceof HTMLButtonElement;
+    if (by && event.shiftKey) this.#go(by);
+    else if (by) this.#move(by);
+    else if (event.key === " " && !onButton) this.#togglePlay();
+    else if (event.key.toLowerCase() === "e") this.#dialog.close();
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {number} by rounds */
+  #go(by) {
+    const round = this.#neighbour(by);
+    if (round) this.#show(round);
+  }
+
+  #save() {
+    const trace = this.#held, round = this.#round;
+    if (!trace || !round) return;
+    const figure = new Blob([figureOfRound(round, trace)], { type: "image/svg+xml" });
+    saveBlob(figure, `${fileStem(trace.header)}-round-${round.index + 1}.svg`);
+  }
+
+  /** @param {MouseEvent} event */
+  #click(event) {
+    const button = closest(event, "button");
+    if (event.target === this.#dialog || button?.classList.contains("sv-close")) this.#dialog.close();
+    if (!button) return;
+    if (button.classList.contains("sx-save")) this.#save();
+    const { by, go, chapter, cross } = button.dataset;
+    if (by === "0") this.#togglePlay();
+    else if (by) this.#move(Number(by));
+    if (go) this.#go(go === "on" ? 1 : -1);
+    if (chapter) this.#moveTo(this.#steps.findIndex((step) => step.chapter === chapter));
+    if (cross) this.#cross(cross);
+  }
+
+  get #isPlaying() {
+    return find(this.#dialog, "[data-by='0']").getAttribute("aria-pressed") === "true";
+  }
+
+  /** @param {boolean} [play] */
+  #togglePlay(play = !this.#isPlaying) {
+    clearTimeout(this.#timer);
+    const button = find(this.#dialog, "[data-by='0']");
+    button.setAttribute("aria-pressed", String(play));
+    button.textContent = play ? "Pause" : "Play";
+    if (!play) return;
+    if (this.#place === this.#steps.length - 1) this.#moveTo(0); else this.#waitForNext();
+  }
+
+  /** The last step of a round stays: what follows is another round. */
+  #waitForNext() {
+    if (this.#place === this.#steps.length - 1) {
+      this.#togglePlay(false);
+      return;
+    }
+    const { sentence } = this.#steps[this.#place];
+    this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(LEAST, READING * sentence.length));
+  }
+
+  #closed() {
+    this.#togglePlay(false);
+    this.#round = null;
+    if (this.#resume) this.#timeline.play();
+  }
+}

@@ -1,0 +1,175 @@
+// Drawings of one round, slowly: its text, and bars of what the two models expected.
+
+import { element } from "specviz/dom/dom.js";
+import { chance } from "specviz/words/reasons.js";
+import { visible } from "specviz/words/words.js";
+
+const TAIL = 64; // characters of the text before the round
+const SHORT_TAIL = 40; // where there is little room
+const FINEST = 0.001; // a bar that is shorter than this share of its track could not be seen
+
+/**
+ * A token as the text line shows it; the outcome of one that needed no verdict is "own".
+ * @typedef {{ text: string, outcome: ShownToken["outcome"] | "own" }} Marked
+ */
+
+/**
+ * The target's own tokens are no bonus where nothing was drafted.
+ * @param {Round} round
+ * @param {Token[]} tokens
+ * @returns {Marked[]}
+ */
+export const marked = ({ drafted }, tokens) => tokens.map((token) =>
+  (drafted.length ? token : { ...token, outcome: "own" }));
+
+/**
+ * A token with the mark of its outcome.
+ * @param {Marked} token
+ */
+export function chip({ text, outcome }) {
+  const node = element("span", `t ${outcome}`);
+  node.append(element("span", "w", visible(text)));
+  return node;
+}
+
+/**
+ * The end of the text before the round, and the round's tokens.
+ * @param {string} before
+ * @param {Marked[]} tokens
+ * @param {number} [at] the one that is spoken of
+ */
+export function textLine(before, tokens, at) {
+  const line = element("p", "sx-text");
+  const flat = before.replace(/\s*\n\s*/g, " ¶ ");
+  const most = matchMedia("(max-width: 640px)").matches ? SHORT_TAIL : TAIL;
+  const cut = flat.length > most ? `…${flat.slice(flat.indexOf(" ", flat.length - most))}` : flat;
+  line.append(element("span", "sv-given", cut.trimEnd()));
+  tokens.forEach((token, i) => {
+    const node = chip(token);
+    node.classList.toggle("is-at", i === at);
+    node.style.setProperty("--i", String(i));
+    line.append(/^\s/.test(token.text) ? " " : "\u200b", node);
+  });
+  return line;
+}
+
+/**
+ * Bars of the likeliest tokens, the chosen one marked; it is added where it is not among them.
+ * @param {string} title
+ * @param {"p" | "q" | "left"} kind
+ * @param {Choice[]} choices
+ * @param {Pick<Token, "id" | "text"> & { probability?: number }} [chosen]
+ */
+export function bars(title, kind, choices, chosen) {
+  const box = element("div", `sx-bars is-${kind}`);
+  const list = element("ol");
+  list.setAttribute("aria-label", title);
+  for (const choice of choices) list.append(bar(choice, choice.id === chosen?.id));
+  if (chosen?.probability !== undefined && !choices.some(({ id }) => id === chosen.id)) {
+    list.append(bar({ text: chosen.text, probability: chosen.probability }, true));
+  }
+  const name = element("small", "", title);
+  name.setAttribute("aria-hidden", "true");
+  box.append(name, list);
+  return box;
+}
+
+/**
+ * @param {Pick<Choice, "text" | "probability">} choice
+ * @param {boolean} isChosen
+ */
+function bar({ text, probability }, isChosen) {
+  const row = element("li", isChosen ? "is-chosen" : "");
+  row.append(word(text), track([["", probability]], 1), element("span", "sx-number", chance(probability)));
+  return row;
+}
+
+/** @param {string} text */
+export const word = (text) => element("span", "sx-word", visible(text));
+
+/**
+ * Pieces one after the other, on a track that is `whole` long.
+ * @param {[string, number][]} pieces class and length
+ * @param {number} whole
+ */
+export function track(pieces, whole) {
+  const node = element("span", "sx-track");
+  for (const [name, length] of pieces) {
+    if (length < whole * FINEST && pieces.length > 1) continue;
+    const piece = element("i", name);
+    piece.style.width = `${(100 * length) / whole}%`;
+    node.append(piece);
+  }
+  return node;
+}
+
+/**
+ * The places of a round as columns: each guess with its bars of q, and of p once the target has read.
+ * @param {Round} round
+ * @param {boolean} isRead
+ */
+export function columns({ drafted, emitted }, isRead) {
+  const list = element("ol", "sx-places");
+  list.tabIndex = 0; // so that keys can scroll it
+  drafted.forEach((token, i) => {
+    const pending = { ...token, outcome: /** @type {const} */ ("pending") };
+    const q = bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.soft_q ?? token.q });
+    list.append(column(`${i + 1}`, chip(pending), i, q, isRead ? ofTarget(token) : empty()));
+  });
+  if (!isRead) return list;
+  const own = emitted[emitted.length - 1];
+  const next = own?.outcome === "bonus" ? ofTarget(own, false) : unused();
+  list.append(column(`${drafted.length + 1}`, element("span", "sx-next", "?"), drafted.length, empty(), next));
+  return list;
+}
+
+/**
+ * @param {string} number
+ * @param {HTMLElement} title
+ * @param {number} place from 0
+ * @param {...HTMLElement} parts
+ */
+function column(number, title, place, ...parts) {
+  const item = element("li");
+  item.style.setProperty("--i", String(place));
+  const head = element("p");
+  head.append(element("small", "", number), title);
+  item.append(head, ...parts);
+  return item;
+}
+
+/**
+ * @param {Token} token
+ * @param {boolean} [isMarked]
+ */
+function ofTarget(token, isMarked = true) {
+  if (!token.top_p?.length) return unused();
+  const chosen = isMarked ? { ...token, probability: token.soft_p ?? token.p } : undefined;
+  return bars("target p", "p", token.top_p, chosen);
+}
+
+const empty = () => element("div", "sx-bars is-empty");
+
+/** A place that the pass gave a distribution for which nobody looked at. */
+function unused() {
+  const box = element("div", "sx-bars is-p is-unused");
+  box.append(element("small", "", "target p"), element("p", "", "given by the same pass, not used"));
+  return box;
+}
+
+/**
+ * The text that was written, and the one that the ignored guesses went on from.
+ * @param {Marked[]} tokens of the round
+ */
+export function twoTexts(tokens) {
+  const list = element("dl", "sx-texts");
+  const kept = tokens.filter(({ outcome }) => outcome === "accepted");
+  const guessed = tokens.filter(({ outcome }) => outcome === "rejected" || outcome === "ignored");
+  const own = tokens.filter(({ outcome }) => outcome === "corrected");
+  for (const [name, after] of /** @type {const} */ ([["the draft went on", guessed], ["what is written", own]])) {
+    const text = element("dd");
+    for (const token of [...kept, ...after]) text.append(/^\s/.test(token.text) ? " " : "\u200b", chip(token));
+    list.append(element("dt", "", name), text);
+  }
+  return list;
+}

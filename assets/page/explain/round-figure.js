@@ -1,0 +1,235 @@
+// One round as a figure for slides and papers: an SVG file, in the colours of the page.
+
+import { milliseconds } from "specviz/explain/times.js";
+import { secondsOf, textBefore } from "specviz/explain/numbers.js";
+import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
+import { chance, oddsAndDraw } from "specviz/words/reasons.js";
+import { ruleOf } from "specviz/words/rules.js";
+import { plural, visible } from "specviz/words/words.js";
+
+/** @import { Colours } from "specviz/share/paint.js" */
+
+const EDGE = 36, LABELS = 118, GAP = 26, LEAST_COLUMN = 96, LEAST_WIDTH = 760; // px
+const TOKENS = 196, BOX = 42, ROW = 28; // px: where the tokens stand, their height, and that of a line below
+const TOKEN = `25px ${SERIF}`;
+const CONTEXT = `22px ${SERIF}`;
+const MARGIN = 1.06; // of a measured width: another computer's letters may be wider
+
+const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
+
+/** What a verdict is called here, with its mark. @type {Record<string, string>} */
+const VERDICTS = { accepted: "kept ✓", rejected: "refused ✕", ignored: "not judged", corrected: "corrected ↳", bonus: "bonus ★" };
+
+/** @typedef {{ token: Token, left: number, width: number }} Column */
+
+/** @typedef {{ node: Element, colours: Colours }} Sheet */
+
+/**
+ * The figure of a round in which something was drafted, as the text of an SVG file.
+ * @param {Round} round
+ * @param {Trace} trace
+ */
+export function figureOfRound(round, trace) {
+  const own = round.emitted[round.emitted.length - 1];
+  const last = own && own.outcome !== "accepted" ? [own] : [];
+  const columns = columnsOf([...round.drafted, ...last], last.length);
+  const end = columns[columns.length - 1], rows = rowsOf(trace.header.settings);
+  const width = Math.max(LEAST_WIDTH, end.left + end.width + EDGE), foot = TOKENS + BOX + 22 + rows.length * ROW;
+  const sheet = sheetOf(width, foot + 118);
+  heading(sheet, round, trace, width);
+  const drafted = columns.slice(0, round.drafted.length);
+  brace(sheet, drafted, TOKENS - 16, "drafted ahead");
+  for (const column of columns) tokenBox(sheet, column);
+  rows.forEach(([label, of], i) => {
+    const y = TOKENS + BOX + 30 + i * ROW;
+    write(sheet, label, EDGE, y, { colour: "soft" });
+    for (const { token, left, width: wide } of columns) {
+      write(sheet, of(token), left + wide / 2, y, { anchor: "middle", colour: colourOf(label, token) });
+    }
+  });
+  brace(sheet, columns, foot + 14, "one pass of the target judges all of them", true);
+  footing(sheet, round, foot + 84);
+  return new XMLSerializer().serializeToString(sheet.node);
+}
+
+/**
+ * Where each token stands; the target's own is set apart.
+ * @param {Token[]} tokens
+ * @param {number} own how many of them are the target's
+ * @returns {Column[]}
+ */
+function columnsOf(tokens, own) {
+  const width = ruler(TOKEN);
+  let left = EDGE + LABELS;
+  return tokens.map((token, i) => {
+    if (own && i === tokens.length - 1) left += GAP;
+    const column = { token, left, width: Math.max(LEAST_COLUMN, Math.ceil(width(visible(token.text))) + 26) };
+    left += column.width + 8;
+    return column;
+  });
+}
+
+/**
+ * What tells how wide a text is, in pixels.
+ * @param {string} font
+ */
+function ruler(font) {
+  const { context } = canvasOf(1, 1);
+  context.font = font;
+  return (/** @type {string} */ text) => MARGIN * context.measureText(text).width;
+}
+
+/**
+ * The last words of a text that fit.
+ * @param {string} text
+ * @param {number} most px
+ */
+function tailOf(text, most) {
+  const width = ruler(CONTEXT);
+  let tail = text.replace(/\s+/g, " ").trim().slice(-200);
+  while (width(`… ${tail}`) > most && tail.length > 1) tail = tail.slice(1).replace(/^\S*\s+(?=\S)/, "");
+  return tail.length < text.trim().length ? `… ${tail}` : tail;
+}
+
+/**
+ * The lines below the tokens: what each is called, and what it says of a token.
+ * @param {Settings} settings
+ * @returns {[string, (token: Token) => string][]}
+ */
+function rowsOf(settings) {
+  const judged = (/** @type {Token} */ { outcome }) => outcome === "accepted" || outcome === "rejected";
+  const isGuess = (/** @type {Token} */ token) => judged(token) || token.outcome === "ignored";
+  /** @type {[string, (token: Token) => string][]} */
+  const rows = [
+    ["draft q", (token) => (isGuess(token) ? chance(token.soft_q ?? token.q) : "")],
+    ["target p", (token) => (token.outcome === "ignored" ? "" : chance(token.soft_p ?? token.p))],
+  ];
+  if (settings.temperature === 0) {
+    rows.push(["first choice", (token) => (judged(token) && token.top_p?.[0] ? visible(token.top_p[0].text) : "")]);
+  } else if (ruleOf(settings) === "token") {
+    rows.push(["min(1, p/q)", (token) => (judged(token) ? oddsAndDraw(token).odds : "")],
+      ["draw u", (token) => (judged(token) ? oddsAndDraw(token).draw : "")]);
+  }
+  return [...rows, ["verdict", ({ outcome }) => VERDICTS[outcome]]];
+}
+
+/**
+ * @param {string} label of a line
+ * @param {Token} token
+ */
+const colourOf = (label, { outcome }) =>
+  (label !== "verdict" ? "ink" : outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome));
+
+/**
+ * @param {number} width px
+ * @param {number} height px
+ * @returns {Sheet}
+ */
+function sheetOf(width, height) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const sheet = { node, colours: coloursOfPage() };
+  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
+    node.setAttribute(name, String(value));
+  }
+  draw(sheet, "rect", { width, height, fill: sheet.colours.page });
+  return sheet;
+}
+
+/**
+ * @param {Sheet} sheet
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ */
+function draw({ node }, name, attributes) {
+  const child = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) child.setAttribute(key, String(value));
+  node.append(child);
+  return child;
+}
+
+/**
+ * A line of text. It only ever becomes a text node: a model wrote some of it.
+ * @param {Sheet} sheet
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ * @param {{ size?: number, weight?: number, family?: string, colour?: keyof Colours, anchor?: string }} [how]
+ */
+function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colour = "ink", anchor = "start" } = {}) {
+  const node = draw(sheet, "text", {
+    x, y, "font-size": size, "font-weight": weight, "font-family": family, fill: sheet.colours[colour], "text-anchor": anchor,
+    "xml:space": "preserve",
+  });
+  node.textContent = text.replace(NOT_XML, "\ufffd");
+  return node;
+}
+
+/**
+ * @param {Sheet} sheet
+ * @param {Round} round
+ * @param {Trace} trace
+ * @param {number} width px
+ */
+function heading(sheet, round, { header, rounds }, width) {
+  const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
+  const title = `${plural(round.drafted.length, "token")} drafted, ${kept} kept, ${round.emitted.length} written`;
+  write(sheet, title, EDGE, 50, { size: 25, weight: 600 });
+  const name = write(sheet, "spec", width - EDGE, 48, { size: 20, weight: 600, anchor: "end" });
+  const viz = document.createElementNS("http://www.w3.org/2000/svg", "tspan");
+  viz.setAttribute("fill", sheet.colours.accepted);
+  viz.textContent = "viz";
+  name.append(viz);
+  write(sheet, runLine(header), EDGE, 78, { size: 14, colour: "soft" });
+  const before = header.prompt + textBefore(round, rounds).map(({ text }) => text).join("");
+  write(sheet, tailOf(before, width - 2 * EDGE), EDGE, 126, { size: 22, family: SERIF, colour: "soft" });
+}
+
+/**
+ * A brace over some columns, or under them, and what it says.
+ * @param {Sheet} sheet
+ * @param {Column[]} columns
+ * @param {number} y
+ * @param {string} text
+ * @param {boolean} [isBelow]
+ */
+function brace(sheet, columns, y, text, isBelow = false) {
+  const first = columns[0], last = columns[columns.length - 1];
+  const left = first.left, right = last.left + last.width, tip = isBelow ? -7 : 7;
+  draw(sheet, "path", {
+    d: `M${left} ${y + tip}V${y}H${right}V${y + tip}`, fill: "none", stroke: sheet.colours.soft, "stroke-width": 1.5,
+  });
+  write(sheet, text, left, isBelow ? y + 22 : y - 10, { size: 15, colour: "soft" });
+}
+
+/**
+ * A token with the underline of its outcome, which is told apart without colours too.
+ * @param {Sheet} sheet
+ * @param {Column} column
+ */
+function tokenBox(sheet, { token, left, width }) {
+  const { outcome, text } = token, stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
+  const bottom = TOKENS + BOX;
+  if (outcome !== "ignored") draw(sheet, "rect", { x: left, y: TOKENS, width, height: BOX, rx: 4, fill: stroke, "fill-opacity": 0.13 });
+  const line = (/** @type {number} */ y, dash = "") =>
+    draw(sheet, "path", { d: `M${left} ${y}h${width}`, stroke, "stroke-width": 2.5, ...(dash && { "stroke-dasharray": dash }) });
+  if (outcome === "ignored") line(bottom, "2 4");
+  else if (outcome !== "rejected") line(bottom);
+  if (outcome === "corrected") line(bottom + 5);
+  write(sheet, visible(text), left + width / 2, bottom - 13,
+    { size: 25, family: SERIF, anchor: "middle", colour: outcome === "ignored" ? "soft" : "ink" });
+  if (outcome === "rejected") line(bottom - 20);
+}
+
+/**
+ * What the round wrote and how long it took.
+ * @param {Sheet} sheet
+ * @param {Round} round
+ * @param {number} y
+ */
+function footing(sheet, round, y) {
+  const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
+  write(sheet, "written", EDGE, y, { colour: "soft" });
+  write(sheet, written, EDGE + LABELS, y, { size: 22, family: SERIF });
+  write(sheet, `${milliseconds(secondsOf(round))}: drafting ${milliseconds(round.draft_seconds)}, one target pass ${milliseconds(round.verify_seconds)}`,
+    EDGE + LABELS, y + 24, { size: 15, colour: "soft" });
+}

@@ -1,0 +1,313 @@
+// One round as a sequence of steps: what each says, and what it draws.
+
+import { balance } from "specviz/explain/balance.js";
+import { sharesOf, singlePass } from "specviz/explain/numbers.js";
+import { guessed, unguessed } from "specviz/explain/guess.js";
+import { bars, columns, marked, twoTexts } from "specviz/explain/pictures.js";
+import { milliseconds } from "specviz/explain/times.js";
+import { overlay, verdict } from "specviz/explain/judging.js";
+import { element } from "specviz/dom/dom.js";
+import { tokensOf } from "specviz/race/lane.js";
+import { chance, oddsAndDraw, reason } from "specviz/words/reasons.js";
+import { isDrawn, LEFT, NOTES, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
+import { plural, visible } from "specviz/words/words.js";
+
+/** @import { Marked } from "specviz/explain/pictures.js" */
+
+/**
+ * @typedef {object} Step
+ * @property {string} chapter
+ * @property {string} [part] where in its chapter the step is
+ * @property {string} sentence
+ * @property {string} [note] what people often get wrong here
+ * @property {Marked[]} tokens  of the round, as far as they are there
+ * @property {number} [at] the token that the step is about
+ * @property {"draft" | "verify" | "overhead"} until  the last part of the round's time that is over
+ * @property {() => HTMLElement[]} picture
+ */
+
+/**
+ * What the tellings need of a round.
+ * @typedef {object} Told
+ * @property {Round} round
+ * @property {Trace} trace
+ * @property {Token[]} tokens  the drafted ones, then the target's own
+ * @property {Token} [own]  the target's own; none where the text ended before it
+ * @property {boolean} isGreedy
+ * @property {boolean} isCopied  the guesses are copied from the text: q is 1
+ * @property {string} rule  of the verdicts
+ */
+
+const AS_USED = "p and q are what the verdict uses: chances after temperature, top-k and top-p.";
+const DRAWN_FROM = "p is what is drawn from: chances after temperature, top-k and top-p.";
+const NOT_GOOD_ENOUGH = "Kept does not mean “good enough”. A guess that the draft makes too often is refused exactly "
+  + "as often as needed: so the text follows p, as if the target had written it alone.";
+const SAME_LAW = "Blue was kept, pink is made up for here. Together they are exactly p: that is why the text keeps "
+  + "the target’s distribution. The letters may still differ from another run’s.";
+const BY_REJECTION = "The server draws from p until a draw y is kept, each with probability max(0, 1 − q(y)/p(y)). What "
+  + "is kept follows exactly what p has above q, and nobody has to know all of p.";
+const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
+  + "temperature 1.";
+
+/**
+ * @param {Round} round
+ * @param {Trace} trace
+ * @returns {Step[]}
+ */
+export function stepsOf(round, trace) {
+  const { settings } = trace.header;
+  const tokens = tokensOf(round);
+  const told = {
+    round, trace, tokens,
+    own: tokens.slice(round.drafted.length)[0],
+    isGreedy: settings.temperature === 0,
+    isCopied: settings.drafter === "ngram",
+    rule: ruleOf(settings),
+  };
+  const steps = round.drafted.length
+    ? [guess(told), check(told), ...judge(told), ...outcome(told)] : [pass(told), draw(told)];
+  return [...steps, balance(round, trace, tokens)];
+}
+
+/**
+ * @param {Token[]} tokens
+ * @param {number} judged how many have their verdict
+ * @returns {Marked[]}
+ */
+const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
+
+/**
+ * @param {Told} told
+ * @returns {Step}
+ */
+function guess({ round, trace, isGreedy }) {
+  const { drafted } = round, count = plural(drafted.length, "token");
+  const sentence = guessed(trace.header, count, isGreedy);
+  return {
+    chapter: "Guess", sentence, note: isGreedy ? GREEDY : AS_USED,
+    tokens: upTo(drafted, 0), until: "draft", picture: () => [columns(round, false)],
+  };
+}
+
+/**
+ * @param {Told} told
+ * @returns {Step}
+ */
+function check({ round, trace }) {
+  const { drafted, draft_seconds: draft, verify_seconds: verify } = round;
+  const one = drafted.length === 1;
+  const single = singlePass(trace);
+  const price = single === null ? "" : ` Over one token it takes ${milliseconds(single)} here.`;
+  return {
+    chapter: "Check",
+    sentence: `The target reads ${one ? "the guess" : `all ${drafted.length} guesses`} in one pass, and has its own `
+      + `chances p at every place at once. ${one ? "The guess" : "The guesses"} took ${milliseconds(draft)}, this pass ${
+        milliseconds(verify)}.`,
+    note: `Checking is not free: a pass over ${plural(drafted.length + 1, "token")} costs more than one over a single `
+      + `token, and more so with experts or a long text.${price}`,
+    tokens: upTo(drafted, 0), until: "verify", picture: () => [columns(round, true)],
+  };
+}
+
+/**
+ * One step for each judged place.
+ * @param {Told} told
+ * @returns {Step[]}
+ */
+function judge(told) {
+  const { round, tokens, own, isGreedy, rule } = told;
+  const judged = round.drafted.filter((token) => token.outcome === "accepted" || token.outcome === "rejected");
+  return judged.map((token, i) => ({
+    chapter: "Judge",
+    part: `place ${i + 1} of ${round.drafted.length}`,
+    sentence: judgement(told, token, i),
+    note: i === 0 ? (isGreedy ? GREEDY : isDrawn(token) ? SERVER_DREW : NOTES[rule] ?? NOT_GOOD_ENOUGH) : undefined,
+    tokens: upTo(tokens.slice(0, round.drafted.length), i + 1), at: i, until: "verify",
+    picture: () => (isGreedy ? [firstChoices(token)] : rule === "exact-match" ? [chances(token)]
+      : rule !== "token" ? [verdict(token, rule), bothChances(token)]
+      : isDrawn(token) ? [verdict(token)]
+      : [verdict(token), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
+  }));
+}
+
+/**
+ * @param {Told} told
+ * @param {Token} token
+ * @param {number} place from 0
+ */
+function judgement({ round, isCopied, isGreedy, rule }, token, place) {
+  // What the target wrote in its place comes in a later step, unless it is what is compared.
+  const shown = rule === "exact-match" ? round : { ...round, emitted: [] };
+  if (rule !== "token") return reasonBy(rule, token, { round: shown, place });
+  const word = `“${visible(token.text)}”`;
+  if (isCopied && !isGreedy) {
+    const { odds, draw: u } = oddsAndDraw(token);
+    const kept = token.outcome === "accepted";
+    return `${word} is a copy with q = 1, so it is kept with the target’s own chance of it, p = ${odds}; the draw was ${
+      u}, so it was ${kept ? "kept" : "refused"}.`;
+  }
+  if (isCopied) {
+    const kept = token.outcome === "accepted";
+    const first = `“${visible(token.top_p?.[0]?.text ?? "")}”`;
+    return kept ? `The target’s first choice here is ${word} too, so the copied token is kept.`
+      : `The target’s first choice here is ${first}, so the copied ${word} is refused.`;
+  }
+  return reason(token, { round: shown, place });
+}
+
+/** @param {Token} token */
+const chances = (token) => bars("target p", "p", token.top_p ?? [], { ...token, probability: token.p });
+
+/** @param {Token} token */
+function bothChances(token) {
+  const box = element("div", "sx-pair");
+  box.append(bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q }), chances(token));
+  return box;
+}
+
+/** @param {Token} token of a greedy run */
+function firstChoices(token) {
+  const box = element("div", "sx-pair");
+  box.append(bars("draft, T = 1", "q", token.top_q ?? [], { ...token, probability: token.soft_q }),
+    bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p }));
+  return box;
+}
+
+/**
+ * What follows the verdicts.
+ * @param {Told} told
+ * @returns {Step[]}
+ */
+function outcome(told) {
+  const { round, tokens, own, trace } = told;
+  if (own?.outcome === "bonus") return [bonus(told)];
+  const ignored = tokens.findIndex((token) => token.outcome === "ignored");
+  const ended = trace.end?.reasons[round.lane];
+  const steps = own ? [correct(told)] : [];
+  if (ignored < 0) return steps;
+  const sentence = own ? ignoredAfter(told) : reason(tokens[ignored], { round, place: ignored, ended });
+  steps.push({
+    chapter: own ? "Correct" : "End", part: own ? "what came after" : undefined, sentence,
+    tokens, at: ignored, until: "verify", picture: () => (own ? [twoTexts(tokens)] : []),
+  });
+  return steps;
+}
+
+/** @param {Told} told */
+function ignoredAfter({ round }) {
+  const refused = round.drafted.find((token) => token.outcome === "rejected");
+  const count = round.drafted.filter((token) => token.outcome === "ignored").length;
+  const [last, are] = count === 1 ? ["guess", "It is"] : [`${count} guesses`, "They are"];
+  return `The last ${last} went on from “${visible(refused?.text ?? "")}”, which was not written. ${are} ignored, `
+    + "and the next round begins after what is written.";
+}
+
+/**
+ * @param {Told} told
+ * @returns {Step}
+ */
+function correct({ round, tokens, own, isGreedy, rule }) {
+  const token = /** @type {Token} */ (own);
+  const at = tokens.length - 1;
+  const refused = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
+  if (rule !== "token") return correctBy(rule, token, round, tokens);
+  if (isDrawn(token)) return correctDrawn(token, round, tokens);
+  const part = 1 - (refused.beta ?? 0), { p = 0, q = 0 } = token;
+  const left = bars(`only in p, ${chance(part)}, scaled up to 1`, "left", token.top_residual ?? [],
+    { ...token, probability: (p - q) / part });
+  const picture = element("div", "sx-correct");
+  return {
+    chapter: "Correct", sentence: reason(token, { round, place: at }), note: isGreedy ? undefined : SAME_LAW,
+    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
+    picture: () => {
+      if (isGreedy) return [bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p })];
+      picture.replaceChildren(overlay(sharesOf(refused, token), token.id, true), left);
+      return [picture];
+    },
+  };
+}
+
+/**
+ * The correction where the server drew by itself.
+ * @param {Token} token
+ * @param {Round} round
+ * @param {Token[]} tokens
+ * @returns {Step}
+ */
+function correctDrawn(token, round, tokens) {
+  const at = tokens.length - 1;
+  return {
+    chapter: "Correct", sentence: reason(token, { round, place: at }), note: BY_REJECTION,
+    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
+    picture: () => [bars("target p", "p", [], { ...token, probability: token.p }),
+      bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q })],
+  };
+}
+
+/**
+ * The correction by another rule than the token rule.
+ * @param {string} rule
+ * @param {Token} token
+ * @param {Round} round
+ * @param {Token[]} tokens
+ * @returns {Step}
+ */
+function correctBy(rule, token, round, tokens) {
+  const at = tokens.length - 1;
+  const share = token.top_residual?.find(({ id }) => id === token.id)?.probability;
+  return {
+    chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }),
+    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
+    picture: () => [token.top_residual?.length
+      ? bars(`${LEFT[rule]}, scaled up to 1`, "left", token.top_residual, { ...token, probability: share }) : chances(token)],
+  };
+}
+
+/**
+ * @param {Told} told
+ * @returns {Step}
+ */
+function bonus({ round, tokens, own }) {
+  const token = /** @type {Token} */ (own);
+  const at = tokens.length - 1, places = round.drafted.length + 1;
+  return {
+    chapter: "Bonus", sentence: reason(token, { round, place: at }),
+    note: `The pass read ${plural(places, "token")}: the last of the text and every guess. After each it gives one p, so the `
+      + `${places === 2 ? "second" : "last"} is there already.`,
+    tokens, at, until: "verify",
+    picture: () => [bars(`target p at place ${places}`, "p", token.top_p ?? [],
+      { ...token, probability: token.soft_p ?? token.p })],
+  };
+}
+
+/**
+ * A round without guesses: the pass of the target.
+ * @param {Told} told
+ * @returns {Step}
+ */
+function pass({ round, trace, own, isGreedy }) {
+  const why = round.lane === "baseline" ? "" : unguessed(trace.header);
+  return {
+    chapter: "Pass",
+    sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${
+      milliseconds(round.verify_seconds)}.`,
+    note: isGreedy ? GREEDY : DRAWN_FROM,
+    tokens: [], until: "verify", picture: () => [bars("target p", "p", own?.top_p ?? [])],
+  };
+}
+
+/**
+ * @param {Told} told
+ * @returns {Step}
+ */
+function draw({ round, tokens, own, isGreedy }) {
+  const p = own?.soft_p ?? own?.p;
+  const word = `“${visible(own?.text ?? "")}”`;
+  return {
+    chapter: "Draw",
+    sentence: isGreedy ? `The first choice is written: ${word}, of which the target was ${chance(p)} sure.`
+      : `One token is drawn from p: ${word}, which had ${chance(p)}.`,
+    tokens: marked(round, tokens), at: 0, until: "verify",
+    picture: () => [bars("target p", "p", own?.top_p ?? [], own && { ...own, probability: p })],
+  };
+}

@@ -1,0 +1,129 @@
+// Why a run is as fast as it is. tests/helpers/reference_costs.py computes the same in Python.
+
+import { draftLengths, measure, predictedTau } from "specviz/facts/metrics.js";
+
+/** @import { Metrics } from "specviz/facts/metrics.js" */
+
+const HALVINGS = 60;
+
+/**
+ * What explains the speed-up of the shown rounds.
+ * @typedef {object} Explanation
+ * @property {Metrics} m
+ * @property {Costs} costs
+ * @property {number} speedup
+ * @property {number | null} formula  the speed-up that alpha and c predict
+ * @property {number | null} priced  the same at the measured price of a round
+ * @property {number | null} break_even  the alpha at which rounds would only just pay
+ * @property {number | null} best_gamma
+ * @property {number | null} best_speedup  what the best gamma is predicted to give
+ * @property {number[]} speeds  predicted speed-ups of all gammas from 0 on
+ */
+
+/**
+ * What a round costs: means per round, in seconds, and prices in steps of the target alone.
+ * @typedef {ReturnType<typeof costsOf>} Costs
+ */
+
+/**
+ * Null before both lanes can be compared.
+ * @param {Round[]} rounds
+ * @param {Header} header
+ * @param {number} mostGamma the longest draft that is looked at
+ * @returns {Explanation | null}
+ */
+export function explain(rounds, header, mostGamma) {
+  if (header.source) return null; // a server tells no parts of a round's time
+  const m = measure(rounds, header);
+  const alone = rounds.filter((round) => round.lane === "baseline");
+  if (m.speedup === null || m.tau === null) return null;
+  const costs = costsOf(alone, m);
+  const best = m.alpha === null ? null
+    : bestGamma(m.alpha, costs.step, costs.judging, costs.gamma, mostGamma);
+  const lengths = draftLengths(rounds.filter((round) => round.lane === "speculative"));
+  return {
+    m, costs,
+    speedup: m.tau / costs.price,
+    formula: m.speedup_predicted,
+    priced: m.tau_predicted === null ? null : m.tau_predicted / costs.price,
+    break_even: breakEvenOf(lengths, costs.price),
+    best_gamma: best?.gamma ?? null,
+    best_speedup: best?.speedup ?? null,
+    speeds: best?.speeds ?? [],
+  };
+}
+
+/**
+ * @param {Round[]} alone the baseline's rounds
+ * @param {Metrics} m
+ */
+function costsOf(alone, m) {
+  const single = m.seconds.baseline / alone.length; // seconds
+  const draft = m.draft_seconds / m.rounds, verify = m.verify_seconds / m.rounds;
+  const overhead = m.seconds.speculative / m.rounds - draft - verify;
+  const passes = alone.reduce((total, round) => total + round.verify_seconds, 0);
+  const gamma = m.drafted / m.rounds;
+  return {
+    draft, verify, overhead, gamma,
+    alone_verify: passes / alone.length,
+    alone_overhead: single - passes / alone.length,
+    step: gamma ? draft / gamma / single : 0,
+    judging: (verify + overhead) / single,
+    price: (draft + verify + overhead) / single,
+  };
+}
+
+/**
+ * The alpha at which the predicted speed-up is 1, or null if even 1 would not pay.
+ * @param {number} gamma
+ * @param {number} c
+ * @param {number} [judging]
+ */
+export function breakEvenAlpha(gamma, c, judging = 1) {
+  return breakEvenOf(new Map([[gamma, 1]]), gamma * c + judging);
+}
+
+/**
+ * The alpha at which rounds of this mean price would only just pay.
+ * @param {Map<number, number>} lengths drafted tokens -> rounds
+ * @param {number} price
+ */
+export function breakEvenOf(lengths, price) {
+  const entries = [...lengths].sort(([a], [b]) => a - b);
+  const total = (/** @type {(gamma: number) => number} */ of) =>
+    entries.reduce((sum, [gamma, count]) => sum + of(gamma) * count, 0);
+  const rounds = total(() => 1), drafted = total((gamma) => gamma);
+  if (drafted === 0 || price * rounds > drafted + rounds) return null;
+  let low = 0, high = 1;
+  for (let i = 0; i < HALVINGS; i += 1) {
+    const middle = (low + high) / 2;
+    if (total((gamma) => predictedTau(middle, gamma)) >= price * rounds) high = middle;
+    else low = middle;
+  }
+  return high;
+}
+
+/**
+ * The gamma with the highest predicted speed-up, and the speed-ups of all from 0 on.
+ * @param {number} alpha
+ * @param {number} c
+ * @param {number} judging
+ * @param {number} judged guesses that `judging` was measured with
+ * @param {number} most
+ */
+export function bestGamma(alpha, c, judging, judged, most) {
+  const speeds = Array.from({ length: most + 1 }, (_, gamma) =>
+    predictedTau(alpha, gamma) / (gamma * c + judgingPrice(gamma, judging, judged)));
+  const speedup = Math.max(...speeds);
+  return { gamma: speeds.indexOf(speedup), speedup, speeds };
+}
+
+/**
+ * @param {number} gamma
+ * @param {number} judging
+ * @param {number} judged
+ */
+function judgingPrice(gamma, judging, judged) {
+  if (gamma === 0 || !judged) return 1;
+  return judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged;
+}

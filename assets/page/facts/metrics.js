@@ -1,0 +1,337 @@
+// Every number shown, from rounds: the same definitions as specviz/runs/metrics.py.
+
+import { ALONE, draftedLanes, labelOf, OURS } from "specviz/facts/lanes.js";
+
+/** @typedef {ReturnType<typeof measure>} Metrics */
+/** @typedef {Record<LaneName, number>} PerLane */
+/** @typedef {Map<number, number>} Lengths  drafted tokens -> rounds with so many */
+
+/**
+ * @template Item
+ * @param {Item[]} list
+ * @param {(item: Item) => number} of
+ */
+const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
+
+/**
+ * @param {number} part
+ * @param {number} whole
+ */
+const ratio = (part, whole) => (whole ? part / whole : null);
+
+/**
+ * @param {Round[]} rounds
+ * @param {LaneName} name
+ */
+const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
+
+/** @param {Round[]} rounds */
+const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
+
+/**
+ * Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
+ * @param {Round[]} rounds
+ */
+const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
+
+/**
+ * Whether a round is the first of a watched server, whose token came from reading the prompt: the
+ * clock begins behind it, so speeds and tau leave it out.
+ * @param {Round} [round]
+ */
+export const readsPrompt = (round) => round?.index === 0 && round.clock === 0 && !round.drafted.length;
+
+/** @param {Round[]} rounds */
+const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
+
+/**
+ * Whether a watched server tells how many tokens its steps drafted.
+ * @param {Round[]} rounds
+ */
+export const areTold = (rounds) =>
+  !rounds.some(({ emitted }) => emitted[emitted.length - 1]?.outcome === "untold");
+
+const FEWEST = 2; // tokens and rounds of a lane from which its speed is compared
+
+/**
+ * The figures of some rounds of a lane with drafts, beside the baseline; null where nothing has
+ * been measured yet.
+ * @param {Round[]} rounds
+ * @param {Header} [header]
+ * @param {LaneName} [name]
+ */
+export function measure(rounds, header, name = draftedLanes(header)[0]) {
+  const ours = lane(rounds, name), alone = lane(rounds, ALONE);
+  const counts = countOutcomes(ours);
+  const drafted = sum(ours, (round) => round.drafted.length);
+  const emitted = sum(ours, (round) => round.emitted.length);
+  const isTold = areTold(ours);
+  const alpha = isTold ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
+  const c = costRatio(ours, alone);
+  const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
+  const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
+  const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
+  const prefill = { [name]: prefillOf(name, ours, header), [ALONE]: prefillOf(ALONE, alone, header) };
+  const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
+  const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
+  return {
+    counts, drafted, emitted, rounds: ours.length, alpha,
+    efficiency: isTold ? ratio(counts.accepted, drafted) : null,
+    beta: meanBeta(ours),
+    tau: ratio(paced[name], timed(ours).length),
+    tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
+    c,
+    speedup: canCompare ? speedup(seconds, paced, name) : null,
+    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, prefill), tokens, name) : null,
+    speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
+    speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
+    tokens, seconds, wall_seconds: onWall,
+    tokens_per_second: {
+      [name]: ratio(paced[name], seconds[name]),
+      [ALONE]: ratio(paced[ALONE], seconds[ALONE]),
+    },
+    draft_seconds: sum(ours, (round) => round.draft_seconds),
+    verify_seconds: sum(ours, (round) => round.verify_seconds),
+    overhead_seconds: sum(ours, (round) => round.overhead_seconds),
+    alpha_by_position: isTold ? alphaByPosition(ours) : [],
+  };
+}
+
+/**
+ * The lane with drafts that has the highest speed-up so far; the first if none has one.
+ * @param {Round[]} rounds
+ * @param {Header} header
+ */
+export function fastestLane(rounds, header) {
+  const names = draftedLanes(header);
+  const speeds = names.map((name) => (names.length > 1 && measure(rounds, header, name).speedup) || 0);
+  return names[speeds.indexOf(Math.max(...speeds))];
+}
+
+/** @param {Round[]} rounds */
+function countOutcomes(rounds) {
+  /** @type {Record<Exclude<Outcome, "untold">, number> & { untold?: number }} */
+  const counts = { accepted: 0, rejected: 0, ignored: 0, corrected: 0, bonus: 0 };
+  const add = (/** @type {Outcome} */ outcome) => { counts[outcome] = (counts[outcome] ?? 0) + 1; };
+  for (const round of rounds) {
+    for (const token of round.drafted) add(token.outcome);
+    for (const token of round.emitted) if (token.outcome !== "accepted") add(token.outcome);
+  }
+  return counts;
+}
+
+/** @param {Round[]} rounds */
+function meanBeta(rounds) {
+  const betas = rounds.flatMap((round) => round.drafted).flatMap(({ chance, beta }) => chance ?? beta ?? []);
+  return ratio(sum(betas, (beta) => beta), betas.length);
+}
+
+/**
+ * @param {Round[]} ours
+ * @param {Round[]} alone
+ */
+function costRatio(ours, alone) {
+  const drafting = ours.filter((round) => round.drafted.length);
+  const step = ratio(sum(drafting, (r) => r.draft_seconds), sum(drafting, (r) => r.drafted.length));
+  const pass = ratio(sum(alone, (round) => round.verify_seconds), alone.length);
+  return step && pass ? step / pass : null;
+}
+
+/**
+ * @param {Record<LaneName, number | null>} seconds
+ * @param {PerLane} tokens
+ * @param {LaneName} name
+ */
+function speedup(seconds, tokens, name) {
+  const slow = ratio(seconds[ALONE] ?? 0, tokens[ALONE]);
+  const fast = ratio(seconds[name] ?? 0, tokens[name]);
+  return slow && fast ? slow / fast : null;
+}
+
+/** @param {Round[]} rounds */
+const written = (rounds) => sum(rounds, (round) => round.emitted.length);
+
+/**
+ * Seconds to read the prompt; of a watched server, to its first token.
+ * @param {LaneName} name
+ * @param {Round[]} rounds
+ * @param {Header} [header]
+ */
+function prefillOf(name, rounds, header) {
+  if (readsPrompt(rounds[0])) return rounds[0].wall ?? 0;
+  return sum(Object.values(header?.prefill_seconds?.[name] ?? {}), (value) => value);
+}
+
+/**
+ * @param {PerLane} seconds
+ * @param {PerLane} prefill
+ * @returns {PerLane}
+ */
+const withPrefill = (seconds, prefill) =>
+  Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, value + prefill[name]]));
+
+/**
+ * Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1).
+ * @param {number} alpha
+ * @param {number} gamma
+ */
+export function predictedTau(alpha, gamma) {
+  return alpha === 1 ? gamma + 1 : (1 - alpha ** (gamma + 1)) / (1 - alpha);
+}
+
+/**
+ * The last rounds may draft fewer than the others.
+ * @param {Round[]} rounds
+ * @returns {Lengths}
+ */
+export function draftLengths(rounds) {
+  const lengths = new Map();
+  for (const round of rounds) addLength(lengths, round);
+  return lengths;
+}
+
+/**
+ * @param {Lengths} lengths
+ * @param {Round} round
+ */
+function addLength(lengths, { drafted }) {
+  lengths.set(drafted.length, (lengths.get(drafted.length) ?? 0) + 1);
+}
+
+/**
+ * @param {Lengths} lengths
+ * @param {number | null} alpha
+ */
+function meanPredictedTau(lengths, alpha) {
+  if (alpha === null) return null;
+  const entries = [...lengths];
+  return ratio(sum(entries, ([length, count]) => predictedTau(alpha, length) * count),
+    sum(entries, ([, count]) => count));
+}
+
+/**
+ * @param {Round[]} rounds
+ * @param {number | null} alpha
+ * @param {number | null} c
+ */
+function meanPredictedSpeedup(rounds, alpha, c) {
+  if (alpha === null || c === null) return null;
+  return ratio(sum(rounds, ({ drafted }) => predictedTau(alpha, drafted.length)),
+    sum(rounds, ({ drafted }) => drafted.length * c + 1));
+}
+
+/**
+ * How many drafts were judged and accepted at each place of a round.
+ * @param {Round[]} rounds
+ */
+function positions(rounds) {
+  /** @type {number[]} */
+  const judged = [];
+  /** @type {number[]} */
+  const accepted = [];
+  for (const { drafted } of rounds) {
+    drafted.forEach((token, place) => {
+      judged[place] = (judged[place] ?? 0) + Number(token.outcome !== "ignored");
+      accepted[place] = (accepted[place] ?? 0) + Number(token.outcome === "accepted");
+    });
+  }
+  return { judged, accepted };
+}
+
+/** @param {Round[]} rounds */
+function alphaByPosition(rounds) {
+  const { judged, accepted } = positions(rounds);
+  return judged.map((count, place) => ratio(accepted[place], count));
+}
+
+/**
+ * The points of every chart, as specviz/runs/series.py gives them.
+ * @param {Round[]} rounds
+ * @param {LaneName[]} [names]  the baseline last
+ * @returns {Record<string, Points[]>}
+ */
+export function series(rounds, names = [OURS, ALONE]) {
+  const lists = names.map((name) => lane(rounds, name));
+  const ours = lists.filter((_, i) => names[i] !== ALONE);
+  const rates = ours.map(soFar), isOne = ours.length === 1;
+  /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
+  const parts = rounds.some(readsPrompt) ? ["overhead_seconds"] // a step's time has no parts that are told
+    : ["draft_seconds", "verify_seconds", "overhead_seconds"];
+  const upwards = [...lists].reverse(), labels = [...names].reverse().map(labelOf);
+  return {
+    tokens: lists.map(progress),
+    rates: isOne ? rates[0].rates : rates.map((one) => one.rates[0]),
+    tau: isOne ? rates[0].tau : rates.map((one) => one.tau[0]),
+    speed: lists.map(pace),
+    parts: parts.map((part) => ({
+      x: upwards.map((list) => (list.length ? 1000 * sum(list, (r) => r[part]) / list.length : 0)),
+      y: labels,
+    })),
+    positions: ours.map(byPosition),
+    requests: lists.map(requests),
+  };
+}
+
+/** @param {Round[]} rounds */
+function requests(rounds) {
+  const asked = rounds.filter((round) => round.exchanged);
+  return { x: asked.map(({ exchanged = 0 }) => exchanged / 1000), y: asked.map((round) => 1000 * round.verify_seconds) };
+}
+
+/** @param {Round[]} rounds */
+function progress(rounds) {
+  const x = [0], y = [0];
+  for (const round of rounds) {
+    x.push(round.clock);
+    y.push(y[y.length - 1] + round.emitted.length);
+  }
+  return { x, y };
+}
+
+/** @param {Round[]} rounds */
+function pace(rounds) {
+  const { x, y } = progress(rounds);
+  const timed = x.map((seconds, i) => [seconds, y[i] / seconds]).filter(([seconds]) => seconds > 0);
+  return { x: timed.map(([seconds]) => seconds), y: timed.map(([, speed]) => speed) };
+}
+
+/**
+ * Rates and tau after each round.
+ * @param {Round[]} rounds
+ */
+function soFar(rounds) {
+  const lengths = new Map();
+  let accepted = 0, judged = 0, drafted = 0, emitted = 0;
+  const isTold = areTold(rounds);
+  const points = timed(rounds).map((round, i) => {
+    addLength(lengths, round);
+    for (const token of round.drafted) {
+      accepted += Number(token.outcome === "accepted");
+      judged += Number(token.outcome !== "ignored");
+    }
+    drafted += round.drafted.length;
+    emitted += round.emitted.length;
+    const alpha = isTold ? ratio(accepted, judged) : null;
+    return {
+      x: i + 1, alpha,
+      efficiency: isTold ? ratio(accepted, drafted) : null,
+      tau: emitted / (i + 1),
+      predicted: meanPredictedTau(lengths, alpha),
+    };
+  });
+  const x = points.map((point) => point.x);
+  return {
+    rates: [{ x, y: points.map((point) => point.alpha) }, { x, y: points.map((point) => point.efficiency) }],
+    tau: [{ x, y: points.map((point) => point.tau) }, { x, y: points.map((point) => point.predicted) }],
+  };
+}
+
+/** @param {Round[]} rounds */
+function byPosition(rounds) {
+  const { judged, accepted } = positions(areTold(rounds) ? rounds : []);
+  const places = judged.map((count, place) => [place, count]).filter(([, count]) => count);
+  return {
+    x: places.map(([place]) => place + 1),
+    y: places.map(([place, count]) => accepted[place] / count),
+  };
+}

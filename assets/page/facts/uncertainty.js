@@ -1,0 +1,111 @@
+// How far a measured speed-up can be trusted: the same as specviz/runs/uncertainty.py.
+
+import { measure, readsPrompt } from "specviz/facts/metrics.js";
+
+/** @typedef {"price" | "delay" | "spread" | "short"} Doubt */
+
+/** @typedef {{ median: number, low: number, high: number }} Spread  a median with its quartiles */
+
+/**
+ * @typedef {object} Uncertainty
+ * @property {number} price  of a round, in rounds of the target alone
+ * @property {Record<LaneName, number>} delays  the share by which rounds took longer than usual
+ * @property {Spread | null} spread  of the speed-up over parts of the run; null with too few rounds
+ * @property {Doubt | null} doubt
+ */
+
+const LEAST_PRICE = 0.9;
+const MOST_DELAY = 0.25;
+const MOST_SPREAD = 0.3;
+const WINDOW = 3; // rounds of each lane, at least
+const MOST_WINDOWS = 8;
+const FEWEST_WINDOWS = 3;
+
+/**
+ * Null where there is no speed-up.
+ * @param {Round[]} rounds
+ * @returns {Uncertainty | null}
+ */
+export function uncertainty(rounds) {
+  const { speedup } = measure(rounds);
+  if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
+  const [ours, theirs] = ["speculative", "baseline"].map((lane) => rounds.filter((round) => round.lane === lane));
+  const usual = { speculative: usualSeconds(ours), baseline: usualSeconds(theirs) };
+  const delays = { speculative: delay(ours, usual.speculative), baseline: delay(theirs, usual.baseline) };
+  const mean = (/** @type {Round[]} */ list) => total(list) / list.length;
+  const price = mean(ours) / mean(theirs);
+  const undelayed = (speedup * (1 + delays.speculative)) / (1 + delays.baseline);
+  const ratios = windows(ours, theirs).map(([mine, beside]) =>
+    (undelayed * (1 + delay(beside, usual.baseline))) / (1 + delay(mine, usual.speculative)));
+  const spread = ratios.length >= FEWEST_WINDOWS ? spreadOf(ratios) : null;
+  return { price, delays, spread, doubt: doubtOf(price, delays, spread) };
+}
+
+/**
+ * The median and the quartiles of one or more values.
+ * @param {number[]} values
+ * @returns {Spread}
+ */
+export function spreadOf(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (/** @type {number} */ share) => {
+    const place = share * (sorted.length - 1), below = Math.floor(place);
+    const above = Math.min(below + 1, sorted.length - 1);
+    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+  };
+  return { median: at(0.5), low: at(0.25), high: at(0.75) };
+}
+
+/** @param {Round} round */
+const secondsOf = (round) => round.draft_seconds + round.verify_seconds + round.overhead_seconds;
+
+/** @param {Round[]} rounds */
+const total = (rounds) => rounds.reduce((sum, round) => sum + secondsOf(round), 0);
+
+/**
+ * The median seconds of a round, by the number of its drafted tokens.
+ * @param {Round[]} rounds
+ */
+function usualSeconds(rounds) {
+  /** @type {Map<number, number[]>} */
+  const taken = new Map();
+  for (const round of rounds) {
+    const width = round.drafted.length;
+    taken.set(width, [...taken.get(width) ?? [], secondsOf(round)]);
+  }
+  return new Map([...taken].map(([width, seconds]) => [width, spreadOf(seconds).median]));
+}
+
+/**
+ * @param {Round[]} rounds
+ * @param {Map<number, number>} usual
+ */
+function delay(rounds, usual) {
+  const expected = rounds.reduce((sum, round) => sum + (usual.get(round.drafted.length) ?? 0), 0);
+  return expected ? total(rounds) / expected - 1 : 0;
+}
+
+/**
+ * Both lanes in as many consecutive parts.
+ * @param {Round[]} ours
+ * @param {Round[]} theirs
+ */
+function windows(ours, theirs) {
+  const count = Math.min(MOST_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));
+  const part = (/** @type {Round[]} */ rounds, /** @type {number} */ i) =>
+    rounds.slice(Math.floor((rounds.length * i) / count), Math.floor((rounds.length * (i + 1)) / count));
+  return Array.from({ length: count }, (_, i) => [part(ours, i), part(theirs, i)]);
+}
+
+/**
+ * @param {number} price
+ * @param {Record<LaneName, number>} delays
+ * @param {Spread | null} spread
+ * @returns {Doubt | null}
+ */
+function doubtOf(price, delays, spread) {
+  if (price < LEAST_PRICE) return "price";
+  if (Math.max(...Object.values(delays)) > MOST_DELAY) return "delay";
+  if (spread === null) return "short";
+  return spread.high - spread.low > MOST_SPREAD * spread.median ? "spread" : null;
+}

@@ -1,0 +1,147 @@
+// "A tie or a bug?": has the server score the place where two greedy lanes part again, and shows
+// what it found.
+
+import { element } from "specviz/dom/dom.js";
+import { lastState, NO_ANSWER } from "specviz/dom/polling.js";
+import { chance } from "specviz/words/reasons.js";
+import { number } from "specviz/words/rules.js";
+import { visible } from "specviz/words/words.js";
+
+const ASK = "A tie or a bug?";
+const STOP = "Stop";
+const OFFLINE = "Whether this is a tie or a bug only the models can tell: run specviz explain-difference on the "
+  + "recording.";
+const BUSY = "Wait for the run to end: this check must not disturb it.";
+const HOW = "The target reads the same text again, one token per pass and several, with fresh caches and with those of the "
+  + "lane with drafts. Rounding moves all of these a little; a fault moves one of them far.";
+
+/**
+ * @typedef {object} CheckParts
+ * @property {Server} server
+ * @property {() => DifferenceWish | null} asked  the place, or null if the lanes do not part
+ * @property {() => boolean} isBusy  whether a run is under way
+ */
+
+export class DifferenceCheck {
+  node = element("div", "sv-experiment sv-difference");
+  #parts;
+  #button = element("button", "sv-button", ASK);
+  #said = element("p");
+  #result = element("div");
+  /** @type {string | null} */
+  #id = null; // null while nothing is checked
+  #turn = 0; // tells answers to a check that was given up
+
+  /** @param {CheckParts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+    this.#button.type = "button";
+    this.#button.dataset.difference = "";
+    this.#button.hidden = !parts.server.begin_difference;
+    this.#button.addEventListener("click", () => (this.#id === null ? this.#begin() : this.forget()));
+    this.#said.setAttribute("role", "status");
+    this.node.append(this.#button, this.#said, this.#result);
+    this.forget();
+  }
+
+  /** Another run is shown, or nobody looks any more. */
+  forget() {
+    if (this.#id) this.#parts.server.end_sampling?.({ id: this.#id }).catch(() => {});
+    this.#turn += 1;
+    this.#id = null;
+    this.#button.textContent = ASK;
+    this.#said.textContent = this.#parts.server.begin_difference ? "" : OFFLINE;
+    this.#result.replaceChildren();
+  }
+
+  async #begin() {
+    const wish = this.#parts.asked();
+    if (!wish) return;
+    this.forget();
+    if (this.#parts.isBusy()) {
+      this.#said.textContent = BUSY;
+      return;
+    }
+    const turn = this.#turn;
+    this.#id = "";
+    this.#button.textContent = STOP;
+    try {
+      await this.#ask(wish, turn);
+    } catch {
+      if (turn === this.#turn) this.#finish({ over: true, error: NO_ANSWER });
+    }
+  }
+
+  /**
+   * @param {DifferenceWish} wish
+   * @param {number} turn
+   */
+  async #ask(wish, turn) {
+    const { server } = this.#parts;
+    const state = await lastState(server, server.begin_difference?.(wish), () => turn === this.#turn, ({ id, status }) => {
+      this.#id = id ?? "";
+      this.#said.textContent = status ?? "";
+    });
+    if (state) this.#finish(state);
+  }
+
+  /** @param {Omit<ExperimentState, "result"> & { result?: any }} state */
+  #finish({ error, stopped, result }) {
+    this.#id = null;
+    this.#button.textContent = ASK;
+    this.#said.textContent = error ?? (stopped ? "Stopped before it could tell." : "");
+    if (result) this.#result.replaceChildren(...found(result));
+  }
+}
+
+/**
+ * What was found, as a verdict, a table and the reasons.
+ * @param {DifferenceResult} result
+ */
+export function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
+  const answer = element("p", `sv-lead sv-found is-${verdict}`, summary);
+  const table = element("table", "sv-scored");
+  const head = element("tr");
+  head.append(element("th", "", "the place, scored by"), element("th", "", `“${visible(ours)}”`),
+    element("th", "", `“${visible(theirs)}”`), element("th", "", "apart, nats"));
+  table.append(head, ...scored.map((one) => {
+    const row = element("tr");
+    row.append(element("td", "", one.name), element("td", "", chance(one.p_ours)), element("td", "", chance(one.p_theirs)),
+      element("td", "", signed(one.apart)));
+    return row;
+  }));
+  const control = `Rounding moves logits by up to ${number(rounding)} nats here. As a control the target drafted for `
+    + `itself: ${held} of ${judged} guesses held.`;
+  const why = element("ul");
+  why.append(...reasons.map((reason) => element("li", "", reason)));
+  return [answer, ...reasons.length ? [why] : [], table, element("p", "", control), element("p", "", HOW)];
+}
+
+/** @param {number} value */
+const signed = (value) => `${value < 0 ? "−" : "+"}${number(Math.abs(value))}`;
+
+/**
+ * The place where the lanes part, as the server reads it; null if they do not.
+ * @param {Trace} trace
+ */
+export function partingOf({ header, rounds }) {
+  const emitted = (/** @type {string} */ lane) =>
+    rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted.map(({ id }) => id));
+  const name = Object.keys(header.lanes ?? {})[0] ?? "speculative";
+  const ours = emitted(name), theirs = emitted("baseline");
+  const index = theirs.findIndex((id, i) => i < ours.length && ours[i] !== id);
+  if (index < 0) return null;
+  /** @type {[number[], number[]][]} */
+  const passes = [];
+  let written = 0;
+  for (const round of rounds.filter((one) => one.lane === name)) {
+    if (written > index) break;
+    passes.push([round.drafted.map(({ id }) => id), round.emitted.map(({ id }) => id)]);
+    written += round.emitted.length;
+  }
+  const { gamma } = header.lanes?.[name] ?? header.settings;
+  return {
+    prompt: header.prompt_ids, passes, theirs: theirs.slice(0, index + 1), gamma,
+    target: header.target.name, dtype: header.dtype,
+  };
+}

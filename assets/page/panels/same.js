@@ -1,0 +1,196 @@
+// The panel "Is it the same text?": token by token when greedy, by many draws when sampled.
+
+import { element } from "specviz/dom/dom.js";
+import { chance } from "specviz/words/reasons.js";
+import { ruleOf } from "specviz/words/rules.js";
+import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
+
+const BEFORE = 120; // shared tokens that are shown before the lanes part
+const AFTER = 14; // tokens of each lane that are shown from there on
+const GREEDY = "Greedy, exactness can be read off: a draft is kept only if it is the target’s own first choice. "
+  + "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little differently "
+  + "from a pass over one, and a near-tie may fall the other way.";
+const EXACT = "Exact does not mean the same words, it means the same chances. A guess is kept with probability "
+  + "min(1, p/q); after a refusal the token is drawn from max(0, p − q). Together they give every token "
+  + "exactly the probability p that the target alone gives it (Leviathan et al. 2022, theorem 1).";
+/** @type {Record<string, string>} */
+const LAWS = {
+  block: "Exact does not mean the same words, it means the same chances. Block verification judges the guesses of a "
+    + "round together: it keeps more of them than one test after the other would, and makes up for exactly what it "
+    + "refuses, so every text keeps the probability that the target alone gives it (Sun et al. 2024).",
+  "exact-match": "Exact does not mean the same words, it means the same chances. Here the target draws each token "
+    + "itself, from p, and a guess is kept only if it is that token: what is written are always the target’s own draws.",
+  typical: "This rule is not exact. A guess is kept if the target finds it likely enough, however often the draft "
+    + "guesses it, and nothing makes up for that: the text follows another distribution (Cai et al. 2024). The "
+    + "experiment below shows by how much.",
+};
+const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, in either lane?";
+
+/**
+ * Fill `body` for a greedy run: what both lanes share, and where they part.
+ * @param {HTMLElement} body
+ * @param {Round[]} rounds
+ * @param {Trace} trace
+ * @param {HTMLElement} check  says whether a difference is a tie
+ */
+export function showGreedy(body, rounds, trace, check) {
+  const found = comparison(rounds);
+  const { compared, differAt } = found;
+  /** @type {HTMLElement[]} */
+  const parts = [element("p", "sv-lead", sameness(found, trace) || "Nothing can be compared yet.")];
+  if (compared) {
+    const [ours, theirs] = ["speculative", "baseline"].map((lane) => emittedBy(rounds, lane));
+    const end = differAt ?? compared;
+    parts.push(flow("both lanes", ours.slice(Math.max(0, end - BEFORE), end), end > BEFORE));
+    if (differAt === null) {
+      parts.push(element("p", "", closestCall(theirs.slice(0, compared))));
+    } else {
+      parts.push(flow("draft + target", ours.slice(end, end + AFTER), false, true),
+        flow("target alone", theirs.slice(end, end + AFTER), false, true),
+        element("p", "", nearTie("There", theirs[end])), check);
+    }
+    parts.push(element("p", "", GREEDY));
+  }
+  body.replaceChildren(...parts);
+}
+
+/**
+ * @param {Round[]} rounds
+ * @param {string} lane
+ */
+const emittedBy = (rounds, lane) =>
+  rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted);
+
+/**
+ * A text whose tokens can be told apart.
+ * @param {string} name
+ * @param {Token[]} tokens
+ * @param {boolean} isCut whether more stands before them
+ */
+function flow(name, tokens, isCut, isApart = false) {
+  const box = element("div", `sv-flow${isApart ? " is-apart" : ""}`);
+  const text = element("p");
+  if (isCut) text.append("… ");
+  for (const token of tokens) text.append(element("span", "", token.text.replaceAll("\n", "¶")));
+  box.append(element("small", "", name), text);
+  return box;
+}
+
+/**
+ * How far apart the target's first two choices were, in nats; null if only one is known.
+ * @param {Token} token
+ */
+export function margin(token) {
+  const [first, second] = token.top_p ?? [];
+  return first && second ? Math.log(first.probability / second.probability) : null;
+}
+
+/**
+ * @param {string} where
+ * @param {Token} token
+ */
+function nearTie(where, token) {
+  const apart = margin(token);
+  if (apart === null) return "";
+  const [first, second] = token.top_p ?? [];
+  return `${where} the target’s first two choices were “${visible(first.text)}” with ${chance(first.probability)
+  } and “${visible(second.text)}” with ${chance(second.probability)}, ${fixed(apart, 3)} nats apart.`;
+}
+
+/** @param {Token[]} tokens */
+function closestCall(tokens) {
+  const margins = tokens.map((token) => margin(token) ?? Infinity);
+  const least = Math.min(...margins);
+  if (!Number.isFinite(least)) return "";
+  const index = margins.indexOf(least);
+  return nearTie(`The closest call was token ${index + 1}:`, tokens[index]);
+}
+
+/**
+ * Fill `body` for a sampled run, once.
+ * @param {HTMLElement} body
+ * @param {Trace} trace
+ * @param {HTMLElement} experiment
+ */
+export function showSampled(body, trace, experiment) {
+  const { temperature } = trace.header.settings;
+  const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ as two `
+    + "throws of one die do.";
+  const rule = ruleOf(trace.header.settings);
+  const law = element("p", rule === "typical" ? "sv-inexact" : "", LAWS[rule] ?? EXACT);
+  body.replaceChildren(element("p", "sv-lead", lead), law, element("p", "", ONE_RUN), experiment);
+}
+
+/**
+ * Both distributions as paired bars, the test, and how to read it.
+ * @param {ExperimentResult} result
+ * @param {number} draws
+ */
+export function resultOf(result, draws) {
+  const { cells, length, tokens, shortened } = result;
+  const list = element("ol", "sv-pairs");
+  const named = cells.filter(({ text }) => text !== null);
+  const most = Math.max(1, ...named.flatMap(({ ours, theirs }) => [ours, theirs]));
+  list.append(...cells.map((cell) => cellRow(cell, most)));
+  const what = length === 1 ? "the first token" : `the first ${length} tokens`;
+  const from = shortened ? ` after the last ${tokens} tokens of the prompt` : " after the prompt";
+  const node = element("div", "sv-result");
+  node.append(keyOfPairs(), list, element("p", "", `${draws} draws in each lane of ${what}${from}.`),
+    element("p", "sv-lead", reading(result)));
+  return node;
+}
+
+/**
+ * @param {ExperimentResult["cells"][number]} cell
+ * @param {number} most draws of a named cell in one lane
+ */
+function cellRow({ text, ours, theirs }, most) {
+  const row = element("li", text === null ? "is-rest" : "");
+  const bars = element("span", "sv-pair");
+  // The rest may hold most draws: on the same scale it would make the named ones tiny.
+  if (text === null) bars.append(element("small", "", `${ours} and ${theirs}`));
+  else bars.append(countBar("ours", ours, most), countBar("theirs", theirs, most));
+  row.append(element("b", "", text === null ? "all others" : visible(text)), bars);
+  return row;
+}
+
+function keyOfPairs() {
+  const key = element("p", "sv-pairs-key");
+  for (const [lane, name] of [["ours", "draft + target"], ["theirs", "target alone"]]) {
+    const item = element("span");
+    item.append(element("i", lane), name);
+    key.append(item);
+  }
+  return key;
+}
+
+/**
+ * @param {string} lane
+ * @param {number} count
+ * @param {number} most
+ */
+function countBar(lane, count, most) {
+  const bar = element("span"), fill = element("i", lane);
+  fill.style.width = `${(100 * count) / most}%`;
+  bar.append(fill, element("small", "", String(count)));
+  return bar;
+}
+
+/**
+ * What a p-value says, for people who have not met one.
+ * @param {Pick<ExperimentResult, "statistic" | "degrees" | "p_value">} result
+ */
+export function reading({ statistic, degrees, p_value: p }) {
+  if (p === null) {
+    return "There is nothing to tell apart: no beginning is common enough for a cell of its own, or there is "
+      + "only one.";
+  }
+  const value = p < 0.001 ? "below 0.001" : fixed(p, 3);
+  const said = `χ² = ${fixed(statistic, 1)} with ${degrees} degrees of freedom, p = ${value}. `
+    + `Two samples of one and the same distribution differ this much or more in ${chance(p)} of such experiments`;
+  if (p >= 0.05) return `${said}: nothing here speaks against exactness.`;
+  if (p >= 0.001) {
+    return `${said}: rare, but it happens to exact samplers, too. Draw again: if it stays low, something is wrong.`;
+  }
+  return `${said}: hardly by chance. The lanes do not draw from one distribution.`;
+}

@@ -1,0 +1,264 @@
+// The card that says why a token got its verdict; follows hover, focus and tap.
+
+import { closest, element, find } from "specviz/dom/dom.js";
+import { isOwn, isUnseen, tokensOf } from "specviz/race/lane.js";
+import { chance, keep } from "specviz/words/reasons.js";
+import { answers, CHANGES_THE_TEXT, isDrawn, LEFT, reasonBy, RULE_NAMES, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
+import { watchedReason } from "specviz/words/watched.js";
+import { fixed, visible } from "specviz/words/words.js";
+
+/** @import { Place } from "specviz/words/reasons.js" */
+
+const GAP = 10; // px between token and card
+const EDGE = 8; // px between card and window
+const TOKEN = "[data-lane] .t";
+const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
+  + "at temperature 1. All four verdicts keep the same guesses here.";
+
+const AS_USED = "Chances after temperature, top-k and top-p. Explain (E) goes through the round step by step.";
+
+export class Card {
+  #card;
+  #trace;
+  /** @type {HTMLElement | null} */
+  #anchor = null; // the token that the card is about
+  #isPinned = false; // by a click: it stays until another one, or Escape
+
+  /**
+   * @param {HTMLElement} root
+   * @param {() => Trace | null} trace the shown one
+   */
+  constructor(root, trace) {
+    this.#card = find(root, ".sv-card");
+    this.#trace = trace;
+    root.addEventListener("pointerover", (event) => {
+      if (this.#isPinned) return;
+      if (closest(event, TOKEN)) this.#openAt(event);
+      else if (this.#anchor && !this.#anchor.matches(":focus-visible")) this.close();
+    });
+    root.addEventListener("pointerleave", () => { if (!this.#isPinned) this.close(); });
+    root.addEventListener("focusin", (event) => this.#openAt(event));
+    root.addEventListener("focusout", () => this.close());
+    // A tap on a token opens and pins, a tap beside it closes.
+    root.addEventListener("click", (event) => {
+      const isOnToken = this.#openAt(event);
+      if (!isOnToken) this.close();
+      this.#isPinned = isOnToken;
+    });
+    root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
+  }
+
+  /** Whether it was open. */
+  close() {
+    const wasOpen = this.#anchor !== null;
+    this.#anchor?.removeAttribute("aria-describedby");
+    this.#anchor = null;
+    this.#isPinned = false;
+    this.#card.hidden = true;
+    return wasOpen;
+  }
+
+  /** The token may have gone while the card was open. */
+  refresh() {
+    if (this.#anchor && !this.#anchor.isConnected) this.close();
+  }
+
+  /**
+   * Whether there is a token at the event's target.
+   * @param {Event} event
+   */
+  #openAt(event) {
+    const node = closest(event, ".sv-n") ? null : closest(event, TOKEN); // its number is a button
+    if (node && node !== this.#anchor) this.#open(node);
+    return node !== null;
+  }
+
+  /** @param {HTMLElement} node */
+  #open(node) {
+    this.close();
+    const trace = this.#trace();
+    const index = Number(node.dataset.round);
+    const lane = node.closest("[data-lane]")?.getAttribute("data-lane");
+    const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
+    if (!round) return;
+    const siblings = [...node.parentElement?.children ?? []];
+    const place = siblings.filter((one) => one.matches("[data-index]")).indexOf(node);
+    const ended = trace?.end?.reasons[round.lane];
+    const isPending = node.dataset.outcome === undefined;
+    const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
+    const rule = settings ? ruleOf(settings) : "token", at = { round, place, ended };
+    this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
+    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2
+      || this.#card.querySelector("table") !== null);
+    this.#card.hidden = false;
+    this.#anchor = node;
+    node.setAttribute("aria-describedby", this.#card.id);
+    this.#putBeside(node);
+  }
+
+  /** Focus brings its token into view by scrolling: the card stays with it. */
+  #move() {
+    if (this.#anchor && (this.#isPinned || this.#anchor.matches(":focus-visible"))) this.#putBeside(this.#anchor);
+    else this.close();
+  }
+
+  /** @param {HTMLElement} node */
+  #putBeside(node) {
+    const at = node.getClientRects()[0] ?? node.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.#card;
+    const left = Math.min(Math.max(EDGE, at.left - 24), innerWidth - width - EDGE);
+    const below = at.bottom + GAP;
+    const fits = below + height < innerHeight - EDGE;
+    const top = fits ? below : Math.max(EDGE, at.top - height - GAP);
+    this.#card.style.transform = `translate(${left}px, ${top}px)`;
+  }
+}
+
+/**
+ * @param {Place} at
+ * @param {boolean} isPending
+ * @param {string} rule of the verdicts
+ */
+function content(at, isPending, rule) {
+  const { round, place } = at;
+  const judged = tokensOf(round)[place];
+  const token = isPending ? asGuess(judged) : judged;
+  const title = element("p", "sv-card-title");
+  const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  word.append(element("span", "w", visible(token.text)));
+  const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
+  title.append(word, element("small", "", where));
+  /** @type {HTMLElement[]} */
+  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), numbers(token, rule),
+    lists(token, rule)];
+  if (!isGreedy(token) && (judged.outcome === "accepted" || judged.outcome === "rejected") && !isPending) {
+    parts.push(sideBySide(judged, at, rule));
+  }
+  if (rule === "typical") parts.push(element("p", "sv-inexact", CHANGES_THE_TEXT));
+  if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
+  else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
+  return parts;
+}
+
+/**
+ * What is told of a token of a watched server: no numbers.
+ * @param {Place} at
+ */
+function watchedContent(at) {
+  const { round, place } = at;
+  const token = tokensOf(round)[place];
+  const title = element("p", "sv-card-title");
+  const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  word.append(element("span", "w", isUnseen(token) ? "?" : visible(token.text)));
+  const where = round.lane === "baseline" ? `step ${round.index + 1}`
+    : token.outcome === "untold" ? `end of step ${round.index + 1}` : standing(token, round, place);
+  title.append(word, element("small", "", where));
+  return [title, element("p", "sv-card-reason", watchedReason(token, at))];
+}
+
+/**
+ * What a token is and where it stands: a corrected one stands in the place of the rejected one.
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {number} place among the drafted tokens and then the target's own
+ */
+function standing(token, round, place) {
+  const number = `round ${round.index + 1}`;
+  if (isOwn(token, round)) return `the target’s own in ${number}`;
+  const refused = round.drafted.findIndex((other) => other.outcome === "rejected");
+  const at = token.outcome === "corrected" && refused >= 0 ? refused : place;
+  return `${token.outcome} in ${number}, place ${at + 1}`;
+}
+
+/** @param {ShownToken} token */
+const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
+
+/**
+ * What is known of a draft before the target has judged it.
+ * @param {Token} token
+ * @returns {ShownToken}
+ */
+function asGuess({ id, text, q, soft_q, top_q, seen }) {
+  return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
+}
+
+/**
+ * What each of the four rules would have done with this draft.
+ * @param {Token} token
+ * @param {Place} at
+ * @param {string} own the run's rule
+ */
+function sideBySide(token, at, own) {
+  const table = element("table", "sv-card-rules");
+  table.append(element("caption", "", "What each verdict would do with this guess"));
+  for (const { rule, word, why } of answers(token, at, own)) {
+    const row = element("tr", rule === own ? "is-own" : "");
+    row.dataset.rule = rule;
+    row.append(element("th", "", RULE_NAMES[rule]), element("td", `is-${word.replace(" ", "-")}`, word), element("td", "", why));
+    table.append(row);
+  }
+  return table;
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {string} rule
+ */
+function numbers(token, rule) {
+  const list = element("dl", "sv-card-numbers");
+  /** @type {[string, number | null | undefined][]} */
+  const rows = [
+    ["target p", token.p], ["draft q", token.q],
+    ["min(1, p/q)", rule !== "token" || token.p == null || token.outcome === "corrected" ? null : keep(token)],
+    ["weight", token.weight], ["threshold", token.threshold],
+    ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
+    ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
+  ];
+  for (const [name, value] of rows) {
+    if (value == null) continue;
+    const pair = element("div");
+    const isTiny = value > 0 && value < 0.001;
+    pair.append(element("dt", "", name), element("dd", "", isTiny ? value.toExponential(1) : fixed(value, 3)));
+    list.append(pair);
+  }
+  return list;
+}
+
+/**
+ * Bars of the likeliest tokens; this one is added where it is not among them.
+ * @param {ShownToken} token
+ * @param {string} rule
+ */
+function lists(token, rule) {
+  const box = element("div", "sv-card-lists");
+  /** @type {[string, Choice[] | undefined, number | undefined][]} */
+  const named = [
+    ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
+    [LEFT[rule] ?? "left", token.top_residual, undefined],
+  ];
+  for (const [name, choices, own] of named) {
+    if (!choices?.length) continue;
+    const list = element("ol", name === "draft q" ? "is-draft" : "is-target");
+    for (const choice of choices) list.append(bar(choice, choice.id === token.id));
+    const isListed = choices.some((choice) => choice.id === token.id);
+    if (!isListed && own != null) list.append(bar({ text: token.text, probability: own }, true));
+    const part = element("div");
+    part.append(element("small", "", name), list);
+    box.append(part);
+  }
+  return box;
+}
+
+/**
+ * @param {Pick<Choice, "text" | "probability">} choice
+ * @param {boolean} isThis
+ */
+function bar({ text, probability }, isThis) {
+  const row = element("li", isThis ? "is-this" : "");
+  const fill = element("i");
+  fill.style.width = `${100 * probability}%`;
+  const track = element("span", "sv-card-track");
+  track.append(fill);
+  row.append(element("span", "sv-card-word", visible(text)), track, element("span", "", chance(probability)));
+  return row;
+}

@@ -1,0 +1,219 @@
+// One lane's token stream: rounds are appended and taken back as the playhead moves.
+
+import { element, find } from "specviz/dom/dom.js";
+import { ALONE } from "specviz/facts/lanes.js";
+
+// Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
+// line anyway, for its end is one too.
+const BLOCK = 256;
+const LONGEST_BLOCK = 1024;
+const AT_END = 48; // px from the end within which the view keeps following
+
+/**
+ * @typedef {{ node: HTMLElement, tokens: number }} Block
+ * @typedef {object} DrawnRound
+ * @property {HTMLElement} node
+ * @property {Block} block
+ * @property {number} tokens
+ * @property {boolean} atBreak  whether its text ends in a line break
+ * @property {boolean} isPartial
+ */
+
+/** Draws one lane into its article. Model text only ever becomes text nodes. */
+export class Lane {
+  /** @type {LaneName} */
+  name;
+  stream;
+  #text = element("div");
+  #caret = element("i", "sv-caret");
+  /** @type {DrawnRound[]} */
+  #drawn = [];
+  /** @type {Block[]} */
+  #blocks = [];
+  #total = 0; // tokens
+  #pinned = true; // whether the end of the text stays in sight
+
+  /** @param {HTMLElement} article */
+  constructor(article) {
+    this.name = article.dataset.lane ?? "";
+    this.stream = find(article, ".sv-stream");
+    this.#text.dir = "auto"; // a prompt from right to left goes on so
+    this.stream.addEventListener("scroll", () => {
+      const { scrollHeight, scrollTop, clientHeight } = this.stream;
+      this.#pinned = scrollHeight - scrollTop - clientHeight < AT_END;
+    }, { passive: true });
+    // Whatever changes the height of the text or of the lane, its end stays in sight.
+    const toEnd = new ResizeObserver(() => {
+      this.#showWholeLines();
+      if (this.#pinned) this.#scrollToEnd();
+    });
+    toEnd.observe(this.stream);
+    toEnd.observe(this.#text);
+  }
+
+  /** @param {string} prompt */
+  reset(prompt) {
+    this.#drawn = [];
+    this.#blocks = [];
+    this.#total = 0;
+    this.#pinned = true;
+    this.#text.replaceChildren();
+    this.stream.replaceChildren(this.#text);
+    this.#newBlock().node.append(element("span", "sv-given", prompt));
+    this.stream.scrollTop = 0;
+  }
+
+  /**
+   * Show these finished rounds and, if given, as much of the next as an event tells.
+   * @param {Round[]} rounds
+   * @param {PlayEvent | null} [part]
+   */
+  show(rounds, part) {
+    if (this.#drawn[this.#drawn.length - 1]?.isPartial) this.#takeBack();
+    while (this.#drawn.length > rounds.length) this.#takeBack();
+    for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
+    if (part) this.#append(part.round, tokensSoFar(part), true);
+    this.#blocks[this.#blocks.length - 1]?.node.append(this.#caret);
+  }
+
+  /** Back to the end of the text, wherever the viewer had scrolled. */
+  follow() {
+    this.#pinned = true;
+    this.#scrollToEnd();
+  }
+
+  #scrollToEnd() {
+    this.stream.scrollTop = this.stream.scrollHeight;
+  }
+
+  /** Room that is too low for a line goes below the last one: no line is cut off at the upper edge. */
+  #showWholeLines() {
+    const { lineHeight, paddingTop, paddingBottom } = getComputedStyle(this.stream);
+    const room = this.stream.clientHeight - parseFloat(paddingTop) - parseFloat(paddingBottom);
+    const spare = `${Math.max(0, room % parseFloat(lineHeight)) || 0}px`;
+    if (this.#text.style.paddingBottom !== spare) this.#text.style.paddingBottom = spare;
+  }
+
+  #newBlock() {
+    const block = { node: element("div", "sv-block"), tokens: 0 };
+    this.#blocks.push(block);
+    this.#text.append(block.node);
+    return block;
+  }
+
+  /**
+   * @param {Round} round
+   * @param {ShownToken[]} tokens
+   * @param {boolean} isPartial
+   */
+  #append(round, tokens, isPartial) {
+    let atBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
+    const last = this.#blocks[this.#blocks.length - 1];
+    const block = !last || isFull(last, atBreak) ? this.#newBlock() : last;
+    const node = element("span", "sv-round");
+    tokens.forEach((token, i) => {
+      const child = tokenNode(token, round, this.#total + i, atBreak);
+      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
+      if (i === 0 && this.name !== ALONE) child.querySelector(".w")?.before(roundNumber(round.index + 1));
+      node.append(child);
+    });
+    block.node.append(node);
+    block.tokens += tokens.length;
+    this.#total += tokens.length;
+    this.#drawn.push({ node, block, tokens: tokens.length, atBreak, isPartial });
+  }
+
+  #takeBack() {
+    const last = this.#drawn.pop();
+    if (!last) return;
+    const { node, block, tokens } = last;
+    node.remove();
+    block.tokens -= tokens;
+    this.#total -= tokens;
+    if (block.tokens === 0 && this.#blocks.length > 1) {
+      block.node.remove();
+      this.#blocks.pop();
+    }
+  }
+}
+
+/**
+ * The drafted tokens of a round in order, then the one that the target added.
+ * @param {Round} round
+ */
+export function tokensOf(round) {
+  return [...round.drafted, ...round.emitted.filter((token) => token.outcome !== "accepted")];
+}
+
+/**
+ * Whether the target wrote a token of the lane with drafts without any guess before it.
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
+export const isOwn = (token, round) =>
+  round.lane !== ALONE && token.outcome === "bonus" && !round.drafted.length;
+
+/**
+ * The drafted tokens of an unfinished round: some judged, the others still waiting.
+ * @param {PlayEvent} event
+ * @returns {ShownToken[]}
+ */
+function tokensSoFar({ round, seen, judged }) {
+  return round.drafted.slice(0, seen).map((token, i) =>
+    (i < judged ? token : { ...token, outcome: "pending" }));
+}
+
+/**
+ * @param {Block} block
+ * @param {boolean} atBreak
+ */
+function isFull(block, atBreak) {
+  return block.tokens >= LONGEST_BLOCK || (block.tokens >= BLOCK && atBreak);
+}
+
+/** @param {ShownToken} token */
+const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
+
+/**
+ * Whether a watched server rejected a token without telling which.
+ * @param {ShownToken} token
+ */
+export const isUnseen = (token) => token.id === undefined && !isWritten(token);
+
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {number} index of the token in its lane
+ * @param {boolean} atBreak whether the text before ends in a line break
+ */
+function tokenNode(token, round, index, atBreak) {
+  const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  node.classList.toggle("unseen", isUnseen(token));
+  node.dataset.round = String(round.index);
+  node.dataset.index = String(index);
+  if (token.outcome !== "pending") node.dataset.outcome = token.outcome;
+  node.tabIndex = -1;
+  const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
+  if (lead) node.append(lead);
+  for (const piece of token.text.slice(lead.length).match(/\n|[^\n]+/g) ?? []) {
+    const isBreak = piece === "\n";
+    const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
+    // Every line break shows its mark. It breaks no line if it was refused, nor if one stands
+    // before it already: an empty line would only cost room.
+    if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
+    if (isWritten(token)) atBreak = isBreak;
+    node.append(part);
+  }
+  if (!token.text) node.append(element("span", "w none"));
+  return node;
+}
+
+/**
+ * Shown by the style sheet, so that a token's own text stays what the model wrote.
+ * @param {number} number
+ */
+function roundNumber(number) {
+  const node = element("i", "sv-n");
+  node.dataset.n = String(number);
+  return node;
+}

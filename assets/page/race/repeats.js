@@ -1,0 +1,131 @@
+// The same run five times: what its ratio is on average here, and how far it varies.
+
+import { find } from "specviz/dom/dom.js";
+import { draftedLanes, twoRounds } from "specviz/facts/lanes.js";
+import { measure } from "specviz/facts/metrics.js";
+import { spreadOf, uncertainty } from "specviz/facts/uncertainty.js";
+import { isImpossible, range } from "specviz/words/verdict.js";
+import { fixed, plural } from "specviz/words/words.js";
+
+/** @import { Session } from "specviz/run/session.js" */
+
+const TIMES = 5;
+const BETWEEN = 200; // ms, so that the server has closed one run before the next
+
+/**
+ * @typedef {object} RepeatParts
+ * @property {Session} session
+ * @property {() => void} run  begins a live run of what the controls say
+ * @property {boolean} canRun  whether there is a server
+ */
+
+export class Repeats {
+  #parts;
+  #button;
+  #said;
+  /** @type {Map<LaneName, number | null>[] | null} */
+  #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
+
+  /**
+   * @param {HTMLElement} root
+   * @param {RepeatParts} parts
+   */
+  constructor(root, parts) {
+    this.#parts = parts;
+    this.#button = find(root, "[data-repeat]", HTMLButtonElement);
+    this.#said = find(root, "[data-repeats]");
+    this.#button.addEventListener("click", () => this.#begin());
+  }
+
+  /** Whether more runs of a series will come. */
+  get isUnderWay() {
+    return this.#ratios !== null;
+  }
+
+  /** A run can be repeated if the controls would give the same. */
+  offer() {
+    const { session, canRun } = this.#parts;
+    this.#button.hidden = !canRun || session.busy || this.isUnderWay || !session.trace?.end
+      || session.differences.size > 0;
+  }
+
+  /** Another run is shown: a series goes on with its own only. */
+  shown() {
+    if (this.#parts.session.source !== "live") this.#ratios = null;
+    if (!this.isUnderWay) this.#said.textContent = "";
+  }
+
+  /** The live run has ended. */
+  over() {
+    const { trace, failed } = this.#parts.session;
+    if (!this.#ratios) return;
+    const isWhole = trace?.end && !Object.values(trace.end.reasons).includes("stopped");
+    if (failed || !trace || !isWhole) {
+      this.#ratios = null;
+      return;
+    }
+    this.#ratios.push(ratiosOf(trace));
+    if (this.#ratios.length < TIMES) this.#next();
+    else {
+      this.#said.textContent = summaries(this.#ratios);
+      this.#ratios = null;
+    }
+  }
+
+  #begin() {
+    this.#ratios = [];
+    this.offer();
+    this.#next();
+  }
+
+  #next() {
+    const done = this.#ratios ?? [];
+    const so = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and ")).join(", ");
+    this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${so ? `; so far ${so}` : ""}.`;
+    setTimeout(() => { if (this.isUnderWay) this.#parts.run(); }, BETWEEN);
+  }
+}
+
+/**
+ * The ratio of each lane with drafts.
+ * @param {Trace} trace
+ * @returns {Map<LaneName, number | null>}
+ */
+function ratiosOf({ header, rounds }) {
+  return new Map(draftedLanes(header).map((lane) => {
+    const isFair = !isImpossible(uncertainty(twoRounds(rounds, lane)));
+    return [lane, isFair ? measure(rounds, header, lane).speedup : null];
+  }));
+}
+
+/**
+ * What several runs say, lane by lane.
+ * @param {Map<LaneName, number | null>[]} runs
+ */
+function summaries(runs) {
+  const lanes = [...runs[0].keys()];
+  const of = (/** @type {LaneName} */ lane) => runs.map((ratios) => ratios.get(lane) ?? null);
+  if (lanes.length === 1) return summary(of(lanes[0]));
+  const said = lanes.map((lane) => {
+    const possible = of(lane).flatMap((ratio) => ratio ?? []);
+    if (!possible.length) return `${lane}: no fair ratio`;
+    const spread = spreadOf(possible);
+    const lost = runs.length - possible.length;
+    return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost ? `, without ${plural(lost, "run")}` : ""})`;
+  });
+  return `${plural(runs.length, "run")} of the same, median and quartiles: ${said.join("; ")}.`;
+}
+
+/**
+ * The median and the quartiles of some ratios, and how many of them could not be.
+ * @param {(number | null)[]} ratios
+ */
+export function summary(ratios) {
+  const possible = ratios.flatMap((ratio) => ratio ?? []);
+  const lost = ratios.length - possible.length;
+  const without = lost ? ` Without ${plural(lost, "run")} that gave no fair ratio.` : "";
+  if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
+  const spread = spreadOf(possible);
+  return `${plural(possible.length, "run")} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `
+    + `all ${fixed(Math.min(...possible), 2)} to ${fixed(Math.max(...possible), 2)}.${without}`;
+}

@@ -1,0 +1,80 @@
+// The line that says what the shown run is: models, settings, machine. All of it comes from the
+// run's own header, never from the controls; where those say something else, a mark tells so.
+
+import { element, find } from "specviz/dom/dom.js";
+import { describe } from "specviz/words/description.js";
+import { CHANGES_THE_TEXT } from "specviz/words/rules.js";
+import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
+
+const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
+  + "this run.";
+
+export class Strip {
+  #root;
+  #run;
+  #differs;
+  #badge;
+  #others;
+  /** @type {Trace | null} */
+  #trace = null;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {() => Map<string, string>} others  what the controls say otherwise, by item
+   */
+  constructor(root, others) {
+    this.#root = root;
+    this.#others = others;
+    this.#run = find(root, "[data-run]");
+    this.#differs = find(root, "[data-differs]", HTMLButtonElement);
+    this.#badge = find(root, "[data-badge]");
+    this.#differs.title = ADOPT;
+  }
+
+  /**
+   * Another run is shown.
+   * @param {Trace} trace
+   * @param {string} origin LIVE or RECORDED, and what else must be said of where a run comes from
+   */
+  show(trace, origin) {
+    this.#trace = trace;
+    const { header } = trace;
+    this.#run.replaceChildren(...describe(header).map(({ name, text, title }) => {
+      const node = element("span", "", text);
+      node.dataset.item = name;
+      if (title) node.title = title;
+      node.classList.toggle("sv-inexact", title === CHANGES_THE_TEXT);
+      return node;
+    }));
+    const { machine, made } = provenance(header);
+    const where = element("span", "", `${origin} · ${machine}`);
+    where.append(element("span", "sv-made", made));
+    this.#badge.replaceChildren(element("i"), where);
+    this.#badge.hidden = false;
+    this.#badge.title = madeWith(header, origin);
+    this.compare();
+  }
+
+  /** Mark what the controls say otherwise. */
+  compare() {
+    if (!this.#trace) return;
+    const others = this.#others();
+    for (const node of this.#run.children) {
+      if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));
+    }
+    const said = [...others.values()].join(" · ");
+    this.#differs.textContent = `the controls say ${said}`;
+    this.#differs.hidden = !others.size;
+    this.#root.toggleAttribute("data-other-controls", others.size > 0);
+  }
+}
+
+/**
+ * Versions, and what cannot be vouched for.
+ * @param {Header} header
+ * @param {string} origin
+ */
+function madeWith(header, origin) {
+  const made = Object.entries(header.versions ?? {}).map(([name, version]) => `${name} ${version}`);
+  return [...made, ...(origin.includes(FROM_FILE) ? [UNVERIFIED] : [])].join("\n");
+}

@@ -1,0 +1,102 @@
+// The page's controls and the run that is shown: what the controls would have to say to give this
+// run, and where they say something else. Values stand in the order of the controls: the prompt,
+// then each setting of the configuration.
+
+import { comparedIn } from "specviz/facts/lanes.js";
+import { settingText } from "specviz/words/description.js";
+
+/**
+ * What the controls would have to say for the run of this header; null where that is not known.
+ * @param {Header} header
+ * @param {Config} config
+ * @returns {Value[]}
+ */
+export function controlsOf(header, config) {
+  const { prompt, settings } = header;
+  const preset = config.presets.find((one) => isSame(one.prompt, prompt));
+  /** @type {Record<string, Value>} */
+  const known = {
+    verdict: "token", ...plainSettings(settings), pair: pairOf(header, config), lanes: comparedIn(header),
+  };
+  // How a watched server drafts is no control's affair.
+  if (header.source) for (const name of ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"]) delete known[name];
+  return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
+}
+
+/**
+ * Where the controls say something else: what they say, by the name of the strip's item.
+ * @param {Value[]} now
+ * @param {Value[]} shown what they would have to say for the shown run
+ * @param {Config} config
+ * @returns {Map<string, string>}
+ */
+export function differences([promptNow, ...now], [prompt, ...shown], config) {
+  const names = Object.keys(config.defaults);
+  const at = (/** @type {Value[]} */ values, /** @type {string} */ name) => values[names.indexOf(name)] ?? null;
+  const idle = names.filter((name) => isIdle(name, (one) => at(now, one)) && isIdle(name, (one) => at(shown, one)));
+  const found = new Map();
+  if (names.length && !isSame(String(promptNow), String(prompt))) found.set("prompt", "another prompt");
+  names.forEach((name, i) => {
+    const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
+    if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
+    found.set(name === "pair" ? "target" : name, name === "pair" ? `pair ${now[i]}` : settingText(name, now[i]));
+  });
+  return found;
+}
+
+/**
+ * Whether a setting does nothing beside the others.
+ * @param {string} name
+ * @param {(name: string) => Value} value
+ */
+function isIdle(name, value) {
+  if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
+  if (["gamma", "gamma_policy", "verdict"].includes(name)) return value("drafter") === "none";
+  if (["target", "draft"].includes(name)) return value("pair") !== "other";
+  return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
+}
+
+/**
+ * The name of the listed pair with the models of a run.
+ * @param {Header} header
+ * @param {Config} config
+ */
+function pairOf({ target, draft, settings }, { pairs }) {
+  const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
+    known !== undefined && model.name.split("/").pop() === known[0]
+    && (known[1] === null || model.parameters === known[1]);
+  const has = (/** @type {PairModels} */ models) => {
+    if (draft === null || settings.drafter === "early-exit") return true;
+    return is(draft, settings.drafter === "head" ? models.head : models.draft);
+  };
+  const found = Object.entries(pairs).find(([, models]) => is(target, models.target) && has(models));
+  return found?.[0] ?? null;
+}
+
+/**
+ * What becomes of the control of the drafter with a pair: the drafters that it offers and, if the
+ * chosen one is not among them, its default.
+ * @param {string} pair
+ * @param {string} drafter
+ * @param {Pick<Config, "drafters" | "drafterLabels">} config
+ */
+export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
+  const offered = drafters[pair] ?? drafterLabels.map(([, value]) => value);
+  const value = offered.includes(drafter) ? drafter : offered[0];
+  return { __type__: "update", choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
+}
+
+/** @param {Settings} settings */
+function plainSettings({ stop, ignore_eos: _, ...settings }) {
+  return stop.length ? { ...settings, stop: stop.join(" ") } : settings;
+}
+
+/**
+ * A tokenizer may put a mark before a prompt, or other blanks into it.
+ * @param {string} one
+ * @param {string} other
+ */
+function isSame(one, other) {
+  const [a, b] = [one, other].map((text) => text.replace(/\s+/g, " ").trim());
+  return a === b || (a !== "" && b.replace(/^<[^>]*>/, "") === a);
+}

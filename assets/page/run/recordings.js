@@ -1,0 +1,125 @@
+// Recordings: fetched from the server's folder, opened from a file, saved to one.
+
+import { digestOf } from "specviz/facts/digest.js";
+import { element } from "specviz/dom/dom.js";
+
+const NOT_HERE = "This browser cannot unpack recordings; open the .json form of one.";
+
+/** The recordings that come with the page. Each is fetched once. */
+export class Recordings {
+  #urls;
+  /** @type {Map<string, Promise<Trace>>} */
+  #traces = new Map();
+
+  /** @param {Record<string, string>} urls by name */
+  constructor(urls) {
+    this.#urls = urls;
+  }
+
+  /** @param {string} name */
+  has(name) {
+    return Object.hasOwn(this.#urls, name);
+  }
+
+  /**
+   * The first of these names that a recording has, or else that of the first recording.
+   * @param {(string | null | undefined)[]} names
+   */
+  first(...names) {
+    return names.find((name) => name && this.has(name)) ?? Object.keys(this.#urls)[0] ?? null;
+  }
+
+  /** @param {string} name */
+  fetch(name) {
+    const known = this.#traces.get(name);
+    if (known) return known;
+    const coming = fetched(this.#urls[name]);
+    coming.catch(() => this.#traces.delete(name)); // another try may do better
+    this.#traces.set(name, coming);
+    return coming;
+  }
+
+  /** So that they are at hand when the network is not. */
+  fetchAll() {
+    for (const name of Object.keys(this.#urls)) this.fetch(name).catch(() => {});
+  }
+}
+
+/**
+ * @param {string} url
+ * @returns {Promise<Trace>}
+ */
+async function fetched(url) {
+  const answer = await fetch(new URL(url, document.baseURI));
+  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+  const bytes = new Uint8Array(await answer.arrayBuffer());
+  return JSON.parse(await unpacked(bytes));
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes gzipped or not */
+async function unpacked(bytes) {
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
+  if (!globalThis.DecompressionStream) throw new Error(NOT_HERE);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+/**
+ * A file's bytes in base64. No more than a byte too many is read, so that the server can say what
+ * is wrong with a very large file.
+ * @param {File} file
+ * @param {number} most bytes
+ */
+export async function readFile(file, most) {
+  const address = await new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file.slice(0, most + 1));
+  });
+  return String(address).split(",")[1] ?? "";
+}
+
+/**
+ * A trace without what the page may have added to it.
+ * @param {Trace} trace
+ * @returns {Trace}
+ */
+export function plain({ schema, header, rounds, end }) {
+  return { schema, header, rounds, end };
+}
+
+/**
+ * Hand a trace to the visitor as a file, gzipped if the browser can and `packed` asks.
+ * @param {Trace} trace
+ * @param {boolean} packed
+ */
+export async function saveTrace(trace, packed) {
+  const digest = await digestOf(trace);
+  const text = JSON.stringify({ ...plain(trace), ...(digest ? { digest } : {}) });
+  const zip = packed && "CompressionStream" in globalThis;
+  let blob = new Blob([text], { type: "application/json" });
+  if (zip) blob = await new Response(blob.stream().pipeThrough(new CompressionStream("gzip"))).blob();
+  saveBlob(blob, `${fileStem(trace.header)}.json${zip ? ".gz" : ""}`);
+}
+
+/**
+ * A name that says when the run was made.
+ * @param {Header} header
+ */
+export function fileStem(header) {
+  const when = /^[\d-]{10}T[\d:]{8}/.exec(header.date)?.[0] ?? "run";
+  return `specviz-${when.replace("T", "-").replaceAll(":", "")}`;
+}
+
+/**
+ * @param {Blob} blob
+ * @param {string} name
+ */
+export function saveBlob(blob, name) {
+  const link = element("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

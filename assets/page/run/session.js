@@ -1,0 +1,298 @@
+// Which run is shown: a live one, a recording, or what had arrived of a run that was interrupted.
+
+import { presetFor } from "specviz/run/address.js";
+import { controlsOf, differences } from "specviz/run/controls.js";
+import { keepOnReload, takeKept } from "specviz/run/kept.js";
+import { Recordings } from "specviz/run/recordings.js";
+import { Store } from "specviz/run/store.js";
+import { readableSpeed } from "specviz/run/timeline.js";
+
+/** @import { Address } from "specviz/run/address.js" */
+/** @import { Notice } from "specviz/dom/notice.js" */
+/** @import { Timeline } from "specviz/run/timeline.js" */
+
+const CROWDED_AFTER = 1500; // ms without an answer to Run
+const SLOW_AFTER = 4000; // ms without an answer to a plain question
+const DEAD_AFTER = 60_000; // ms without one: a connection can break without a word
+const RETRY_EVERY = 2000; // ms between questions whether the server is back
+// Gradio asks as often, and loads the page anew when the server answers, which would end a run that
+// somebody had started meanwhile.
+const RELOAD_WITHIN = 5000; // ms
+const CROWDED = "The server is busy: your run is in line.";
+const SLOW = "The server is slow to answer: your run is in line, and begins as soon as it can.";
+const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
+const BACK = "The server is back, without your run: press Run to start it again.";
+const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
+  + "Press Run to start it again.";
+const LEFT_OUT = "Parts of this link make no sense here and were left out";
+
+/**
+ * What a session tells.
+ * @typedef {object} SessionEvents
+ * @property {() => void} begun  a live run has begun, of which nothing has arrived
+ * @property {(trace: Trace, origin: string) => void} shown  another trace is shown from now on
+ * @property {(rounds: Round[]) => void} rounds  the live run has gone on
+ * @property {(trace: Trace) => void} retold  rounds of the live run were told again
+ * @property {() => void} over  the live run has ended, well or not
+ * @property {() => void} left  the visitor turned from the live run to a recording
+ */
+
+/**
+ * @typedef {object} SessionParts
+ * @property {Server} server
+ * @property {Config} config
+ * @property {Address} address
+ * @property {Timeline} timeline  gets the rounds of what is shown
+ * @property {Notice} notice
+ * @property {SessionEvents} on
+ */
+
+export class Session {
+  busy = false; // a live run is under way
+  failed = false; // the newest live run has
+  /** @type {"live" | "recording"} */
+  source = "live";
+  #ran = /** @type {Value[]} */ ([]); // what the controls said when the newest live run began
+  #server;
+  #config;
+  #address;
+  #timeline;
+  #notice;
+  #on;
+  recordings;
+  #store;
+  #lost = false; // the connection, while a run was under way
+  #showings = 0; // a recording that arrives after something else was shown is not shown
+
+  /** @param {SessionParts} parts */
+  constructor({ server, config, address, timeline, notice, on }) {
+    this.#server = server;
+    this.#config = config;
+    this.#address = address;
+    this.#timeline = timeline;
+    this.#notice = notice;
+    this.#on = on;
+    this.recordings = new Recordings(config.recordings);
+    this.#store = new Store({
+      schema: config.schema,
+      ask: async (run, seq) => (await server.missed?.({ run, seq })) ?? null,
+      on: {
+        begun: () => this.#begin(),
+        header: (trace) => this.#showLive(trace),
+        rounds: (rounds) => this.#add(rounds),
+        retold: () => this.#retell(),
+        status: (text) => notice.show(text),
+        over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
+        lost: () => this.#reconnect(),
+      },
+    });
+    keepOnReload(() => ((this.busy || this.#lost) && this.source === "live" ? this.trace : null));
+  }
+
+  /** The trace that is shown. */
+  get trace() {
+    return this.#store.trace;
+  }
+
+  /** The id of the newest live run. */
+  get run() {
+    return this.#store.run;
+  }
+
+  /** The id of the live run that is shown, if it is one. */
+  get liveRun() {
+    return this.source === "live" ? this.run : null;
+  }
+
+  /** What the controls would have to say for the shown run; empty where nothing is shown. */
+  get controls() {
+    if (!this.trace) return [];
+    return this.source === "live" ? this.#ran : controlsOf(this.trace.header, this.#config);
+  }
+
+  /** Where they say something else. */
+  get differences() {
+    const { controls } = this;
+    return controls.length ? differences(this.#address.state.values, controls, this.#config) : new Map();
+  }
+
+  /** @param {string | null} delta */
+  receive(delta) {
+    this.#store.receive(delta);
+  }
+
+  /** A visit begins with what had arrived before the page was loaded anew, or with a recording. */
+  async open() {
+    const { asked } = this.#address;
+    const taken = this.#config.trace;
+    const kept = taken ? null : takeKept();
+    const name = this.recordings.first(asked.recording, presetFor(asked, this.#config)?.name);
+    if (taken) this.show(taken);
+    else if (kept) this.#showInterrupted(kept);
+    else if (name) await this.showNamed(name);
+    if (asked.wrong.length) this.#notice.mention(`${LEFT_OUT}: ${asked.wrong.join(", ")}.`);
+  }
+
+  /**
+   * Play a finished trace.
+   * @param {Trace} trace
+   * @param {string} [origin] what its badge says of it
+   * @param {string | null} [name] of the recording
+   */
+  show(trace, origin = "RECORDED", name = null) {
+    this.#showings += 1;
+    if (this.busy) this.#leave();
+    this.failed = false;
+    this.#store.show(trace);
+    this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
+    this.#timeline.clear(false);
+    this.#timeline.add(trace.rounds);
+    this.#timeline.setSpeed(readableSpeed(this.#timeline.seconds()));
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.#timeline.seek(Infinity);
+    else this.#timeline.restart();
+    this.#address.change({ recording: name });
+  }
+
+  /**
+   * Show a recording of the page; false if it cannot be had.
+   * @param {string} name
+   * @param {string} [origin]
+   */
+  async showNamed(name, origin) {
+    this.#showings += 1;
+    const showing = this.#showings;
+    try {
+      const trace = await this.recordings.fetch(name);
+      if (showing === this.#showings && !this.busy) this.show(trace, origin, name);
+      return true;
+    } catch (error) {
+      console.info("specviz: a recording cannot be shown:", error);
+      return false;
+    }
+  }
+
+  /** Whoever pressed Run gets an answer, even from a server that has gone. */
+  async awaitRun() {
+    const before = this.run;
+    await pause(CROWDED_AFTER);
+    if (this.run !== before) return;
+    this.#notice.show(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (this.run === before) this.#notice.show(SLOW); });
+    if (!isThere && this.run === before) this.#reconnect();
+  }
+
+  #begin() {
+    this.busy = true;
+    this.#ran = this.#address.state.values;
+    this.failed = this.#lost = false;
+    this.#notice.clear();
+    this.#timeline.pause();
+    this.#on.begun();
+  }
+
+  /** @param {Trace} trace */
+  #showLive(trace) {
+    this.#showings += 1;
+    this.#announce(trace, "live", "LIVE");
+    this.#timeline.clear(true);
+    this.#address.change({ recording: null });
+  }
+
+  /** @param {Round[]} rounds */
+  #add(rounds) {
+    this.#notice.clear();
+    this.#timeline.add(rounds);
+    this.#on.rounds(rounds);
+  }
+
+  #retell() {
+    if (!this.trace) return;
+    this.#timeline.replace(this.trace.rounds);
+    this.#on.retold(this.trace);
+  }
+
+  /** @param {Trace} trace */
+  #showInterrupted(trace) {
+    this.show(trace);
+    this.#timeline.seek(Infinity);
+    this.#notice.show(RELOADED);
+  }
+
+  /**
+   * @param {Trace} trace
+   * @param {"live" | "recording"} source
+   * @param {string} origin
+   */
+  #announce(trace, source, origin) {
+    this.#notice.clear();
+    this.source = source;
+    this.#on.shown(trace, origin);
+  }
+
+  #leave() {
+    this.busy = false;
+    this.#store.drop();
+    this.#on.left();
+  }
+
+  /**
+   * @param {string | null} error
+   * @param {boolean} fallBack whether a recording should take the run's place
+   * @param {string} remark
+   */
+  async #finish(error, fallBack = false, remark = "") {
+    this.busy = false;
+    this.#timeline.finish();
+    const recorded = error ? this.#substitute(fallBack) : null;
+    if (error && recorded) {
+      console.info("specviz: live failed:", error);
+      if (await this.showNamed(recorded, "RECORDED (live failed)")) {
+        if (fallBack) this.#notice.show(error, true);
+        return;
+      }
+    }
+    this.failed = Boolean(error);
+    this.#notice.show(error ?? remark, this.failed);
+    this.#on.over();
+  }
+
+  /**
+   * The recording to show for a run that failed. Where no machine can be had, another preset's is
+   * better than none; on stage there is nobody to read why a run failed.
+   * @param {boolean} fallBack
+   */
+  #substitute(fallBack) {
+    const name = this.#address.preset?.name;
+    if (fallBack) return this.recordings.first(name);
+    return this.#address.state.stage && name && this.recordings.has(name) ? name : null;
+  }
+
+  /** Say that the server is gone, and when it is back. */
+  async #reconnect() {
+    const before = this.run;
+    this.#lost = true;
+    await this.#finish(LOST);
+    while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
+    await pause(RELOAD_WITHIN);
+    if (this.run === before && !this.busy) this.#notice.show(BACK);
+  }
+
+  /**
+   * Only a question that fails says that the server is gone: one that waits may be in a long line.
+   * @param {() => void} [isSlow] told if it waits
+   */
+  async #isServerThere(isSlow = () => {}) {
+    const question = this.#server.missed?.({ run: "", seq: 0 });
+    const waiting = setTimeout(isSlow, SLOW_AFTER);
+    const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
+    clearTimeout(waiting);
+    return Array.isArray(answer);
+  }
+}
+
+/** @param {string} origin of a run that has no end */
+const interrupted = (origin) =>
+  (origin.endsWith(")") ? origin.replace(/\)$/, ", interrupted)") : `${origin} (interrupted)`);
+
+/** @param {number} time ms */
+const pause = (time) => new Promise((resume) => setTimeout(resume, time));

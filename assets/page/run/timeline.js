@@ -1,0 +1,231 @@
+// The playhead over the events of a trace, in the order of their times.
+
+import { ALONE } from "specviz/facts/lanes.js";
+
+const LONGEST_FRAME = 500; // ms
+const FEW = 64; // rounds that are put in their places one by one
+export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
+const SLOWEST = 0.005; // at which a recording plays by itself
+const READABLE = 12; // seconds that a recording should take to play
+
+/**
+ * What happens in a round, one event after the other: each draft appears, each verdict follows,
+ * then the round is done. Drafts are spread evenly over the measured time of their run; those of a
+ * watched server, whose time is not told, appear when they came.
+ * @param {Round} round
+ * @returns {PlayEvent[]}
+ */
+export function eventsOf(round) {
+  const { drafted, clock, draft_seconds: drafting } = round;
+  const start = clock - drafting - round.verify_seconds - round.overhead_seconds;
+  const events = drafted.map((_, i) =>
+    ({ round, seen: i + 1, judged: 0, done: false, time: drafting ? start + (drafting * (i + 1)) / drafted.length : clock }));
+  const seen = drafted.length;
+  const judged = drafted.filter((token) => token.outcome !== "ignored").length;
+  for (let i = 1; i <= judged; i += 1) {
+    events.push({ round, seen, judged: i, done: false, time: clock });
+  }
+  events.push({ round, seen, judged, done: true, time: clock });
+  return events;
+}
+
+/**
+ * A live race yields rounds almost in order, so each event moves back a few places at most.
+ * @param {PlayEvent[]} events
+ * @param {PlayEvent} event
+ */
+function insert(events, event) {
+  let place = events.length;
+  while (place > 0 && compare(events[place - 1], event) > 0) place -= 1;
+  events.splice(place, 0, event);
+}
+
+/**
+ * @param {PlayEvent} one
+ * @param {PlayEvent} other
+ */
+function compare(one, other) {
+  // Of what happens at the same time, the target alone comes last.
+  return one.time - other.time || Number(one.round.lane === ALONE) - Number(other.round.lane === ALONE);
+}
+
+/**
+ * A speed at which people can read along: no faster than the run was.
+ * @param {number} seconds that the run took
+ */
+export function readableSpeed(seconds) {
+  const fit = SPEEDS.filter((times) => times >= SLOWEST && times <= 1 && seconds / times >= READABLE);
+  return fit.pop() ?? SLOWEST;
+}
+
+/**
+ * A playhead: how many events are shown. While a run is live it follows the newest one, unless
+ * the viewer holds it back. Others read its fields and write none of them.
+ */
+export class Timeline {
+  /** @type {PlayEvent[]} */
+  events = [];
+  position = 0;
+  following = true;
+  playing = false;
+  speed = 1;
+  live = false;
+  #changed;
+  #time = 0; // seconds on the run's clock
+  #last = 0; // ms, of the last frame
+  #waiting = false; // for a frame
+
+  /** @param {() => void} changed called when anything moved */
+  constructor(changed) {
+    this.#changed = changed;
+  }
+
+  /** @param {boolean} live */
+  clear(live) {
+    Object.assign(this, { events: [], position: 0, following: live, playing: false, live });
+    this.#time = 0;
+    this.#changed();
+  }
+
+  /** @param {Round[]} rounds */
+  add(rounds) {
+    const events = rounds.flatMap(eventsOf);
+    if (rounds.length <= FEW) for (const event of events) insert(this.events, event);
+    else this.events = [...this.events, ...events].sort(compare);
+    if (this.following) this.#moveTo(this.events.length);
+    this.#changed();
+  }
+
+  /**
+   * Rounds that are known better now, in the place of all that there were; the playhead stays.
+   * @param {Round[]} rounds
+   */
+  replace(rounds) {
+    const time = this.#time;
+    this.events = rounds.flatMap(eventsOf).sort(compare);
+    const after = this.events.findIndex((event) => event.time > time);
+    this.#moveTo(this.following || after < 0 ? this.events.length : after);
+    this.#changed();
+  }
+
+  /** No more rounds will come. */
+  finish() {
+    this.live = false;
+    this.#changed();
+  }
+
+  play() {
+    if (!this.events.length) return;
+    if (this.position === this.events.length) this.#moveTo(0);
+    this.playing = true;
+    this.following = false;
+    this.#last = performance.now();
+    this.#requestFrame();
+    this.#changed();
+  }
+
+  pause() {
+    this.#hold();
+    this.#changed();
+  }
+
+  /** @param {number} position */
+  seek(position) {
+    this.#hold();
+    this.#moveTo(position);
+    this.#changed();
+  }
+
+  /** @param {number} by events */
+  step(by) {
+    this.seek(this.position + by);
+  }
+
+  /**
+   * To the end of the next round of the lane with drafts, or of the one before.
+   * @param {1 | -1} by
+   */
+  stepRound(by) {
+    let place = this.position - 1;
+    do place += by; while (place >= 0 && place < this.events.length && !this.#endsRound(place));
+    this.seek(place + 1);
+  }
+
+  restart() {
+    this.#moveTo(0);
+    this.play();
+  }
+
+  follow() {
+    this.following = true;
+    this.playing = false;
+    this.#moveTo(this.events.length);
+    this.#changed();
+  }
+
+  /** @param {number} speed */
+  setSpeed(speed) {
+    this.speed = speed;
+    this.#changed();
+  }
+
+  /** How long the run took, on its own clocks. */
+  seconds() {
+    return this.events[this.events.length - 1]?.time ?? 0;
+  }
+
+  /**
+   * The finished rounds at the playhead, and the event inside an unfinished one by lane.
+   * @returns {Shown}
+   */
+  shown() {
+    /** @type {Shown} */
+    const shown = { rounds: [], partial: Object.create(null) }; // a lane may have any name
+    for (const event of this.events.slice(0, this.position)) {
+      shown.partial[event.round.lane] = event.done ? null : event;
+      if (event.done) shown.rounds.push(event.round);
+    }
+    return shown;
+  }
+
+  #requestFrame() {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    requestAnimationFrame((now) => this.#advance(now));
+  }
+
+  /** @param {number} now ms */
+  #advance(now) {
+    this.#waiting = false;
+    if (!this.playing) return;
+    // A tab that was hidden goes on where it was.
+    this.#time += (this.speed * Math.max(0, Math.min(now - this.#last, LONGEST_FRAME))) / 1000;
+    this.#last = now;
+    const before = this.position;
+    while (this.position < this.events.length && this.events[this.position].time <= this.#time) {
+      this.position += 1;
+    }
+    if (this.position === this.events.length) {
+      this.playing = false;
+      this.following = this.live;
+    }
+    if (this.position !== before || !this.playing) this.#changed();
+    if (this.playing) this.#requestFrame();
+  }
+
+  /** @param {number} position */
+  #moveTo(position) {
+    this.position = Math.max(0, Math.min(position, this.events.length));
+    this.#time = this.position ? this.events[this.position - 1].time : 0;
+  }
+
+  #hold() {
+    this.following = false;
+    this.playing = false;
+  }
+
+  /** @param {number} place */
+  #endsRound(place) {
+    return this.events[place].done && this.events[place].round.lane !== ALONE;
+  }
+}

@@ -1,0 +1,213 @@
+// A run as a short film: both lanes race once more on a canvas, which the browser records.
+
+import { FACE, FONT, layOut, LINE } from "specviz/share/film-layout.js";
+import { measure } from "specviz/facts/metrics.js";
+import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, write } from "specviz/share/paint.js";
+import { raceOfTwo } from "specviz/charts/plot.js";
+import { fixed, plural } from "specviz/words/words.js";
+
+/** @import { Placed } from "specviz/share/film-layout.js" */
+/** @import { Colours } from "specviz/share/paint.js" */
+
+const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
+const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
+const RACE = 10, HOLD = 2; // seconds that the race takes, and that its end stays
+const RATE = 15; // pictures per second
+const LONGEST_STEP = 0.2; // seconds: a page that was held up does not jump
+const DRAIN = 300, DRAINS = 60; // ms between looks whether all is encoded, and how many at most
+const LITTLE = 1000; // bytes: less than a picture that differs from the one before
+const BITS = 3_000_000; // per second
+const TYPES = ["video/webm;codecs=vp8", "video/webm", "video/mp4"];
+const TEXT = { top: 236, bottom: 590 }; // px, of the lanes' text
+/** @type {{ lane: LaneName, name: string, left: number, width: number }[]} */
+const LANES = [
+  { lane: "speculative", name: "Draft + target", left: EDGE, width: 720 },
+  { lane: "baseline", name: "Target alone", left: EDGE + 744, width: WIDTH - 2 * EDGE - 744 },
+];
+const PADDING = 20; // px inside a lane
+
+/** The kind of film that this browser can record; null if it cannot. */
+export function filmType() {
+  const canRecord = "MediaRecorder" in globalThis && "captureStream" in HTMLCanvasElement.prototype;
+  return canRecord ? TYPES.find((type) => MediaRecorder.isTypeSupported(type)) ?? null : null;
+}
+
+/**
+ * Record the film of a run; null if it was cancelled. It takes as long as it lasts.
+ * @param {Trace} trace
+ * @param {{ progress: (share: number) => void, signal: AbortSignal }} parts
+ * @returns {Promise<Blob | null>}
+ */
+export async function filmOf(trace, { progress, signal }) {
+  const type = filmType();
+  if (!type) throw new Error("this browser records no canvas");
+  const { canvas, context } = canvasOf(SCALE * WIDTH, SCALE * HEIGHT);
+  context.scale(SCALE, SCALE);
+  const scene = sceneOf(context, raceOfTwo(trace));
+  paint(context, scene, 0);
+  const stream = canvas.captureStream(RATE);
+  const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS });
+  /** @type {Blob[]} */
+  const parts = [];
+  recorder.ondataavailable = ({ data }) => { parts.push(data); };
+  const ended = new Promise((resolve, reject) => {
+    recorder.onstop = resolve;
+    recorder.onerror = () => reject(new Error("the browser stopped recording"));
+  });
+  recorder.start();
+  await play(recorder, signal, (share) => {
+    paint(context, scene, Math.min(1, (share * (RACE + HOLD)) / RACE));
+    progress(share);
+  });
+  if (!signal.aborted) await drain(recorder, parts);
+  if (recorder.state !== "inactive") recorder.stop();
+  await ended;
+  for (const track of stream.getTracks()) track.stop();
+  return signal.aborted ? null : new Blob(parts, { type: type.split(";")[0] });
+}
+
+/**
+ * Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
+ * would leave out the end.
+ * @param {MediaRecorder} recorder
+ * @param {Blob[]} parts what is encoded so far
+ */
+async function drain(recorder, parts) {
+  const size = () => parts.reduce((sum, part) => sum + part.size, 0);
+  for (let left = DRAINS, quiet = 0; left > 0 && quiet < 2 && recorder.state === "recording"; left -= 1) {
+    const before = size();
+    await new Promise((resume) => setTimeout(resume, DRAIN));
+    recorder.requestData();
+    await new Promise((resume) => setTimeout(resume));
+    quiet = size() - before < LITTLE ? quiet + 1 : 0;
+  }
+}
+
+/**
+ * Call `show` with the share of the film that is over, until all of it is, or it is cancelled. In a
+ * hidden tab, which gets no time, the film waits.
+ * @param {MediaRecorder} recorder
+ * @param {AbortSignal} signal
+ * @param {(share: number) => void} show
+ */
+function play(recorder, signal, show) {
+  return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
+    let over = 0, last = performance.now();
+    const timer = setInterval(() => {
+      const now = performance.now(), passed = Math.min(LONGEST_STEP, (now - last) / 1000);
+      last = now;
+      if (document.hidden && recorder.state === "recording") recorder.pause();
+      else if (!document.hidden && recorder.state === "paused") recorder.resume();
+      if (!document.hidden) over += passed;
+      const share = Math.min(1, over / (RACE + HOLD));
+      if (!document.hidden) show(share);
+      if (share < 1 && !signal.aborted && recorder.state !== "inactive") return;
+      clearInterval(timer);
+      resolve();
+    }, 1000 / RATE);
+  });
+}
+
+/** @typedef {ReturnType<typeof sceneOf>} Scene */
+
+/**
+ * Everything that stays the same from picture to picture.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Trace} trace
+ */
+function sceneOf(context, trace) {
+  const lanes = LANES.map((one) => {
+    const rounds = trace.rounds.filter(({ lane }) => lane === one.lane);
+    return { ...one, rounds, placed: layOut(context, rounds, trace.header.prompt, one.width - 2 * PADDING) };
+  });
+  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
+  const pace = seconds / RACE;
+  const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
+  return { trace, lanes, seconds, most, pace: Number(pace.toPrecision(2)), colours: coloursOfPage() };
+}
+
+/** @param {Round[]} rounds */
+const tokensIn = (rounds) => rounds.reduce((sum, { emitted }) => sum + emitted.length, 0);
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Scene} scene
+ * @param {number} share of the race that is over
+ */
+function paint(context, scene, share) {
+  const { trace, lanes, colours, pace } = scene;
+  const time = share * scene.seconds;
+  context.fillStyle = colours.page;
+  context.fillRect(0, 0, WIDTH, HEIGHT);
+  brand(context, colours, EDGE, 60, 32);
+  const small = { font: `19px ${SANS}`, colour: colours.soft };
+  write(context, runLine(trace.header), EDGE, 92, { ...small, most: 860 });
+  write(context, `played at ${pace}×`, EDGE, HEIGHT - 18, small);
+  write(context, "each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...small, align: "right" });
+  const done = trace.rounds.filter(({ clock }) => clock <= time + 1e-12);
+  const { speedup } = measure(done, trace.header);
+  const times = { colour: colours.ink, font: `600 72px ${SANS}`, align: /** @type {const} */ ("right") };
+  write(context, speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86, times);
+  lanes.forEach((lane, i) => {
+    paintBar(context, scene, lane.rounds.filter(({ clock }) => clock <= time + 1e-12), i);
+    paintLane(context, lane, colours, time);
+  });
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Scene} scene
+ * @param {Round[]} done
+ * @param {number} place of the lane
+ */
+function paintBar(context, { most, colours }, done, place) {
+  const y = 124 + 34 * place, tokens = tokensIn(done), clock = done[done.length - 1]?.clock ?? 0;
+  const small = { font: `19px ${SANS}`, colour: colours.soft };
+  write(context, LANES[place].name.toLowerCase(), EDGE, y + 6, small);
+  fillBox(context, [EDGE + 140, y - 7, 690, 14], colours.track, 7);
+  fillBox(context, [EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? colours.soft : colours.accepted, 7);
+  const speed = clock ? ` · ${Math.round(tokens / clock)} tok/s` : "";
+  write(context, `${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
+    { ...small, colour: colours.ink, align: "right" });
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Scene["lanes"][number]} lane
+ * @param {Colours} colours
+ * @param {number} time seconds
+ */
+function paintLane(context, { name, left, width, placed, lane }, colours, time) {
+  fillBox(context, [left, 186, width, HEIGHT - 236], colours.panel, 14);
+  write(context, name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: colours.ink });
+  const seen = placed.filter((piece) => piece.seen <= time + 1e-12);
+  const rows = Math.floor((TEXT.bottom - TEXT.top) / LINE) + 1;
+  const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
+  for (const piece of seen) {
+    if (piece.line < first) continue;
+    const x = left + PADDING + piece.x, y = TEXT.top + FONT + (piece.line - first) * LINE;
+    const isPlain = lane === "baseline" || piece.outcome === "given";
+    paintPiece(context, piece, x, y, { colours, isPlain, isJudged: piece.judged <= time + 1e-12 });
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Placed} piece
+ * @param {number} x px
+ * @param {number} y px
+ * @param {{ colours: Colours, isPlain: boolean, isJudged: boolean }} how
+ */
+function paintPiece(context, { text, outcome, width }, x, y, { colours, isPlain, isJudged }) {
+  const isGiven = outcome === "given";
+  if (!isPlain && !isGiven) {
+    const mark = isJudged ? colours[outcome === "ignored" || outcome === "untold" ? "soft" : outcome] : colours.draft;
+    const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
+    context.globalAlpha = 0.16;
+    fillBox(context, [x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
+    context.globalAlpha = 1;
+    fillBox(context, [x + blank, y + 8, width - blank, 3], mark, 0);
+    if (isJudged && outcome === "rejected") fillBox(context, [x + blank, y - 9, width - blank, 3], mark, 0);
+  }
+  write(context, text, x, y, { font: FACE, colour: isGiven ? colours.soft : colours.ink });
+}

@@ -1,0 +1,150 @@
+// The menu "Take away": the shown run as a link, a picture, a film, a page of its own, as tables, and
+// its charts as pictures.
+
+import { chartFigure } from "specviz/charts/charts.js";
+import { closable, element, find, findAll } from "specviz/dom/dom.js";
+import { filmItem } from "specviz/share/film-item.js";
+import { lanesOf } from "specviz/facts/lanes.js";
+import { pictureOf } from "specviz/share/picture.js";
+import { fileStem, plain, saveBlob } from "specviz/run/recordings.js";
+
+const FORMS = [
+  { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
+  { form: "embed", label: "Small player for an article (.html)", type: "text/html" },
+  { form: "tokens", label: "Tokens as a table (.csv)", type: "text/csv" },
+  { form: "rounds", label: "Rounds as a table (.csv)", type: "text/csv" },
+];
+const PICTURES = ["png", "svg"];
+const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
+const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
+const FAILED = "The server could not make this file; try again.";
+const NOT_PAINTED = "The browser could not paint the picture; try again.";
+
+/** The address tells prompt, pair and settings, or the recording. */
+const copyLink = () => navigator.clipboard.writeText(location.href);
+
+/**
+ * @typedef {object} TakeawayParts
+ * @property {Server} server
+ * @property {Config} config
+ * @property {Promise<void>} canDraw  kept once there is what draws charts
+ * @property {() => Trace | null} trace  the shown one
+ * @property {(sentence: string) => void} fail  told why a file cannot be made
+ */
+
+export class Takeaway {
+  /** Close the menu; whether it was open. */
+  close;
+  #menu;
+  #list;
+  #parts;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {TakeawayParts} parts
+   */
+  constructor(root, parts) {
+    this.#menu = find(root, "[data-takeaway]", HTMLDetailsElement);
+    this.#list = find(this.#menu, "div");
+    this.#parts = parts;
+    this.close = closable(this.#menu);
+    if (parts.server.take_away) {
+      this.#list.append(this.#item("Copy a link to this view", "link", copyLink));
+    }
+    this.#list.append(this.#item("Picture to share (.png)", "picture", () => this.#takePicture()),
+      filmItem(parts.trace, parts.fail));
+    if (parts.server.take_away) {
+      for (const { form, label, type } of FORMS) {
+        this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
+      }
+    }
+    this.#list.append(element("hr"));
+    for (const [name, title] of Object.entries(parts.config.titles)) {
+      this.#list.append(this.#chartRow(name, title));
+    }
+    this.#menu.addEventListener("toggle", () => this.#offer());
+    parts.canDraw.then(() => this.#offer());
+  }
+
+  /**
+   * @param {string} label
+   * @param {string} name
+   * @param {() => Promise<void>} take
+   */
+  #item(label, name, take) {
+    const button = element("button", "", label);
+    button.type = "button";
+    button.dataset.take = name;
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        await take();
+        this.#menu.open = false;
+      } catch (error) {
+        console.info("specviz: nothing to take away:", error);
+        this.#parts.fail({ link: NOT_COPIED, picture: NOT_PAINTED }[name] ?? FAILED);
+      }
+      button.disabled = false;
+    });
+    return button;
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} title
+   */
+  #chartRow(name, title) {
+    const row = element("div", "sv-take-chart");
+    row.append(element("span", "", title));
+    for (const format of PICTURES) {
+      const label = format.toUpperCase();
+      const button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
+      button.setAttribute("aria-label", `${title}, ${label}`);
+      row.append(button);
+    }
+    return row;
+  }
+
+  /** Nothing can be taken before a run is shown, and no picture before charts can be drawn. */
+  #offer() {
+    const hasRun = this.#parts.trace() !== null;
+    for (const button of findAll(this.#list, "button", HTMLButtonElement)) {
+      button.disabled = !hasRun || (!window.Plotly && button.closest(".sv-take-chart") !== null);
+    }
+  }
+
+  #trace() {
+    const trace = this.#parts.trace();
+    if (!trace) throw new Error("no run is shown");
+    return trace;
+  }
+
+  async #takePicture() {
+    const trace = this.#trace();
+    saveBlob(await pictureOf(trace), `${fileStem(trace.header)}.png`);
+  }
+
+  /**
+   * @param {string} form
+   * @param {string} type
+   */
+  async #takeForm(form, type) {
+    const trace = this.#trace();
+    const answer = await this.#parts.server.take_away?.({ form, trace: JSON.stringify(plain(trace)) });
+    if (!answer) throw new Error("there is no server");
+    if (answer.error !== undefined) this.#parts.fail(answer.error);
+    else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), fileStem(trace.header) + answer.suffix);
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} format
+   */
+  async #takeChart(name, format) {
+    const { header, rounds } = this.#trace();
+    if (!window.Plotly) throw new Error("charts cannot be drawn yet");
+    const figure = chartFigure(this.#parts.config, name, rounds, lanesOf(header));
+    const url = await window.Plotly.toImage(figure, { format, ...SIZE });
+    saveBlob(await (await fetch(url)).blob(), `${fileStem(header)}-${name}.${format}`);
+  }
+}

@@ -1,0 +1,204 @@
+// Why a token got its verdict: one plain sentence or two, from the token's own numbers.
+
+import { visible } from "specviz/words/words.js";
+
+const SPACE = "\u00a0"; // a number stays on one line with its sign
+
+/**
+ * Where a token stands.
+ * @typedef {object} Place
+ * @property {Round} round
+ * @property {number} place  from 0, among the drafted tokens and then the target's own
+ * @property {EndReason} [ended]  why the lane ended, if it has
+ */
+
+/**
+ * A probability as people say it; only what is certain is called 0 or 100 %.
+ * @param {number | null} [value]
+ */
+export function chance(value) {
+  if (value == null) return "–";
+  const hundred = 100 * value;
+  if (value > 0 && hundred < 0.1) return `<${SPACE}0.1${SPACE}%`;
+  if (value < 1 && hundred > 99.9) return `>${SPACE}99.9${SPACE}%`;
+  const isRound = value === 0 || value >= 1 || (hundred >= 10 && hundred <= 99);
+  return `${isRound ? Math.round(hundred) : hundred.toFixed(1)}${SPACE}%`;
+}
+
+/** @param {{ text: string }} token */
+const quoted = (token) => `“${visible(token.text)}”`;
+
+/**
+ * The probability with which a draft is kept: min(1, p / q).
+ * @param {Pick<Token, "p" | "q">} token
+ */
+export const keep = ({ p, q }) => (q && p !== undefined ? Math.min(1, p / q) : null);
+
+/**
+ * @param {ShownToken} token
+ * @param {Place} at
+ */
+export function reason(token, { round, place, ended }) {
+  const isGreedy = token.soft_p !== undefined || token.soft_q !== undefined;
+  const own = round.emitted[round.emitted.length - 1];
+  switch (token.outcome) {
+    case "pending": return guess(token);
+    case "accepted": return isGreedy ? agreed(token) : accepted(token);
+    case "rejected": return isGreedy ? disagreed(token, own) : rejected(token, own);
+    case "ignored": return ignored(token, round, place, ended);
+    case "corrected": return isGreedy ? instead(token, round) : corrected(token, round);
+    default: return round.lane === "baseline" ? alone(token) : bonus(token, round);
+  }
+}
+
+/**
+ * What speaks for a guess: what a model says, or what was counted.
+ * @param {ShownToken} token
+ */
+function belief(token) {
+  const share = token.soft_q ?? token.q ?? 0, { seen } = token;
+  if (seen === undefined) return `The draft was ${chance(share)} sure of ${quoted(token)}`;
+  const followed = Math.round(share * seen);
+  if (seen === 1) return `The text before ${quoted(token)} was seen once before, followed by this`;
+  return `The text before ${quoted(token)} was seen ${seen} times before, ${
+    followed === seen ? "each time" : `${followed} of them`} followed by this`;
+}
+
+/** @param {ShownToken} token */
+const guess = (token) => `${belief(token)}. The target has yet to judge it.`;
+
+/** @param {ShownToken} token */
+const sure = (token, only = "") => (token.seen === undefined
+  ? `${belief(token)}, the target ${only}${chance(token.p)}`
+  : `${belief(token)}: q is ${chance(token.q)}, the target’s p ${only}${chance(token.p)}`);
+
+/** @param {ShownToken} token */
+function accepted(token) {
+  const { p = 0, q = 0 } = token;
+  if (p >= q) {
+    return `${sure(token)}: the target wants it no less than the draft does, so it is kept whatever the draw.`;
+  }
+  return `${sure(token, "only ")}: ${drawn(token)}, so it was kept.`;
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {Token} [own] the target's token in this round
+ */
+function rejected(token, own) {
+  const then = own?.outcome === "corrected"
+    ? ` The target then drew ${quoted(own)} from what was left.` : "";
+  if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${then}`;
+  return `${sure(token)}: ${drawn(token)}, so it was rejected.${then}`;
+}
+
+/** @param {ShownToken} token */
+function drawn(token) {
+  const { odds, draw } = oddsAndDraw(token);
+  return `it is kept with probability ${odds}; the draw was ${draw}`;
+}
+
+/**
+ * The odds and the draw, with two decimals, or as many as it takes to tell the odds from 0 and 1
+ * and the draw from both.
+ * @param {Pick<Token, "p" | "q" | "u">} token
+ */
+export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
+  const odds = p / q;
+  const areSame = (/** @type {number} */ places) =>
+    [[odds, 0], [odds, 1], [odds, u], [u, 0], [u, 1]].some(([one, other]) =>
+      one !== other && one.toFixed(places) === other.toFixed(places));
+  let places = 2;
+  while (places < 8 && areSame(places)) places += 1;
+  return { odds: Math.min(1, odds).toFixed(places), draw: u.toFixed(places) };
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {number} place
+ * @param {EndReason} [ended]
+ */
+function ignored(token, round, place, ended) {
+  const rejectedAt = round.drafted.findIndex((other) => other.outcome === "rejected");
+  const said = `${belief(token)}, but `;
+  if (rejectedAt >= 0) {
+    return `${said}${quoted(round.drafted[rejectedAt])} at place ${rejectedAt + 1} had been rejected: place ${
+      place + 1} goes on from a text that was not written, so the target never judged it.`;
+  }
+  const how = ended === "eos" ? ", with an end-of-text token" : ended === "stop" ? ", with a stop string" : "";
+  return `${said}the text had ended at place ${round.emitted.length}${how}: what was drafted past the end `
+    + "is never judged.";
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
+function corrected(token, round) {
+  const refused = round.drafted.find((other) => other.outcome === "rejected");
+  const share = token.top_residual?.find((choice) => choice.id === token.id)?.probability;
+  const part = share === undefined ? "" : `, ${chance(share)} of what was left`;
+  return `${refused ? `${quoted(refused)} was rejected here, so the` : "The"} target drew again, only from what `
+    + `the draft had given too little: ${quoted(token)} had ${chance(token.p)} of p and ${
+      chance(token.q)} of q${part}.`;
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
+function bonus(token, round) {
+  const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
+  if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
+  const held = count === 1 ? "The one guess before it held" : `All ${count} guesses before it held`;
+  return `${held}, so the pass that judged ${count === 1 ? "it" : "them"} gave this token as well: it came free. `
+    + `The target was ${p} sure of it.`;
+}
+
+/** @param {ShownToken} token */
+const alone = (token) =>
+  `One pass of the target alone, one token. It was ${chance(token.soft_p ?? token.p)} sure of ${quoted(token)}.`;
+
+/**
+ * A guess that no model gave a chance: it was copied, or translated from a draft's own tokens.
+ * @param {ShownToken} token
+ */
+const isBare = (token) => token.seen === undefined && token.soft_q === 1 && (token.top_q?.length ?? 0) <= 1;
+
+/** @param {ShownToken} token */
+function agreed(token) {
+  if (token.seen === undefined && !isBare(token)) {
+    return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure) and the target's as well (${
+      chance(token.soft_p)}), so it is kept.`;
+  }
+  const guessed = isBare(token) ? `${quoted(token)} was the guess` : belief(token);
+  return `${guessed}, and it is the target's first choice (${chance(token.soft_p)}), so it is kept.`;
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {Token} [own] the target's token in this round
+ */
+function disagreed(token, own) {
+  const chosen = own?.outcome === "corrected" ? own : null;
+  const first = chosen ?? token.top_p?.[0];
+  const theirs = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
+  const isModels = token.seen === undefined && !isBare(token);
+  const guessed = isModels ? `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure)`
+    : isBare(token) ? `${quoted(token)} was the guess` : belief(token);
+  const whose = isModels ? "the target's" : "the target's first choice";
+  const better = first ? `${whose} is ${quoted(first)} (${chance(theirs)})` : `${whose} is another`;
+  return `${guessed}, but ${better}; it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
+}
+
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ */
+function instead(token, round) {
+  const refused = round.drafted.find((other) => other.outcome === "rejected");
+  const guessed = refused ? `The draft guessed ${quoted(refused)}, but ` : "";
+  return `${guessed}${quoted(token)} is the target's first choice (${chance(token.soft_p)} sure), so this is `
+    + "what is written.";
+}

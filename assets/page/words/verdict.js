@@ -1,0 +1,119 @@
+// What is said of a ratio: the verdict, why it is so, and whether it can be trusted.
+
+import { explain } from "specviz/facts/costs.js";
+import { ruleOf } from "specviz/words/rules.js";
+import { watchedVerdict } from "specviz/words/watched.js";
+import { fixed, percent } from "specviz/words/words.js";
+
+/** @import { Explanation } from "specviz/facts/costs.js" */
+/** @import { Metrics } from "specviz/facts/metrics.js" */
+/** @import { Uncertainty } from "specviz/facts/uncertainty.js" */
+
+export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
+const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
+const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
+export const CHANGES = "typical acceptance changes the target’s distribution.";
+const BUSY = "The machine was busy: this ratio is uncertain.";
+
+/**
+ * The verdict in one sentence that goes on from the ratio, as plain when speculation loses.
+ * @param {Metrics} m
+ * @param {Trace} trace
+ * @param {number | null} differAt the first token that differs between the lanes
+ * @param {boolean} [isOver] nothing follows what is shown
+ */
+export function verdict(m, trace, differAt, isOver = false) {
+  if (trace.header.source) return watchedVerdict(m, trace.header, isOver);
+  if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
+  const isServed = trace.header.target.form === "server";
+  const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
+  if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
+  if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
+  if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
+  if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
+  const same = trace.header.settings.temperature === 0 && differAt === null;
+  return same ? `${speed}, with the same text.` : `${speed}.`;
+}
+
+/**
+ * Why: what a round costs and what it yields, and the cause if it does not pay.
+ * @param {Metrics} m
+ * @param {Round[]} rounds
+ * @param {Header} header
+ * @param {number} mostGamma the longest draft that is looked at
+ * @param {boolean} [isOver] nothing follows what is shown
+ */
+export function detail(m, rounds, header, mostGamma, isOver = false) {
+  if (!m.tau || m.speedup === null) return isOver ? TOO_SHORT : UNSETTLED;
+  const price = m.tau / m.speedup;
+  const balance = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(price, 2)} target steps`;
+  if (m.drafted === 0) return `${balance}.`;
+  if (m.speedup >= 1 - NEAR) {
+    return `${balance}: a guess costs ${fixed(m.c, 2)} of one and is right ${percent(m.alpha)} of the time.`;
+  }
+  const why = explain(rounds, header, mostGamma);
+  return `${balance}. ${causeOfLoss(m)}${why ? adviceOf(why, header.settings) : ""}`;
+}
+
+/** @param {Metrics} m */
+function causeOfLoss(m) {
+  if (m.c !== null && m.alpha !== null && m.c >= m.alpha) {
+    return `A guess costs ${fixed(m.c, 2)} of a step but only ${percent(m.alpha)} hold.`;
+  }
+  const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
+  return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted.`;
+}
+
+/**
+ * What another number of guesses would do: one answer, wherever it is given.
+ * @param {Pick<Explanation, "best_gamma" | "best_speedup" | "speeds" | "costs">} why
+ * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
+ */
+export function adviceOf({ best_gamma, best_speedup, speeds, costs }, settings) {
+  if (best_gamma === null || best_speedup === null) return "";
+  if (best_gamma === 0) return " By the formula no γ pays with this draft.";
+  if (adapts(settings, costs.gamma)) return "";
+  const isBetter = best_speedup > (1 + NEAR) * (speeds[settings.gamma] ?? 0);
+  return isBetter && best_gamma !== settings.gamma ? ` By the formula γ = ${best_gamma} would be better.` : "";
+}
+
+/**
+ * Whether rounds drafted another number than gamma: a policy chose it, or there was no match.
+ * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
+ * @param {number} drafted tokens per round, on average
+ */
+export function adapts({ gamma, gamma_policy: policy }, drafted) {
+  return (policy ?? "fixed") !== "fixed" || drafted < 0.8 * gamma;
+}
+
+/** Whether a ratio cannot be: no round costs less than the target pass in it.
+ * @param {Uncertainty | null} found
+ */
+export const isImpossible = (found) => found?.doubt === "price";
+
+/**
+ * Why the ratio is uncertain, in a sentence or two; empty if it is not.
+ * @param {Metrics} m
+ * @param {Uncertainty | null} found
+ * @param {boolean} isOver nothing follows what is shown
+ */
+export function doubt(m, found, isOver) {
+  if (!found?.doubt) return "";
+  if (isImpossible(found)) {
+    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${fixed(found.price, 2)} target steps: `
+      + "less than the one pass that it has in it.";
+  }
+  if (!isOver) return "";
+  if (found.doubt === "short") return "Few rounds: this ratio is uncertain.";
+  const { speculative, baseline } = found.delays;
+  const worse = baseline > speculative ? "The target alone" : "The lane with drafts";
+  const lost = found.doubt === "delay"
+    ? ` ${worse} took ${percent(Math.max(speculative, baseline))} longer than its passes usually take.` : "";
+  return BUSY + lost + (found.spread ? ` Parts of the run give ${range(found.spread)}.` : "");
+}
+
+/**
+ * Two quartiles.
+ * @param {{ low: number, high: number }} spread
+ */
+export const range = ({ low, high }) => `${fixed(low, 2)} to ${fixed(high, 2)}`;

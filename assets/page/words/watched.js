@@ -1,0 +1,104 @@
+// What is said of a run whose server speculated by itself and was only watched.
+
+import { hasBaseline } from "specviz/facts/lanes.js";
+import { areTold } from "specviz/facts/metrics.js";
+import { fixed, percent, visible } from "specviz/words/words.js";
+
+/** @import { Metrics } from "specviz/facts/metrics.js" */
+/** @import { Place } from "specviz/words/reasons.js" */
+/** @import { Item } from "specviz/words/description.js" */
+
+const NOT_TOLD = "The server drafts and judges by itself. It does not tell p, q and the draws, nor what it rejected: only "
+  + "how many tokens.";
+const STREAMS = "Times are the client’s, from chunk to chunk: the network and the server’s other users are in them.";
+const UNTOLD = "not told by the server";
+
+export const GUESSER = "the server guesses and judges";
+
+/**
+ * What the strip says in the place of a drafter and its settings.
+ * @param {Header} header
+ * @returns {Item[]}
+ */
+export function sourceItems(header) {
+  /** @type {Item[]} */
+  const items = [{ name: "source", text: `${header.source}, watched`, title: `${NOT_TOLD} ${STREAMS}` }];
+  const { baseline } = header.versions;
+  if (!hasBaseline(header)) items.push({ name: "baseline", text: "no baseline measured" });
+  else if (baseline && baseline !== header.source) items.push({ name: "baseline", text: `baseline ${baseline}` });
+  return items;
+}
+
+/**
+ * The verdict, which goes on from the ratio.
+ * @param {Metrics} m
+ * @param {Header} header
+ * @param {boolean} isOver nothing follows what is shown
+ */
+export function watchedVerdict(m, header, isOver) {
+  if (!hasBaseline(header)) return "No baseline was measured.";
+  if (m.speedup !== null) return "the speed of the target alone: two deployments, measured.";
+  return isOver ? "Too short to compare." : "The lanes run one after the other.";
+}
+
+/**
+ * What the figures rest on.
+ * @param {Metrics} m
+ * @param {Round[]} rounds
+ * @param {Trace} trace
+ */
+export function watchedDetail(m, rounds, trace) {
+  if (!m.tau) return STREAMS;
+  const isTold = areTold(rounds.filter(({ lane }) => lane !== "baseline"));
+  const drafts = isTold ? `${percent(m.alpha)} of the judged guesses hold` : `how many tokens it drafts is ${UNTOLD}`;
+  const alone = hasBaseline(trace.header) ? "" : " Without a second server of the target alone there is no ratio.";
+  return `A step yields ${fixed(m.tau, 2)} tokens; ${drafts}.${counted(trace, rounds, m, isTold)} ${STREAMS}${alone}`;
+}
+
+/**
+ * Whether the server's own counters say the same.
+ * @param {Trace} trace
+ * @param {Round[]} rounds
+ * @param {Metrics} m
+ * @param {boolean} isTold
+ */
+function counted({ end, rounds: all }, rounds, m, isTold) {
+  const said = end?.counted;
+  if (!said || rounds.length < all.length) return "";
+  const ours = rounds.filter(({ lane }) => lane !== "baseline");
+  const steps = ours.filter(({ drafted }) => drafted.length).length;
+  const cut = ours[ours.length - 1]?.drafted.filter(({ outcome }) => outcome === "ignored").length ?? 0;
+  const more = said.accepted - m.counts.accepted;
+  if (isTold && said.steps === steps && said.drafted === m.drafted && more >= 0 && more <= cut) {
+    return " Its own counters agree.";
+  }
+  return ` Its own counters moved by ${said.drafted} drafted and ${said.accepted} accepted tokens meanwhile${
+    isTold ? ", so others may have used it too" : ""}.`;
+}
+
+/**
+ * Why a token stands where it does, as far as the server tells.
+ * @param {ShownToken} token
+ * @param {Place} at
+ */
+export function watchedReason(token, { round, place }) {
+  const word = `“${visible(token.text)}”`;
+  if (round.lane === "baseline") return `One step of the target alone, one token: ${word}.`;
+  switch (token.outcome) {
+    case "accepted":
+      return `The server drafted ${word}, and its target kept it. With which chances it does not tell.`;
+    case "rejected":
+      return `The guess at place ${place + 1} was rejected. Which token it was the server does not tell.`;
+    case "ignored":
+      return "A guess that was never judged, or that the end of the text cut off. The server does not tell which it was.";
+    case "corrected":
+      return `The target’s own token ${word}, in the place of the guess that it rejected.`;
+    case "untold":
+      return `${word} ends a chunk of the stream, which is taken as one step: after a rejected guess it is a `
+        + "correction, else a bonus token. Which of them the server does not tell.";
+    default:
+      return round.index === 0 ? `The first token, ${word}, came from reading the prompt: nothing was drafted before it.`
+        : round.drafted.length ? `All ${round.drafted.length} guesses of this step held, and ${word} came free.`
+          : `Nothing was drafted in this step: one token, the target’s own, ${word}.`;
+  }
+}

@@ -1,0 +1,187 @@
+// Sentences and numbers as people read them.
+
+import { ALONE } from "specviz/facts/lanes.js";
+
+/**
+ * @param {number | null | undefined} value
+ * @param {number} digits
+ */
+export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
+
+/** @param {number | null} value */
+export const percent = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
+
+/**
+ * A token as a word in a sentence: blanks would not be seen.
+ * @param {string} text
+ */
+export function visible(text) {
+  if (text === "") return "◌";
+  return text.replaceAll("\n", "¶").trim() || "␣";
+}
+
+/**
+ * A text in quotation marks, on one line; one that begins with such a mark needs no more of them.
+ * @param {string} text
+ */
+export function quoted(text) {
+  const line = text.replace(/\s+/g, " ").trim();
+  return /^["“«„]/.test(line) ? line : `“${line}”`;
+}
+
+/**
+ * Seconds of a lane's clock, in milliseconds where all of them are short.
+ * @param {number} seconds
+ * @param {number} most  the longest of those that are shown beside each other
+ */
+export const duration = (seconds, most) =>
+  (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
+
+/**
+ * @param {number} count
+ * @param {string} word
+ */
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+export const FROM_FILE = "opened from a file"; // what the badge says
+/** What is said of a run that comes from a visitor's file. */
+export const UNVERIFIED = "Times are as the file states them; they cannot be verified.";
+
+/**
+ * Whose the tokens are that the target wrote after no refusal.
+ * @param {Round[]} rounds
+ * @param {number} bonus how many there are
+ */
+export function bonusOf(rounds, bonus) {
+  const own = rounds.filter(({ lane, drafted, emitted }) =>
+    lane === "speculative" && !drafted.length && emitted.length).length;
+  if (!own) return "the target’s, all kept";
+  return own === bonus ? "the target’s own, nothing drafted" : `the target’s, ${own} with nothing drafted`;
+}
+
+/**
+ * The emitted tokens of both lanes: how many can be compared, and where they first differ.
+ * @typedef {{ compared: number, differAt: number | null }} Comparison
+ */
+
+/**
+ * @param {Round[]} rounds
+ * @returns {Comparison}
+ */
+export function comparison(rounds) {
+  const [ours, theirs] = ["speculative", "baseline"].map((lane) =>
+    rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted));
+  const compared = Math.min(ours.length, theirs.length);
+  const differAt = ours.slice(0, compared).findIndex((token, i) => token.id !== theirs[i].id);
+  return { compared, differAt: differAt < 0 ? null : differAt };
+}
+
+/**
+ * Whether both lanes wrote the same, in one sentence.
+ * @param {Comparison} comparison
+ * @param {Trace} trace
+ */
+export function sameness({ compared, differAt }, trace) {
+  if (!compared) return "";
+  const { temperature, verdict } = trace.header.settings;
+  if (temperature !== 0 && verdict === "typical") {
+    return "This text is not the target’s: typical acceptance changes its distribution.";
+  }
+  if (temperature !== 0 && trace.header.source) {
+    return "Both lanes draw at random, so their texts may differ. Whether the server keeps the target’s distribution "
+      + "is not checked here.";
+  }
+  if (temperature !== 0) {
+    return "Both lanes draw at random from the same distribution, so their texts may differ.";
+  }
+  if (differAt === null) return `${compared}/${compared} tokens identical to the baseline.`;
+  const known = trace.end?.divergence;
+  const margin = known?.index === differAt && known.margin != null
+    ? `, where the target's first two choices were ${fixed(known.margin, 3)} nats apart` : "";
+  return `Identical for ${plural(differAt, "token")}, then the lanes part${margin}.`;
+}
+
+/** @type {Partial<Record<EndReason, string>>} */
+const REASONS = {
+  eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped",
+};
+
+/**
+ * What a lane has written, and why it ended if it did before its length.
+ * @param {number} count
+ * @param {number | null} drafted null in a lane that never drafts
+ * @param {EndReason} [reason]
+ */
+export function written(count, drafted, reason) {
+  const drafts = drafted === null ? "" : `${drafted} drafted, `;
+  const ended = reason && REASONS[reason];
+  return `${drafts}${count} written${ended ? ` · ${ended}` : ""}`;
+}
+
+/**
+ * One sentence about a round, to be read aloud.
+ * @param {Round} round
+ */
+export function spoken(round) {
+  const count = (/** @type {Outcome} */ outcome) =>
+    round.drafted.filter((token) => token.outcome === outcome).length;
+  const drafted = round.drafted.length;
+  const own = round.emitted[round.emitted.length - 1];
+  const word = own ? visible(own.text) : "";
+  const number = `Round ${round.index + 1}`;
+  if (own?.outcome === "untold") return `Step ${round.index + 1}: ${plural(round.emitted.length, "token")} came, the last is ${word}.`;
+  if (!drafted) return `${number}: no guesses, the target wrote ${word}.`;
+  if (own?.outcome === "bonus") {
+    return `${number}: ${drafted === 1 ? "the guess" : `all ${drafted} guesses`} accepted, ${word} came free.`;
+  }
+  const ignored = count("ignored") ? `, ${count("ignored")} ignored` : "";
+  const judged = `${count("accepted")} of ${drafted} guesses accepted`;
+  return own?.outcome === "corrected"
+    ? `${number}: ${judged}, 1 rejected${ignored}, the target wrote ${word} instead.`
+    : `${number}: ${judged}${ignored}, and the text ends.`;
+}
+
+/**
+ * Where a run was made, and with what and when.
+ * @param {Header} header
+ */
+export function provenance(header) {
+  const { device, processor, versions, date } = header;
+  const dtype = header.source ? "" : header.dtype; // the server's is not told
+  const torch = versions?.torch?.split("+")[0];
+  const when = new Date(date);
+  const day = Number.isNaN(when.valueOf()) ? ""
+    : when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+  const joined = (/** @type {(string | undefined)[]} */ parts) => parts.filter(Boolean).join(" · ");
+  const machine = joined([device, processor, device === "CPU" ? threadsOf(header) : "", dtype]);
+  return { machine, made: ` · ${joined([torch && `torch ${torch}`, day])}` };
+}
+
+/**
+ * How many threads share a pass: alone, and with the draft where that differs.
+ * @param {Header} header
+ */
+export function threadsOf({ lane_threads, threads }) {
+  const { [ALONE]: alone, ...others } = lane_threads ?? { [ALONE]: threads };
+  const drafted = [...new Set(Object.values(others))].filter((count) => count !== alone);
+  return drafted.length ? `${plural(alone, "thread")} alone, ${drafted.join(" or ")} with the draft`
+    : plural(alone, "thread");
+}
+
+/** @type {Record<string, string>} */
+const GUESSERS = {
+  model: "a small model guesses ahead",
+  ngram: "guesses are copied from the text so far",
+  suffix: "guesses are what followed such text before",
+  "early-exit": "the target’s own first layers guess ahead",
+  head: "a layer that reads the target’s hidden states guesses ahead",
+};
+
+/**
+ * Who guesses in the lane with drafts, and who judges.
+ * @param {Settings} settings
+ */
+export function guesser({ drafter, gamma }) {
+  const who = gamma ? GUESSERS[drafter] : null;
+  return who ? `${who}, one pass of the target judges` : "no guesses: it does what the other lane does";
+}

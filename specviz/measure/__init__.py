@@ -1,0 +1,1 @@
+"""Measurements: `python -m specviz bench` and `python -m specviz sweep`."""

@@ -1,0 +1,182 @@
+"""`python -m specviz bench`: measured speeds as a table and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...decoding.sampling import Decide
+from ...environment import ASSETS
+from ...errors import SpecvizError
+from ...models.load import load_pair
+from ...models.pair import Pair
+from ...models.served import address_of
+from ...settings import Settings, add_settings, settings_from
+from .batch import batch_report, check_batches
+from .drafters import comparison_report, preset_prompts
+from .lanes_table import lanes_report
+from .measure import all_with
+from .random_models import SHAPES, scripted, shaped_pair
+from .servers import compare_with_servers
+from .ways import ways_report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `bench` to a parser."""
+    add = parser.add_argument
+    add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
+    add("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="hub ids or folders")
+    add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
+    add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
+    add("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
+    add("--count", type=int, help="number of prompts, default 5; tables of variants have their own")
+    add("--repeats", type=int, help="default 3; tables of variants have their own")
+    add("--temperatures", type=float, nargs="+", help="default 0, 0.7 and 1, or those that matter")
+    add("--threads", type=int, nargs="+", help="default: powers of two up to the processors")
+    add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
+    add("--json", type=Path, help="also write the results to this file")
+    add(
+        "--server-speculating",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="beside --server: servers of the same target that speculate by themselves",
+    )
+    _add_modes(parser.add_mutually_exclusive_group())
+    add_settings(parser)
+
+
+def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
+    add = group.add_argument
+    add("--drafters", action="store_true", help="only all drafters, also on the page's prompts")
+    add("--policies", action="store_true", help="the same with every gamma policy")
+    add("--verdicts", action="store_true", help="the same of all verdicts, with one drafter")
+    add(
+        "--server",
+        nargs="+",
+        metavar="URL",
+        help="only against servers on this machine that serve the same target alone, such as "
+        "http://127.0.0.1:8000/v1; see --server-speculating",
+    )
+    add(
+        "--batch",
+        type=int,
+        nargs="+",
+        metavar="ROWS",
+        help="only passes over several texts at once, and from which batch on drafts stop paying",
+    )
+
+
+def main(options: argparse.Namespace) -> None:
+    """Measure; print tables and the environment. Raises `SpecvizError` for invalid options."""
+    mode = next((name for name in MODES if getattr(options, name)), "")
+    for name, usual in {**USUAL, **SIZES.get(mode, {})}.items():
+        if getattr(options, name) is None:
+            setattr(options, name, usual)
+    if options.repeats < 1:
+        raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
+    if min(options.threads or [1]) < 1:
+        raise SpecvizError(f"--threads has {min(options.threads)}: use numbers from 1 on.")
+    if options.json and not options.json.absolute().parent.is_dir():
+        raise SpecvizError(f"there is no folder for {options.json}: make it first.")
+    if options.server_speculating and not options.server:
+        raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
+    MODES.get(mode, _lanes)(options)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a pair, prompts, settings, and perhaps scripted verdicts."""
+
+    pair: Pair
+    prompts: list[str]
+    settings: Settings
+    decider: Decide | None
+
+
+def _subject(options: argparse.Namespace) -> Subject:
+    settings_from(options)  # what is wrong with them is said before anything is loaded
+    decider = scripted(options.acceptance) if options.acceptance is not None else None
+    if options.shape:
+        prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
+    else:
+        prompts = _prompts(options.prompts, options.count)
+        name = "+".join(options.models) if options.models else options.pair
+        pair = load_pair(address_of(options.target_url, name))
+    settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
+    return Subject(pair, prompts, settings, decider)
+
+
+def _lanes(options: argparse.Namespace) -> None:
+    its = _subject(options)
+    lanes_report(its.pair, its.prompts, its.settings, options, its.decider)
+
+
+def _variants(what: str, options: argparse.Namespace) -> None:
+    its = _subject(options)
+    groups = {} if options.prompts or options.shape else {"presets": [*preset_prompts().values()]}
+    groups["own" if options.prompts else "held-out"] = its.prompts
+    one = all_with(options.threads[0]) if options.threads else nullcontext()
+    with one:
+        rows = comparison_report(
+            what, its.pair, groups, its.settings, options.temperatures, options.repeats
+        )
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+def _server(options: argparse.Namespace) -> None:
+    its = _subject(options)
+    args = (its.pair, its.prompts, its.settings, options.repeats)
+    compare = partial(compare_with_servers, options.server, options.server_speculating, *args)
+    ways_report(compare, its.prompts, its.settings, options.repeats, options.json)
+
+
+def _batch(options: argparse.Namespace) -> None:
+    batches = check_batches(options.batch)
+    its = _subject(options)
+    at = replace(its.settings, temperature=options.temperatures[0])
+    batch_report(its.pair, its.prompts, at, batches, options)
+
+
+MODES: dict[str, Callable[[argparse.Namespace], None]] = {
+    "drafters": partial(_variants, "drafters"),
+    "policies": partial(_variants, "policies"),
+    "verdicts": partial(_variants, "verdicts"),
+    "server": _server,
+    "batch": _batch,
+}
+"""What is measured instead of the lanes, by the name of the option."""
+
+USUAL: dict[str, Any] = {"count": 5, "repeats": 3, "temperatures": [0.0, 0.7, 1.0]}
+SIZES: dict[str, dict[str, Any]] = {
+    "drafters": {"count": 10, "repeats": 1, "temperatures": [0.0, 0.7]},
+    "policies": {"count": 3, "repeats": 1, "temperatures": [0.0, 0.7]},
+    # In a greedy run all verdicts keep the same drafts.
+    "verdicts": {"count": 10, "repeats": 2, "temperatures": [0.7, 1.0]},
+}
+"""How much a mode measures where the options do not say: minutes on two cores."""
+
+
+def _number_prompts(count: int) -> list[str]:
+    """Prompts of 32 tokens for a pair whose tokens are numbers."""
+    return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(max(1, count))]
+
+
+def _prompts(path: Path | None, count: int) -> list[str]:
+    """The first `count` prompts of a JSON list; by default those held out from training."""
+    path = path or ASSETS / "pair" / "prompts.json"
+    try:
+        texts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecvizError(f"{path.name} cannot be read as a JSON list of prompts.") from error
+    if count < 1 or not texts or not all(isinstance(t, str) for t in texts):
+        raise SpecvizError(f"{path.name} must be a JSON list of texts, and --count at least 1.")
+    return list(texts[:count])

@@ -1,0 +1,195 @@
+"""What every drafter, gamma policy or verdict does on the page's prompts and on held-out ones.
+
+alpha, tau and the drafted tokens depend on the models, the prompts and the seeds alone; c and the
+speed-up depend on the machine too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...decoding.race import race
+from ...environment import ASSETS
+from ...errors import SpecvizError
+from ...kinds import swept_drafters, verdict_names
+from ...models.pair import Pair
+from ...runs.bootstrap import mean_interval
+from ...runs.metrics import Metrics, compute_metrics
+from ...runs.trace import Trace
+from ...settings import GAMMA_POLICIES, Settings
+from ..sweep.compare import estimate
+from ..sweep.measure import seeded
+from ..sweep.plan import impossible_drafters
+from ..sweep.types import Estimate
+
+PROMPTS = ASSETS / "pair" / "presets.json"
+
+Groups = Mapping[str, Sequence[str]]
+"""Prompts by the name of their set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One variant on one set of prompts: means over the prompts, with 95% intervals from resampling
+    them. A prompt's value is the mean of its runs, for c and the speed-up the median.
+
+    alpha: accepted / judged drafts. tau: tokens per target pass. drafted: drafts per target pass.
+    c: cost of a draft step in target passes. speedup: a geometric mean. None where nothing was
+    drafted or the runs are too short.
+    """
+
+    variant: str
+    prompts: str
+    alpha: Estimate | None
+    tau: Estimate | None
+    drafted: Estimate | None
+    c: Estimate | None
+    speedup: Estimate | None
+
+
+def preset_prompts() -> dict[str, str]:
+    """The prompts of the page's presets, by name; raises `SpecvizError` if the file is invalid."""
+    try:
+        entries = json.loads(PROMPTS.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecvizError("presets.json cannot be read as a JSON list of prompts.") from error
+    return {entry["name"]: entry["prompt"] for entry in entries}
+
+
+def drafter_variants(
+    pair: Pair, prompt: str, settings: Settings
+) -> tuple[dict[str, Settings], list[str]]:
+    """The settings of every drafter that this pair can use, by name, and a sentence for each of the
+    others."""
+    every = list(swept_drafters())
+    missing = impossible_drafters(pair, prompt, settings, every)
+    possible = [name for name in every if name not in missing]
+    left_out = [f"{name}: {reason}" for name, reason in missing.items()]
+    return {name: replace(settings, drafter=name) for name in possible}, left_out
+
+
+def policy_variants(
+    pair: Pair, prompt: str, settings: Settings
+) -> tuple[dict[str, Settings], list[str]]:
+    """The same with every gamma policy."""
+    drafters, left_out = drafter_variants(pair, prompt, settings)
+    return {
+        f"{name}, {policy}": replace(own, gamma_policy=policy)
+        for name, own in drafters.items()
+        for policy in GAMMA_POLICIES
+    }, left_out
+
+
+def verdict_variants(
+    pair: Pair, prompt: str, settings: Settings
+) -> tuple[dict[str, Settings], list[str]]:
+    """The settings with every verdict."""
+    return {name: replace(settings, verdict=name) for name in verdict_names()}, []
+
+
+VARIANTS = {
+    "drafters": drafter_variants,
+    "policies": policy_variants,
+    "verdicts": verdict_variants,
+}
+"""What may be compared, by the name of its option."""
+
+
+def compare(
+    pair: Pair, variants: Mapping[str, Settings], groups: Groups, repeats: int
+) -> list[Figures]:
+    """The figures of every variant on every set of prompts.
+
+    All variants run in turn on each prompt, in one process, so that slow changes of the machine's
+    speed affect all of them in the same way. Each race warms up by itself. Sampled repeats draw
+    with other seeds.
+    """
+    runs: dict[tuple[str, str, str], list[Metrics]] = defaultdict(list)
+    for again in range(repeats):
+        for group, prompts in groups.items():
+            for prompt in prompts:
+                for name, settings in variants.items():
+                    events = race(pair, prompt, seeded(settings, again))
+                    metrics = compute_metrics(Trace.from_events(events))
+                    runs[name, group, prompt].append(metrics)
+    return [
+        _figures(name, group, [runs[name, group, prompt] for prompt in prompts])
+        for name in variants
+        for group, prompts in groups.items()
+    ]
+
+
+def comparison_report(
+    what: str,
+    pair: Pair,
+    groups: Groups,
+    settings: Settings,
+    temperatures: Sequence[float],
+    repeats: int,
+) -> list[Figures]:
+    """Compare all of `VARIANTS[what]` and print a Markdown table for each temperature."""
+    first = next(iter(groups.values()))[0]
+    sets = " and ".join(f"{len(prompts)} prompts of {name}" for name, prompts in groups.items())
+    found: list[Figures] = []
+    for temperature in temperatures:
+        at = replace(settings, temperature=temperature)
+        variants, left_out = VARIANTS[what](pair, first, at)
+        print(f"temperature {temperature:g}, gamma {at.gamma}, {at.max_new_tokens} tokens", end="")
+        print(f", {repeats} runs of each of {sets}\n", flush=True)
+        rows = compare(pair, variants, groups, repeats)
+        print(*table_lines(rows), *left_out, "", sep="\n", flush=True)
+        found += rows
+    return found
+
+
+def table_lines(rows: Iterable[Figures]) -> Iterator[str]:
+    """A Markdown table."""
+    yield "| | prompts | alpha | tau | drafted per pass | c | speed-up |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in rows:
+        drafted = "–" if row.drafted is None else f"{row.drafted.value:.1f}"
+        c = "–" if row.c is None else f"{row.c.value:.3f}"
+        cells = [_told(row.alpha), _told(row.tau), drafted, c, _told(row.speedup)]
+        yield f"| `{row.variant}` | {row.prompts} | {' | '.join(cells)} |"
+
+
+def _figures(variant: str, prompts: str, runs: Sequence[Sequence[Metrics]]) -> Figures:
+    """runs: of each prompt."""
+
+    def means(values: Iterable[Iterable[float | None]]) -> list[float]:
+        known = ([v for v in some if v is not None] for some in values)
+        return [statistics.fmean(some) for some in known if some]
+
+    def medians(values: Iterable[Iterable[float | None]]) -> list[float]:
+        known = ([v for v in some if v is not None] for some in values)
+        return [statistics.median(some) for some in known if some]
+
+    speeds = medians((m.speedup for m in again) for again in runs)
+    return Figures(
+        variant,
+        prompts,
+        alpha=_mean(means((m.alpha for m in again) for again in runs)),
+        tau=_mean(means((m.tau for m in again) for again in runs)),
+        drafted=_mean(means((m.drafted / max(1, m.rounds) for m in again) for again in runs)),
+        c=_mean(medians((m.c for m in again) for again in runs)),
+        speedup=estimate([math.log(speed) for speed in speeds if speed > 0]),
+    )
+
+
+def _mean(values: Sequence[float]) -> Estimate | None:
+    if not values:
+        return None
+    low, high = mean_interval(values) or (None, None)
+    return Estimate(statistics.fmean(values), low, high)
+
+
+def _told(found: Estimate | None) -> str:
+    if found is None:
+        return "–"
+    interval = "" if found.low is None else f" ({found.low:.2f} - {found.high:.2f})"
+    return f"{found.value:.2f}{interval}"

@@ -1,0 +1,184 @@
+"""The lanes against each other and against transformers' `generate()`, as tables and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from ...core.events import Header
+from ...decoding.sampling import Decide
+from ...engines.static.engine import startup_seconds
+from ...engines.threads import thread_counts
+from ...models.pair import Pair
+from ...runs.terminal import shown_milliseconds, shown_number
+from ...runs.uncertainty import Spread
+from ...settings import Settings
+from .best import Best
+from .measure import Row, measured
+from .roofline import Floor, floors
+from .round_time import RoundParts
+
+
+def lanes_report(
+    pair: Pair,
+    prompts: Sequence[str],
+    settings: Settings,
+    options: argparse.Namespace,
+    decider: Decide | None,
+) -> None:
+    """Measure at every temperature, print tables, floors and the environment, and write all
+    results to the file of --json. decider: scripts the verdicts."""
+    print(
+        f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
+        f"{settings.max_new_tokens} tokens each\n"
+    )
+    if decider:
+        print(
+            f"verdicts are scripted: every draft is kept with probability {options.acceptance}, "
+            "so text, alpha and tau say nothing about these models\n"
+        )
+    threads = options.threads or thread_counts()
+    rows: list[Row] = []
+    best: list[Best] = []
+    for temperature in options.temperatures:
+        at = replace(settings, temperature=temperature)
+        some, one, header = measured(
+            pair,
+            prompts,
+            at,
+            options.repeats,
+            with_generate=not options.lanes_only,
+            threads=threads if pair.device.type == "cpu" else threads[:1],
+            decider=decider,
+        )
+        for row in some:
+            print(*_lines(row), "", sep="\n")
+        print(*_best_lines(one), "", sep="\n", flush=True)
+        rows += some
+        best.append(one)
+    environment = {**_environment(header), **_startup(pair)}
+    least = floors(pair, rows[0].context, settings.drafter)
+    _report(options, settings, (rows, best), environment, least)
+
+
+def _report(
+    options: argparse.Namespace,
+    settings: Settings,
+    results: tuple[list[Row], list[Best]],
+    environment: dict[str, Any],
+    least: dict[str, Floor],
+) -> None:
+    """Print the floors and the environment; write all results to the file of --json."""
+    rows, best = results
+    ones = [row.pass_seconds.get(1) for row in rows]
+    steps = [row.draft_step_seconds for row in rows]
+    measured_seconds = {
+        role: min(filter(None, seconds), default=None)
+        for role, seconds in (("target", ones), ("draft", steps))
+    }
+    for role, floor in least.items():
+        print(_floor_line(role, floor, measured_seconds[role]))
+    print(", ".join(f"{name} {value}" for name, value in environment.items()))
+    if options.json:
+        result = {
+            "settings": asdict(settings),
+            "environment": environment,
+            "scripted_acceptance": options.acceptance,
+            "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
+            "rows": [asdict(row) for row in rows],
+            "best": [asdict(one) for one in best],
+        }
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
+    what = {"target": "a one-token target pass", "draft": "a draft step"}[role]
+    gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
+    return (
+        f"floor of {what}: {shown_milliseconds(floor.seconds)}, to read "
+        f"{floor.bytes / 1e6:.1f} MB of weights and of {floor.cached} cached tokens at "
+        f"{floor.bytes_per_second / 1e9:.1f} GB/s "
+        f"(the measured speed of reading a buffer of that size repeatedly); "
+        f"measured {shown_milliseconds(seconds)}{gap}"
+    )
+
+
+def _lines(row: Row) -> Iterator[str]:
+    yield f"temperature {row.temperature}, threads: {row.threads}"
+    for name, rate in row.tokens_per_second.items():
+        yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
+    figures = {
+        "speed-up": _spread(row.speedup),
+        "speed-up, wall": _spread(row.speedup_wall),
+        "tokens/s, wall": ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items()),
+        "alpha": shown_number(row.alpha, 3),
+        "beta": shown_number(row.beta, 3),
+        "efficiency": shown_number(row.efficiency, 3),
+        "tau": shown_number(row.tau, 2),
+        "c": shown_number(row.c, 3),
+        "draft step": shown_milliseconds(row.draft_step_seconds),
+        "target pass": ", ".join(
+            f"{width}: {shown_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
+        ),
+    }
+    if row.parts is not None:
+        figures |= _part_figures(row.parts)
+    if row.identical is not None:
+        figures["same text"] = f"{row.identical}/{row.prompts} prompts"
+    for name, value in figures.items():
+        yield f"  {name:20} {value}"
+
+
+def _best_lines(best: Best) -> Iterator[str]:
+    yield f"temperature {best.temperature}, each way with the threads that suit it best"
+    for name, rate in best.tokens_per_second.items():
+        yield f"  {name:20} {rate.median:7.1f} tokens/s  (threads: {best.threads[name]})"
+    for names, ratio in best.ratios.items():
+        yield f"  {names}: {_spread(ratio)}"
+
+
+def _part_figures(parts: RoundParts) -> dict[str, str]:
+    *times, outside = asdict(parts).items()
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {shown_milliseconds(value)}" for name, value in times
+    )
+    return {"a round": shown, "overhead per round": f"{outside[1]:.1%}: all but the models' passes"}
+
+
+def _startup(pair: Pair) -> dict[str, float]:
+    """The seconds of capturing and compiling, if an engine did that."""
+    models = [model for model in (pair.target, pair.draft) if model is not None]
+    seconds = sum(map(startup_seconds, models))
+    return {"startup_seconds": round(seconds, 2)} if seconds else {}
+
+
+def _environment(header: Header) -> dict[str, Any]:
+    cuda = torch.cuda.is_available()
+    # Linux counts the resident set in KiB, macOS in bytes.
+    unit = 1 if platform.system() == "Darwin" else 1024
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {
+        "device": header.device,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "processor": header.processor,
+        "dtype": header.dtype,
+        "target": f"{header.target['name']} ({header.target['form']})",
+        "draft": f"{header.draft['name']} ({header.draft['form']})" if header.draft else None,
+        "peak_mb": round((torch.cuda.max_memory_allocated() if cuda else resident) / 2**20),
+        **header.versions,
+    }
+
+
+def _spread(value: Spread | None) -> str:
+    if value is None:
+        return "too short to compare"
+    return f"{value.median:.2f} ({value.low:.2f} - {value.high:.2f})"

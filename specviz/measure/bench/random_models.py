@@ -1,0 +1,125 @@
+"""Pairs of well-known sizes with random weights, to measure a machine without a download.
+
+The texts of such a pair mean nothing and its drafts are rarely accepted, so only the time of its
+passes is useful. The verdicts are therefore scripted, and printed results say so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+)
+
+from ...decoding.sampling import Decide, RandomSource, decide
+from ...errors import SettingsError, SpecvizError
+from ...models.load import best_device
+from ...models.pair import Pair
+from ...train.shapes import PRESETS, Shape
+
+# Width, inner width, layers, heads, key-value heads, whether the embeddings are tied.
+Size = tuple[int, int, int, int, int, bool]
+
+
+def _trained(shape: Shape) -> Size:
+    """The size of a model that `train` makes."""
+    return (shape.width, shape.feed_forward, shape.layers, shape.heads, shape.kv_heads, True)
+
+
+# name: (vocabulary, target, draft)
+LLAMA: dict[str, tuple[int, Size, Size]] = {
+    **{name: (4096, _trained(pair.target), _trained(pair.draft)) for name, pair in PRESETS.items()},
+    "llama-3.1-8b+3.2-1b": (
+        128256,
+        (4096, 14336, 32, 32, 8, False),
+        (2048, 8192, 16, 32, 8, True),
+    ),
+}
+QWEN: dict[str, tuple[int, Size, Size]] = {
+    "qwen2.5-7b+0.5b": (
+        151665,
+        (3584, 18944, 28, 28, 4, False),
+        (896, 4864, 24, 14, 2, True),
+    ),
+}
+SHAPES = (*LLAMA, *QWEN)
+# The padded number of logits of Qwen2.5's target and draft; the tokenizer has fewer ids.
+QWEN_ROWS = (152064, 151936)
+CONTEXT = 2048  # positions, enough for any benchmark
+
+
+def shaped_pair(name: str) -> Pair:
+    """A pair with the sizes of `name` and random weights, in bf16 on a GPU and fp32 on a CPU.
+
+    Raises `SpecvizError` for an unknown name, or if there is too little memory.
+    """
+    if name not in SHAPES:
+        raise SpecvizError(f"{name!r} is not a known shape: use one of {', '.join(SHAPES)}.")
+    vocab, *sizes = LLAMA[name] if name in LLAMA else QWEN[name]
+    rows = (vocab, vocab) if name in LLAMA else QWEN_ROWS
+    family = LlamaConfig if name in LLAMA else Qwen2Config
+    configs = [_config(family, count, size) for count, size in zip(rows, sizes, strict=True)]
+    try:
+        target, draft = (_random_model(config) for config in configs)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        raise SpecvizError(f"{name} does not fit into this device's memory.") from error
+    return Pair(target=target, draft=draft, tokenizer=_numbers(vocab), name=f"{name}, random")
+
+
+def scripted(acceptance: float) -> Decide:
+    """A replacement for `sampling.decide` that keeps each draft with the given probability.
+
+    It calls `sampling.decide` and replaces only the number of accepted tokens, so a round takes
+    the same time. Raises `SettingsError` if `acceptance` is not from 0 to 1.
+    """
+    if not 0.0 <= acceptance <= 1.0:
+        raise SettingsError(f"acceptance is {acceptance}: use 0 to 1.")
+
+    def decided(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
+        _, next_id = decide(p, q, drafted, u, source)
+        accepted = (u < acceptance).long().cumprod(0).sum()
+        return torch.stack([accepted, next_id])
+
+    return decided
+
+
+def _config(family: Any, rows: int, size: Size) -> PreTrainedConfig:
+    width, inner, layers, heads, kv_heads, tied = size
+    config: PreTrainedConfig = family(
+        vocab_size=rows,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=tied,
+        eos_token_id=None,
+        bos_token_id=None,
+        pad_token_id=None,
+    )
+    return config
+
+
+def _random_model(config: PreTrainedConfig) -> Any:
+    device = best_device()
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    torch.manual_seed(0)
+    # Created on the device and in the dtype: moving or converting large models takes long.
+    with torch.device(device):
+        return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+
+
+def _numbers(vocab: int) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are the numbers from 0 to vocab - 1."""
+    words = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=words)

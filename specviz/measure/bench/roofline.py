@@ -1,0 +1,118 @@
+"""The floor of a pass: the least time that it can take, given how fast this machine reads memory
+and multiplies.
+
+A pass over one token reads every weight once and does little arithmetic with it, so its time is
+bounded by memory bandwidth. A pass over many tokens is bounded by arithmetic (Williams et al. 2009,
+"Roofline").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...decoding.drafters.early_exit import best_exit
+from ...engines.base import now
+from ...engines.choose import make_engine, make_head_engine, make_state_engine
+from ...models.heads.eagle import Head
+from ...models.metadata import configured_caches
+from ...models.pair import Pair, text_config
+from ...models.sizes import parameter_bytes, pass_bytes
+from ...models.truncated import truncated_model
+
+SIDE = 1024  # rows and columns of the matrices whose product is timed
+REPEATS = 12
+WARM = 2  # of them are not counted
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The least time of one pass of a model, for any number of tokens.
+
+    bytes: of all weights that a pass reads, and of the keys and values of `cached` tokens.
+    bytes_per_second: measured by summing a buffer of that size repeatedly. A model that fits into
+    the processor's cache is thus compared with the bandwidth of that cache, any other model with
+    that of the memory.
+    """
+
+    bytes: int
+    cached: int
+    bytes_per_second: float
+
+    @property
+    def seconds(self) -> float:
+        """bytes / bytes_per_second."""
+        return self.bytes / self.bytes_per_second
+
+
+def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
+    """The floors of a pass of the "target" and, if this drafter makes passes, of a step of the
+    "draft" after `cached` tokens."""
+    form = make_engine(pair.target, pair.vocab).form
+    found = {"target": floor(pair.target, cached, form, pair.device)}
+    if drafter == "model" and pair.draft is not None:
+        own = make_engine(pair.draft, pair.vocab).form
+        found["draft"] = floor(pair.draft, cached, own, pair.device)
+    elif drafter == "early-exit":
+        first = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
+        found["draft"] = floor(first, cached, form, pair.device)
+    elif drafter == "head" and pair.head is not None:
+        found["draft"] = _head_floor(pair, cached)
+    return found
+
+
+def _head_floor(pair: Pair, cached: int) -> Floor:
+    head, numbers, width = pair.head, 0, torch.float32
+    if isinstance(head, Head):  # what other heads read of caches differs from place to place
+        layer = head.config.layer
+        numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values of a token
+        engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
+        width = torch.float32 if engine.form == "compiled" else head.dtype
+    size = sum(map(parameter_bytes, head.step_parts)) + cached * numbers * width.itemsize
+    return _measured_floor(size, cached, pair.device)
+
+
+def cache_bytes(model: Any, form: str) -> int:
+    """Bytes of keys and values that one token adds to the caches.
+
+    form: of the engine that runs the model. The compiled form caches fp32, whatever the weights.
+    """
+    layers = configured_caches(text_config(model)).layers
+    dtype = torch.float32 if form == "compiled" else model.dtype
+    return int(sum(layer.numbers for layer in layers) * dtype.itemsize)
+
+
+def floor(model: Any, cached: int, form: str, device: torch.device) -> Floor:
+    """The floor of a pass of this model after `cached` tokens. form: of its engine."""
+    size = pass_bytes(model) + cached * cache_bytes(model, form)
+    return _measured_floor(size, cached, device)
+
+
+def _measured_floor(size: int, cached: int, device: torch.device) -> Floor:
+    buffer = torch.ones(max(1, size // 4), device=device)
+    return Floor(size, cached, size / _least_seconds(buffer.sum, device))
+
+
+def token_seconds(model: Any, device: torch.device) -> float:
+    """The least seconds of arithmetic for one more token in a pass: a multiplication and an
+    addition for each weight that a pass reads, at the measured speed of a matrix product.
+
+    For dense models; one with experts reads only some of its weights for a token.
+    """
+    dtype = model.dtype
+    square = torch.ones(SIDE, SIDE, dtype=dtype, device=device)
+    rate = 2 * SIDE**3 / _least_seconds(lambda: square @ square, device)  # operations per second
+    return 2 * pass_bytes(model) / int(dtype.itemsize) / rate
+
+
+@torch.inference_mode()
+def _least_seconds(work: Callable[[], object], device: torch.device) -> float:
+    seconds = []
+    for _ in range(REPEATS):
+        start = now(device)
+        work()
+        seconds.append(now(device) - start)
+    return min(seconds[WARM:])

@@ -1,0 +1,260 @@
+"""Which drafts a target would accept at every place of a text that is already known.
+
+One run gives the text. A drafter's view of every place of it follows without a further run: a
+model reads the whole text in one pass, and drafts that are copied from the text are looked up
+again. So the rounds of every gamma and policy are known before any of them is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from ...decoding.drafters import make_drafter
+from ...decoding.paths import make_context, make_path
+from ...decoding.sampling import decide, probabilities
+from ...decoding.types import DecodingPath, Drafter
+from ...engines.base import Engine, StateEngine
+from ...engines.choose import make_engine, make_state_engine
+from ...engines.cost_model import extra_token_cost, pass_cost
+from ...models.heads.eagle import Head
+from ...models.pair import Pair, context_length
+from ...settings import Settings
+
+CHUNK = 64  # tokens whose logits are held at once
+MODELS = ("model", "early-exit")
+"""Drafters that draft with a model: their view of a place depends on the text before it alone."""
+
+COPYING = ("ngram", "suffix")
+"""Drafters that read nothing but the text, so that they can draft again along one that is known."""
+
+CHAINING = ("head",)
+"""Drafters that begin each draft at the target's hidden states, which one pass over a known text
+gives; along the draft they read what they drafted themselves."""
+
+CERTAIN = ("ngram",)
+"""Drafters whose drafts are certain also where the target samples."""
+
+
+def is_predictable(settings: Settings, pair: Pair) -> bool:
+    """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
+    whose verdicts at different places are independent given the text, and a drafter whose q along
+    the text is known. Of heads only those of EAGLE-3 read nothing but the target's states."""
+    if settings.drafter in CHAINING:
+        return settings.greedy and isinstance(pair.head, Head)
+    if settings.greedy:
+        return settings.drafter in (*MODELS, *COPYING)
+    known = settings.drafter in MODELS or settings.drafter in CERTAIN
+    return settings.rule == "token" and known
+
+
+class Acceptance(Protocol):
+    """A drafter's drafts along a known text."""
+
+    def chances(self, length: int, count: int) -> list[float]:
+        """The probabilities that the drafts of a round would be accepted, one after another.
+
+        length: committed tokens when the round begins, which must not fall from call to call.
+        count: the most that it may draft. Entry i is the probability that draft i + 1 is kept,
+        given that those before it were and that the text goes on as it does; 0 or 1 if greedy.
+        There are as many entries as drafts.
+        """
+        ...
+
+    def room(self, length: int) -> int:
+        """How many tokens could be drafted after `length` committed ones."""
+        ...
+
+    def costs(self) -> tuple[float, float]:
+        """c and the cost of a further token in a target pass, from sizes: what a policy reads."""
+        ...
+
+
+def acceptance_along(
+    pair: Pair, ids: Sequence[int], begin: int, settings: Settings
+) -> Sequence[float] | None:
+    """The probabilities that the tokens of a text, from place `begin` on, are drafted and accepted
+    where they are judged, by the drafter of `settings`; None for drafters that copy or translate.
+
+    ids: the whole text, of which the first `begin` tokens were the prompt. A token y that the
+    target draws with probability p(y) is an accepted draft with probability min(1, q(y) / p(y)),
+    whichever round judges it: of the mass p(y), the part min(p(y), q(y)) comes from drafts
+    (Leviathan et al. 2022, arXiv 2211.17192, appendix A.1). Raises `PairError` if this pair cannot
+    draft so.
+    """
+    if settings.drafter not in MODELS or (settings.drafter == "model" and pair.shared is not None):
+        return None
+    with torch.inference_mode():
+        layers = _layers(pair, settings)
+        model = pair.draft if layers is None else pair.target
+        engine = make_engine(model, pair.vocab)
+        q = _probabilities_of(engine, ids, begin, settings, layers, context_length(model))
+        if settings.greedy:  # the target's own distribution is one-hot at the text
+            return q
+        p = _probabilities_of(make_engine(pair.target, pair.vocab), ids, begin, settings)
+        return [min(1.0, b / a) if a > 0 else 0.0 for a, b in zip(p, q, strict=True)]
+
+
+class Along:
+    """The drafts of `settings` along the text `ids`, for any number of simulated runs.
+
+    begin: tokens of the prompt. known: what `acceptance_along` returned for this text.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        ids: Sequence[int],
+        begin: int,
+        settings: Settings,
+        known: Sequence[float] | None,
+    ) -> None:
+        self._pair, self._ids, self._begin, self._known = pair, ids, begin, known
+        self._context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
+        make = make_state_engine if settings.drafter in CHAINING else make_engine
+        self._path = make_path(make(pair.target, pair.vocab), self._context)
+        drafter = self._drafter(self._path)
+        form = self._path.engine.form
+        c = drafter.step_cost() / pass_cost(pair.target, form)
+        self._costs = c, extra_token_cost(pair.device, form)
+        # Copied drafts are certain, and so are greedy ones: every run over the text is the same.
+        self.certain = known is None or settings.greedy
+        self._fixed = None if known is None else _Known(drafter, begin, known, self._costs)
+
+    def run(self) -> Acceptance:
+        """The drafts for one more run, which begins at the prompt's end."""
+        if self._fixed:
+            return self._fixed
+        if self._context.settings.drafter not in CHAINING:
+            return _Copied(self._drafter(self._path), self._ids, self._costs)
+        engine = cast(StateEngine, self._path.engine)
+        engine.rollback(0)
+        engine.forward(_tensor(self._ids[:-1], engine), keep=1)
+        read = _Read(engine.states)
+        drafter = self._drafter(cast(DecodingPath, read))
+        return _Chained(drafter, read, self._ids, self._costs)
+
+    def _drafter(self, target: DecodingPath) -> Drafter:
+        return make_drafter(self._pair, self._context, target)
+
+
+class _Known:
+    """A drafter whose draft at a place depends on the text before it alone."""
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        begin: int,
+        known: Sequence[float],
+        costs: tuple[float, float],
+    ) -> None:
+        self._drafter, self._begin, self._known, self._costs = drafter, begin, known, costs
+
+    def chances(self, length: int, count: int) -> list[float]:
+        found = list(self._known[length - self._begin : length - self._begin + count])
+        # Beyond the end of the text nobody knows what would follow, and nobody reads it.
+        return found + [0.0] * (count - len(found))
+
+    def room(self, length: int) -> int:
+        return self._drafter.room(length)
+
+    def costs(self) -> tuple[float, float]:
+        return self._costs
+
+
+class _Copied:
+    """A drafter that copies: what it drafts depends on where its round begins."""
+
+    def __init__(self, drafter: Drafter, ids: Sequence[int], costs: tuple[float, float]) -> None:
+        self._drafter, self._ids, self._costs = drafter, ids, costs
+
+    def chances(self, length: int, count: int) -> list[float]:
+        draft = self._drafter.draft(self._ids[:length], count)
+        if draft is None:
+            return []
+        # The draft is certain, so where it is the text's own token it was surely accepted.
+        follows = self._ids[length : length + count]
+        return [
+            float(place < len(follows) and token == follows[place])
+            for place, token in enumerate(draft.ids.tolist())
+        ]
+
+    def room(self, length: int) -> int:
+        return self._drafter.room(length)
+
+    def costs(self) -> tuple[float, float]:
+        return self._costs
+
+
+class _Read:
+    """Stands where a drafter looks for the target's path and its engine: hidden states of a text
+    that was read once. states: those of the target's last pass, [n, states * width]."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.whole = self.states = states
+        self.engine = self
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        """They are kept already."""
+
+
+class _Chained(_Copied):
+    """A drafter that begins at the target's states: it is given those of the tokens before the
+    round, as if the rounds before had just been verified."""
+
+    def __init__(
+        self, drafter: Drafter, read: _Read, ids: Sequence[int], costs: tuple[float, float]
+    ) -> None:
+        super().__init__(drafter, ids, costs)
+        self._read = read
+        self._received: int | None = None  # tokens whose states the drafter has
+
+    def chances(self, length: int, count: int) -> list[float]:
+        if count < 1:
+            return []
+        if self._received is None:
+            self._read.states = self._read.whole[: length - 1]
+            self._drafter.prefill(self._ids[: length - 1])
+        else:
+            self._read.states = self._read.whole[self._received :]
+            self._drafter.rollback(length - 1)
+        self._received = length - 1
+        return super().chances(length, count)
+
+
+def _layers(pair: Pair, settings: Settings) -> int | None:
+    """How many of the target's layers draft; None if the draft model does."""
+    settings = replace(settings, gamma=max(1, settings.gamma))
+    context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
+    path = make_path(make_engine(pair.target, pair.vocab), context)
+    return make_drafter(pair, context, path).layers
+
+
+def _probabilities_of(
+    engine: Engine,
+    ids: Sequence[int],
+    begin: int,
+    settings: Settings,
+    layers: int | None = None,
+    limit: int | None = None,
+) -> list[float]:
+    """The probability of each token of the text from `begin` on, given those before it; 0 past
+    `limit`, the model's context, where it never drafts."""
+    rows: list[float] = []
+    last = min(len(ids) - 1, limit or len(ids))
+    if 1 < begin <= last:
+        engine.forward(_tensor(ids[: begin - 1], engine), keep=1, layers=layers)
+    for start in range(begin - 1, last, CHUNK):
+        fed = ids[start : min(start + CHUNK, last)]
+        logits = engine.forward(_tensor(fed, engine), keep=len(fed), layers=layers)
+        follows = _tensor(ids[start + 1 : start + 1 + len(fed)], engine).unsqueeze(-1)
+        rows += probabilities(logits, settings).gather(-1, follows).squeeze(-1).tolist()
+    return rows + [0.0] * (len(ids) - begin - len(rows))
+
+
+def _tensor(ids: Sequence[int], engine: Engine) -> Tensor:
+    return torch.tensor(list(ids), device=engine.device)

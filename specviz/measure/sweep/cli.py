@@ -1,0 +1,126 @@
+"""`python -m specviz sweep`: which drafter and gamma to deploy with a pair, and whether at all."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...engines.base import spare_threads
+from ...kinds import swept_drafters
+from ...models.pair import Pair
+from ...prompts import Question, builtin_prompts, prompts_file
+from ...settings import CHATS, GAMMA_POLICIES, Settings
+from .export import checked_out, lines_of, write_sweep
+from .plan import checked
+from .sweep import sweep
+from .terminal import progress_line, table_lines
+from .types import Plan, Progress, SweepRequest, SweepResult
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `sweep` to a parser, but for those that name a pair."""
+    usual = SweepRequest(())
+    add = parser.add_argument
+    add("--drafters", nargs="+", choices=swept_drafters(), default=list(usual.drafters))
+    add("--gammas", type=int, nargs="+", default=list(usual.gammas), help="default 1 2 3 5 8")
+    add("--policies", nargs="+", choices=GAMMA_POLICIES, default=list(usual.policies))
+    add("--temperatures", type=float, nargs="+", default=list(usual.temperatures))
+    add("--prompts", metavar="FILE", help="a prompt in each line, JSON, or JSONL; default: its own")
+    add("--seconds", type=float, default=usual.seconds, help="to spend, default %(default)g")
+    length = usual.base.max_new_tokens
+    add("--max-new-tokens", type=int, default=length, help="of each text, default %(default)s")
+    add("--length", type=int, action=_Renamed, dest="max_new_tokens", help=argparse.SUPPRESS)
+    add("--top-k", type=int, default=0, help="default %(default)s, off")
+    add("--top-p", type=float, default=1.0, help="default %(default)s, off")
+    add("--seed", type=int, default=0, help="default %(default)s")
+    add("--chat", choices=CHATS, default="auto", help="the chat template")
+    add("--out", metavar="PATH", help="a folder, or a file in .csv, .json or .html")
+
+
+class _Renamed(argparse.Action):
+    """An option under its old name."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        new = "--" + self.dest.replace("_", "-")
+        print(f"{option_string} is now {new}, as everywhere; it works on.", file=sys.stderr)
+        setattr(namespace, self.dest, values)
+
+
+def request_from(options: argparse.Namespace) -> SweepRequest:
+    """The request that the options describe. Raises `SpecvizError`."""
+    return checked(
+        SweepRequest(
+            prompts=_prompts(options.prompts),
+            drafters=tuple(options.drafters),
+            gammas=tuple(options.gammas),
+            policies=tuple(options.policies),
+            temperatures=tuple(options.temperatures),
+            seconds=options.seconds,
+            base=Settings(
+                max_new_tokens=options.max_new_tokens,
+                top_k=options.top_k,
+                top_p=options.top_p,
+                seed=options.seed,
+                chat=options.chat,
+                ignore_eos=True,
+            ),
+        )
+    )
+
+
+def main(options: argparse.Namespace, load: Callable[[], Pair], request: SweepRequest) -> None:
+    """Sweep; print the table and the recommendation, also after Ctrl-C. Raises `SpecvizError`."""
+    out = checked_out(options.out) if options.out else None
+    spare_threads()
+    pair = load()
+    result: SweepResult | None = None
+    with _interruptible() as stop:
+        for event in sweep(pair, request, lambda: bool(stop)):
+            if isinstance(event, Plan):
+                kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
+                print(f"{len(event.rows)} rows, prompts: {kinds}", flush=True)
+            elif isinstance(event, Progress):
+                _progress(progress_line(event))
+            elif isinstance(event, SweepResult):
+                result = event
+    _progress("")
+    assert result is not None
+    print("", *table_lines(result.rows), *lines_of(result), sep="\n")
+    for path in write_sweep(result, out) if out else ():
+        print(path)
+
+
+def _prompts(path: str | None) -> tuple[Question, ...]:
+    return builtin_prompts() if path is None else prompts_file(path)
+
+
+def _progress(line: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """Within, the first Ctrl-C only fills the list; the second one ends the program as usual."""
+    stopped: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(number: int, _: object) -> None:
+        stopped.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)

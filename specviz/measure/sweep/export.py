@@ -1,0 +1,170 @@
+"""A sweep as files: CSV, JSON, and a page with its charts that opens from disk."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from ...errors import SettingsError
+from ...runs.tables import csv_text, harmless
+from ...runs.trace import write_atomically
+from .figures import TITLES, figure_specs
+from .links import PAGE
+from .terminal import HEADS, cells, recommendation_lines
+from .types import Measured, Row, SweepResult
+
+COLUMNS = (
+    *("drafter", "gamma", "policy", "temperature", "status", "mark", "runs", "prompts"),
+    *("tokens_per_second", "tokens_per_second_low", "tokens_per_second_high"),
+    *("alone_tokens_per_second", "speedup", "speedup_low", "speedup_high"),
+    *("speedup_predicted", "alpha", "alpha_predicted", "efficiency", "tau"),
+    *("tau_predicted_by_alpha", "tau_predicted", "prediction_exact", "c", "drafted_per_round"),
+    *("draft_ms", "verify_ms", "overhead_ms", "alone_ms", "memory_bytes", "busy_runs", "note"),
+)
+SUFFIXES = (".csv", ".json", ".html")
+
+
+def sweep_csv(result: SweepResult) -> str:
+    """The rows as a table, one line for each; empty cells where nothing is known. Rates are tokens
+    per second, times milliseconds per round, the ends of the speed-up those of its 95% interval."""
+    return csv_text(COLUMNS, map(_csv_cells, result.rows))
+
+
+def sweep_json(result: SweepResult) -> str:
+    """The whole result, as `SweepResult.to_dict` describes it."""
+    return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def sweep_html(result: SweepResult) -> str:
+    """A page with the recommendations, the table and the charts. It needs no network."""
+    figures = "".join(
+        f"<section><h2>{html.escape(TITLES[name])}</h2>{_figure(spec, name)}</section>"
+        for name, spec in figure_specs(result, "light").items()
+    )
+    advice = "\n".join(line for line in recommendation_lines(result))
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>A sweep</title>'
+        f"<style>{STYLE}</style><h1>Which drafter, which gamma</h1>"
+        f"<pre>{html.escape(advice)}</pre>{_table(result)}"
+        f"<script>{get_plotlyjs()}</script>{figures}</html>\n"
+    )
+
+
+WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
+
+
+def checked_out(out: str) -> Path:
+    """The path of --out. Raises `SettingsError` if nothing could be written there."""
+    path = Path(out)
+    if path.suffix.lower() in SUFFIXES:
+        if not path.absolute().parent.is_dir():
+            raise SettingsError(f"there is no folder for {out}: make it first.")
+    elif path.suffix or path.is_file():
+        raise SettingsError(f"--out is {out}: name a folder, or a file in .csv, .json or .html.")
+    return path
+
+
+def write_sweep(result: SweepResult, path: Path) -> list[Path]:
+    """Write the result to a file in the form of its suffix, or in all forms into a folder; returns
+    what was written. Raises `TraceError` if it cannot be."""
+    paths = [path]
+    if path.suffix.lower() not in SUFFIXES:
+        path.mkdir(parents=True, exist_ok=True)
+        paths = [path / f"sweep{suffix}" for suffix in SUFFIXES]
+    for one in paths:
+        write_atomically(one, WRITERS[one.suffix.lower()](result).encode("utf-8"))
+    return paths
+
+
+def page_address(result: SweepResult) -> str:
+    """The address of the local page with the recommended row set, or empty."""
+    return PAGE + result.link if result.link else ""
+
+
+def _csv_cells(row: Row) -> list[object]:
+    one, p = row.configuration, row.predicted
+    known: dict[str, object] = {
+        "drafter": one.drafter,
+        "gamma": one.gamma,
+        "policy": one.policy,
+        "temperature": one.temperature,
+        "status": row.status,
+        "mark": row.mark,
+        "memory_bytes": row.memory,
+        "note": harmless(row.note),
+    }
+    if p is not None:
+        known |= {
+            "speedup_predicted": p.speedup,
+            "alpha_predicted": p.alpha,
+            "tau_predicted": p.tau,
+            "prediction_exact": p.exact,
+        }
+    if row.measured is not None:
+        known |= _measured_cells(row.measured)
+    return [known.get(name) for name in COLUMNS]
+
+
+def _measured_cells(m: Measured) -> dict[str, object]:
+    same = ("runs", "prompts", "alpha", "efficiency", "tau", "c")
+    known: dict[str, object] = {name: getattr(m, name) for name in same}
+    if m.speedup is not None:
+        known |= {
+            "speedup": m.speedup.value,
+            "speedup_low": m.speedup.low,
+            "speedup_high": m.speedup.high,
+        }
+    times = {f"{part}_ms": value for part, value in m.times.to_dict().items()}
+    return {
+        **known,
+        **times,
+        "tokens_per_second": m.rate.median,
+        "tokens_per_second_low": m.rate.low,
+        "tokens_per_second_high": m.rate.high,
+        "alone_tokens_per_second": m.alone_rate.median,
+        "tau_predicted_by_alpha": m.tau_predicted,
+        "drafted_per_round": m.drafted,
+        "busy_runs": m.doubts,
+    }
+
+
+def _table(result: SweepResult) -> str:
+    head = "".join(f"<th>{html.escape(name)}" for name in HEADS)
+    body = "".join(_html_row(row) for row in result.rows)
+    return f"<table><tr>{head}{body}</table>"
+
+
+def _html_row(row: Row) -> str:
+    kind = f' class="{row.mark}"' if row.mark else ""
+    return f"<tr{kind}>" + "".join(f"<td>{html.escape(cell)}" for cell in cells(row))
+
+
+def _figure(spec: dict[str, object], name: str) -> str:
+    text: str = go.Figure(spec).to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=f"sweep-{name}",
+        config={"displayModeBar": False},
+    )
+    return text
+
+
+def lines_of(result: SweepResult) -> Iterator[str]:
+    """What `sweep` prints at its end besides the table."""
+    yield from recommendation_lines(result)
+    address = page_address(result)
+    if address:
+        yield f"on the page: {address}"
+
+
+STYLE = (
+    "body{font:16px system-ui,sans-serif;max-width:90rem;margin:2rem auto;padding:0 1rem}"
+    "pre{white-space:pre-wrap;background:#f8f9fa;padding:1rem}table{border-collapse:collapse;font-size:.85rem;display:block;overflow-x:auto}"
+    "td,th{padding:.2rem .5rem;text-align:right;white-space:nowrap;border-bottom:1px solid #e3e6ea}"
+    "td:first-child,th:first-child{text-align:left}.best{font-weight:700}"
+)

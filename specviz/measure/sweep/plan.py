@@ -1,0 +1,177 @@
+"""What a sweep tries: its rows, and the order of its pieces."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...decoding.race import race
+from ...errors import PairError, PromptError, SettingsError
+from ...kinds import swept_drafters
+from ...models.pair import Pair
+from ...prompts import Question
+from ...settings import GAMMA_POLICIES, RANGES, Settings
+from .types import Configuration, SweepRequest
+
+MOST_ROWS = 200
+SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
+SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
+KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One race. key: of the configuration. question: the index of the prompt. timing: whether it
+    only measures what rounds of this gamma cost, with a few of them. repeat: from 0."""
+
+    key: str
+    question: int
+    repeat: int = 0
+    timing: bool = False
+
+
+def checked(request: SweepRequest) -> SweepRequest:
+    """The request, without repetitions. Raises `SettingsError` for what cannot be swept."""
+    if not request.prompts:
+        raise SettingsError("there are no prompts to sweep: give at least one.")
+    for name, allowed in (("drafters", swept_drafters()), ("policies", GAMMA_POLICIES)):
+        _check_choices(name, getattr(request, name), allowed)
+    _check_gammas(request.gammas)
+    if not request.temperatures:
+        raise SettingsError("there is no temperature to sweep: give at least one, such as 0.")
+    if not 1.0 <= request.seconds <= 86_400.0:
+        raise SettingsError(f"seconds is {request.seconds:g}: use 1 to 86400.")
+    for temperature in request.temperatures:
+        replace(request.base, temperature=temperature)  # raises for what no run allows
+    if request.base.max_new_tokens < 2:
+        raise SettingsError("max_new_tokens is below 2: a sweep needs texts to compare.")
+    request = replace(
+        request,
+        drafters=tuple(dict.fromkeys(request.drafters)),
+        gammas=tuple(dict.fromkeys(request.gammas)),
+        policies=tuple(dict.fromkeys(request.policies)),
+        temperatures=tuple(dict.fromkeys(map(float, request.temperatures))),
+    )
+    if (count := len(configurations(request))) > MOST_ROWS:
+        raise SettingsError(f"these are {count} rows: sweep {MOST_ROWS} or fewer at once.")
+    return request
+
+
+def _check_choices(name: str, given: Sequence[str], allowed: Sequence[str]) -> None:
+    if not given:
+        raise SettingsError(f"{name} is empty: use some of {', '.join(allowed)}.")
+    for one in given:
+        if one not in allowed:
+            raise SettingsError(f"{name} has {str(one)[:40]!r}: use some of {', '.join(allowed)}.")
+
+
+def _check_gammas(gammas: Sequence[int]) -> None:
+    most = int(RANGES["gamma"][1])
+    if not gammas:
+        raise SettingsError("gammas is empty: use whole numbers from 1 on.")
+    for gamma in gammas:
+        if type(gamma) is not int or not 1 <= gamma <= most:
+            raise SettingsError(f"gammas has {str(gamma)[:40]}: use whole numbers, 1 to {most}.")
+
+
+def configurations(request: SweepRequest) -> tuple[Configuration, ...]:
+    """Every row, in the order of the table. A policy that adapts gamma has one row, up to the
+    largest."""
+    rows = []
+    for temperature in request.temperatures:
+        for drafter in request.drafters:
+            for policy in request.policies:
+                gammas = sorted(request.gammas)
+                for gamma in gammas if policy == "fixed" else gammas[-1:]:
+                    rows.append(Configuration(drafter, gamma, policy, temperature))
+    return tuple(rows)
+
+
+def impossible_drafters(
+    pair: Pair, prompt: str, settings: Settings, drafters: Sequence[str]
+) -> dict[str, str]:
+    """Why this pair cannot use some drafters, as sentences by drafter."""
+    found = {}
+    for drafter in drafters:
+        few = replace(settings, drafter=drafter, gamma=max(1, settings.gamma), max_new_tokens=2)
+        try:
+            next(race(pair, prompt, few))
+        except PairError as error:
+            found[drafter] = str(error)
+    return found
+
+
+def readable(
+    pair: Pair, questions: Sequence[Question], chat: str
+) -> tuple[tuple[Question, ...], tuple[str, ...]]:
+    """The prompts that the target can read, and a sentence for each of the others. Raises
+    `PromptError` if there is none."""
+    kept, notes = [], []
+    for question in questions:
+        try:
+            pair.encode(question.text, chat=chat)
+        except PromptError as error:
+            notes.append(f"A prompt of {question.kind} was left out: {error}")
+            last = error
+        else:
+            kept.append(question)
+    if not kept:
+        raise last
+    return tuple(kept), tuple(notes)
+
+
+def scouts(rows: Sequence[Configuration], question: int) -> list[Piece]:
+    """The first pieces on a prompt: each drafter at its largest gamma, at every temperature; after
+    the first prompt, the costs of the other gammas."""
+    largest: dict[tuple[str, float], Configuration] = {}
+    for row in rows:
+        known = largest.get((row.drafter, row.temperature))
+        if known is None or (row.policy == "fixed", row.gamma) > (
+            known.policy == "fixed",
+            known.gamma,
+        ):
+            largest[row.drafter, row.temperature] = row
+    keys = [row.key for row in largest.values()]
+    pieces = [Piece(key, question) for key in rotated(keys, question)]
+    return pieces if question else pieces + _timings(rows)
+
+
+def _timings(rows: Sequence[Configuration]) -> list[Piece]:
+    """One piece for each gamma but the largest, with the first drafter, which always drafts if it
+    is a model: the pass that judges does not know who drafted."""
+    fixed = [row for row in rows if row.policy == "fixed"]
+    first = [
+        row
+        for row in fixed
+        if (row.drafter, row.temperature) == (fixed[0].drafter, fixed[0].temperature)
+    ]
+    return [Piece(row.key, 0, timing=True) for row in first[:-1]]
+
+
+def promising(
+    rows: Sequence[Configuration], predicted: Mapping[str, float | None]
+) -> dict[float, list[str]]:
+    """The rows worth measuring, by temperature: those predicted to be near the best one, the best
+    of each drafter, and those of which nothing is predicted."""
+    chosen: dict[float, list[str]] = defaultdict(list)
+    for temperature in dict.fromkeys(row.temperature for row in rows):
+        group = [row for row in rows if row.temperature == temperature]
+        speeds = {row.key: predicted.get(row.key) for row in group}
+        known = [speed for speed in speeds.values() if speed is not None]
+        bar = KEEP * max(known, default=0.0)
+        leaders = set()
+        for drafter in {row.drafter for row in group}:
+            own = [row.key for row in group if row.drafter == drafter]
+            leaders.add(max(own, key=lambda key: speeds[key] or 0.0))
+        for row in group:
+            speed = speeds[row.key]
+            if speed is None or speed >= bar or row.key in leaders:
+                chosen[temperature].append(row.key)
+    return chosen
+
+
+def rotated(keys: Sequence[str], by: int) -> list[str]:
+    """The keys in order, beginning with another one each time, so that none is always first."""
+    begin = by % len(keys) if keys else 0
+    return [*keys[begin:], *keys[:begin]]

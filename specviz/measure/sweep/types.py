@@ -1,0 +1,297 @@
+"""What a sweep is asked, what it reports on its way, and what it finds: data without behaviour.
+
+All of it is JSON-ready through `to_dict`, so that it crosses processes and reaches a browser. This
+module does not import torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from ...kinds import swept_drafters
+from ...prompts import Question
+from ...settings import Settings
+
+SCHEMA = 1
+"""The version of a sweep's JSON."""
+
+Mark: TypeAlias = Literal["best", "tied", "open"]
+"""The best measured row of its temperature; the rows that noise cannot tell from it; and those that
+promise more, but ran on too few of its prompts to tell."""
+
+Status: TypeAlias = Literal["planned", "predicted", "measured", "eliminated", "left out"]
+"""How far a row is: nothing is known; predicted only; measured; measured until it was clearly
+slower than the best; not possible with this pair (its `note` says why)."""
+
+Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
+
+
+class Jsonable:
+    """A dataclass that becomes an object of JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields as values of JSON; tuples stay tuples, which JSON writes as lists."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration(Jsonable):
+    """What a row of the table tries. drafter, gamma, policy, temperature: as in `Settings`."""
+
+    drafter: str
+    gamma: int
+    policy: str
+    temperature: float
+
+    @property
+    def key(self) -> str:
+        """A short text that no other configuration has, such as "model g5 fixed t0"."""
+        return f"{self.drafter} g{self.gamma} {self.policy} t{self.temperature:g}"
+
+    @property
+    def label(self) -> str:
+        """What it is in words, without the temperature: "ngram, gamma 5"."""
+        if self.policy == "fixed":
+            return f"{self.drafter}, gamma {self.gamma}"
+        return f"{self.drafter}, gamma {self.policy} up to {self.gamma}"
+
+    def settings(self, base: Settings) -> Settings:
+        """`base` with this configuration. Raises `SettingsError`."""
+        return replace(
+            base,
+            drafter=self.drafter,
+            gamma=self.gamma,
+            gamma_policy=self.policy,
+            temperature=self.temperature,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest(Jsonable):
+    """What to sweep: every drafter with every gamma, policy and temperature.
+
+    prompts: at least one. base: all other settings (length, top_k, top_p, seed, chat).
+    seconds: of decoding to spend at most; the predictions are made first and count too.
+    """
+
+    prompts: tuple[Question, ...]
+    drafters: tuple[str, ...] = field(default_factory=swept_drafters)
+    gammas: tuple[int, ...] = (1, 2, 3, 5, 8)
+    policies: tuple[str, ...] = ("fixed",)
+    temperatures: tuple[float, ...] = (0.0,)
+    seconds: float = 60.0
+    base: Settings = field(default_factory=lambda: Settings(max_new_tokens=64, ignore_eos=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate(Jsonable):
+    """A value with its 95% interval, which is None where there is only one prompt."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted(Jsonable):
+    """What is known of a row before it is measured.
+
+    exact: whether the rounds were derived token for token (greedy), else they are expectations.
+    tau: emitted tokens per round. alpha: accepted / judged. efficiency: accepted / drafted; None
+    where nothing is drafted. drafted: drafted tokens per round. speedup: from tau and the measured
+    costs of passes; None until these are known.
+    """
+
+    exact: bool
+    tau: float
+    alpha: float | None
+    efficiency: float | None
+    drafted: float
+    alpha_by_position: tuple[float | None, ...]
+    speedup: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimes(Jsonable):
+    """Where the time of a mean round goes, in milliseconds: drafting, the target's pass with the
+    verdict, and all other work; alone: a whole round of the target alone."""
+
+    draft: float
+    verify: float
+    overhead: float
+    alone: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate(Jsonable):
+    """Tokens per second over runs: the median and the quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Jsonable):
+    """What the runs of a row gave; both lanes of each run were interleaved.
+
+    runs: their number. prompts: on how many different prompts. rate, alone_rate: tokens per second
+    with drafts and without. speedup: geometric mean over prompts, with a bootstrap interval over
+    prompts; None if all runs are too short to compare. by_kind: the same by kind of prompt.
+    alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `runs.metrics`, over
+    the rounds of all prompts; drafted is per round. c: a draft step in target steps, median over
+    runs. doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was
+    busy.
+    """
+
+    runs: int
+    prompts: int
+    rate: Rate
+    alone_rate: Rate
+    speedup: Estimate | None
+    by_kind: dict[str, Estimate]
+    alpha: float | None
+    alpha_by_position: tuple[float | None, ...]
+    efficiency: float | None
+    tau: float | None
+    tau_predicted: float | None
+    drafted: float
+    c: float | None
+    times: RoundTimes
+    doubts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Jsonable):
+    """One row of the table.
+
+    memory: bytes of the weights that a deployment of this row needs (target, and the draft model
+    if it drafts). mark: see `Mark`. note: one sentence, or empty.
+    """
+
+    configuration: Configuration
+    status: Status = "planned"
+    mark: Mark | None = None
+    predicted: Predicted | None = None
+    measured: Measured | None = None
+    memory: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Jsonable):
+    """What will be done. rows: every configuration, in the order of the table, also those that are
+    left out. kinds: the number of prompts by kind. pieces: about how many pieces there will be.
+    seconds: about how long they take, the budget at most."""
+
+    rows: tuple[Row, ...]
+    kinds: dict[str, int]
+    pieces: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Jsonable):
+    """How far a sweep is. done, total: pieces, a piece is one prompt with one configuration.
+    seconds_left: about. now: half a sentence on what comes next, such as "measuring ngram, gamma
+    5, on a list"."""
+
+    done: int
+    total: int
+    seconds_left: float
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings(Jsonable):
+    """A row's settings for another engine.
+
+    engine: "transformers", "vLLM", "SGLang" or "llama.cpp". version: of the documentation that
+    they were read from. source: its address. text: to paste; empty if the engine cannot do this.
+    note: a sentence on what differs, or why there is no text.
+    """
+
+    engine: str
+    version: str
+    source: str
+    text: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation(Jsonable):
+    """What to do at one temperature.
+
+    best: the row to use; None unless the answer is "speculate". headline: one sentence. reasons:
+    sentences. doubt: a sentence on how far this can be trusted; empty if nothing speaks against
+    it. settings: `best` for other engines.
+    """
+
+    temperature: float
+    answer: Answer
+    headline: str
+    reasons: tuple[str, ...]
+    doubt: str
+    best: Configuration | None
+    settings: tuple[EngineSettings, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine(Jsonable):
+    """Where it was measured. pair, target, draft: names; draft is None if the pair has none. form:
+    of the target's passes. threads: that share the passes of the target alone. exit_layers: the
+    layers of an early exit, if one was measured."""
+
+    pair: str
+    target: str
+    draft: str | None
+    device: str
+    processor: str
+    dtype: str
+    form: str
+    threads: int
+    versions: dict[str, str]
+    date: str
+    exit_layers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult(Jsonable):
+    """All that a sweep has found so far. stopped: whether it ended before its plan. spent: seconds
+    of decoding. link: the query of the page's address that sets the first recommended row, or
+    empty. notes: sentences on what went wrong on the way, such as prompts that were left out."""
+
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    request: SweepRequest
+    rows: tuple[Row, ...]
+    recommendations: tuple[Recommendation, ...]
+    machine: Machine | None
+    stopped: bool
+    spent: float
+    link: str
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of a result, with the version of its form in "schema"."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+SweepEvent: TypeAlias = Plan | Row | Progress | SweepResult
+"""A sweep yields its `Plan`, then each `Row` that has news and the `Progress` after each piece, and
+at its end, also when it is stopped, the `SweepResult`."""
+
+EVENT_NAMES: dict[type, str] = {
+    Plan: "plan",
+    Row: "row",
+    Progress: "progress",
+    SweepResult: "result",
+}
+
+
+def event_dict(event: SweepEvent) -> dict[str, Any]:
+    """An event for a browser: its fields and its name in "event"."""
+    return {"event": EVENT_NAMES[type(event)], **event.to_dict()}

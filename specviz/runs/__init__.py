@@ -1,0 +1,1 @@
+"""Runs as data: traces and their files, and what is derived from them."""

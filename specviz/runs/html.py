@@ -1,0 +1,174 @@
+"""A run as one HTML file that opens from disk: the page's player with the trace inside.
+
+The file makes no requests: it contains the style sheets, the modules, the charts and the trace.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ..theory import MOST_GAMMA
+from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
+from .modules import PAGE, packed_map
+from .schema import SCHEMA
+from .trace import Trace
+
+PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+PLAYER_SHEETS = (
+    "player.css",
+    "parts.css",
+    "menus.css",
+    "panels.css",
+    "sizes.css",
+    "stage.css",
+    "explain.css",
+    "compare.css",
+    "tour.css",
+    "whatif.css",
+    "lanes.css",
+    "print.css",
+)
+"""The styles of the player, on the page and in a file of its own."""
+SHEETS = (*PLAYER_SHEETS, "standalone.css")
+SMALL_SHEETS = (*SHEETS, "embed.css")
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+<script type="importmap">{modules}</script>
+<body class="{classes}">
+<header class="sv-bar-top">{brand}<p class="sv-prompt"></p>{tools}</header>
+<main>{player}</main>
+<script type="application/json" id="config">{config}</script>
+<script type="application/json" id="trace">{trace}</script>
+<script type="text/plain" id="plotly">{plotly}</script>
+<script type="module">{start}</script>
+</body>
+</html>
+"""
+
+_START = """
+import { mount } from "specviz/player.js";
+const read = (id) => document.getElementById(id).textContent;
+if (matchMedia("(prefers-color-scheme: dark)").matches) document.body.classList.add("dark");
+const config = JSON.parse(read("config"));
+config.trace = JSON.parse(read("trace"));
+document.querySelector(".sv-prompt").textContent = config.trace.header.prompt;
+const packed = Uint8Array.from(atob(read("plotly")), (one) => one.charCodeAt(0));
+if (packed.length) {
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = new Blob([await new Response(stream).blob()], { type: "text/javascript" });
+  config.plotly = URL.createObjectURL(script);
+}
+mount({ element: document.body, props: { value: null }, watch() {}, server: {}, config });
+"""
+
+
+def embedded_html(trace: Trace) -> str:
+    """The small player of a run, for a frame in an article: a third of the file, without charts."""
+    return standalone_html(trace, is_small=True)
+
+
+def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
+    """The HTML page of a run; it opens from disk without a network and plays like the live page.
+
+    is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
+    """
+    modules = packed_map()
+    return _PAGE.format(
+        policy=_policy(modules, _START),
+        title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
+        style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
+        classes="sv-standalone sv-embed" if is_small else "sv-standalone",
+        modules=modules,
+        brand=_read("brand.html").replace('href="."', ""),
+        tools=_tools(),
+        player=_read("player.html"),
+        config=_json(_config()),
+        trace=_json(trace.to_dict()),
+        plotly="" if is_small else _packed_plotly(),
+        start=_START,
+    )
+
+
+def _policy(*scripts: str) -> str:
+    """A policy that allows only these scripts, the modules and Plotly, and no requests."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
+    ours = " ".join(f"'sha256-{one.decode()}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {ours} data: blob:; style-src 'unsafe-inline'; "
+        "img-src data: blob:; connect-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def css_variables() -> str:
+    """The palette as CSS variables, light and dark."""
+    rules = {
+        selector: "".join(f"--sv-{name}:{colour};" for name, colour in PALETTE[theme].items())
+        for selector, theme in ((":root", "light"), (".dark", "dark"))
+    }
+    return "\n".join(f"{selector}{{{rule}}}" for selector, rule in rules.items())
+
+
+def styles(sheets: Sequence[str]) -> str:
+    """The text of these style sheets, one after the other."""
+    return "\n".join(_read(f"styles/{name}") for name in sheets)
+
+
+def _read(name: str) -> str:
+    return (PAGE / name).read_text("utf-8")
+
+
+def _tools() -> str:
+    """The buttons of the page without the one for settings."""
+    return re.sub(r"<button[^>]*data-toggle-panel.*?</button>", "", _read("tools.html"))
+
+
+def _config() -> dict[str, Any]:
+    """The player's configuration; presets, recordings and limits exist only on the live page."""
+    return {
+        "charts": chart_specs(),
+        "titles": CHARTS,
+        "several": SEVERAL,
+        "links": {},
+        "presets": [],
+        "recordings": {},
+        "defaults": {},
+        "limits": {},
+        "choices": {},
+        "pairs": {},
+        "drafters": {},
+        "drafterLabels": [],
+        "whole": [],
+        "schema": SCHEMA,
+        "mostPrompt": 0,
+        "mostPacked": 0,
+        "mostGamma": MOST_GAMMA,
+        "draws": 0,
+    }
+
+
+def _json(value: Any) -> str:
+    """JSON for a script element: no text inside it can close the element."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+@cache
+def _packed_plotly() -> str:
+    """Plotly's script, gzipped and in base64: a third of its size."""
+    return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), mtime=0)).decode()

@@ -1,0 +1,202 @@
+"""The metrics of a run, derived from its rounds only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.events import OUTCOMES, Round
+from ..lanes import BASELINE, Lane
+from ..theory import predicted_tau
+from .trace import Trace
+
+FEWEST = 2  # tokens and rounds of a lane from which its speed is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The metrics of a trace; None where nothing has been measured yet.
+
+    All fields describe one speculative lane, but for the dicts, which are by lane: of this one and
+    of the baseline. The predictions are those of Leviathan et al. 2022 (see `theory`), averaged
+    over the rounds.
+
+    Of a watched server (see `Header.source`) speeds and tau leave out the first token, which came
+    from reading the prompt; beta and c are unknown, and so are alpha, efficiency and the
+    predictions where the server does not tell how many tokens it drafted. `drafted` has then only
+    the accepted ones.
+
+    counts: tokens by outcome; drafted = accepted + rejected + ignored and
+        emitted = accepted + corrected + bonus. rounds: target passes.
+    alpha: accepted / (accepted + rejected). efficiency: accepted / drafted.
+    beta: mean over judged positions of the probability that a draft drawn from q is kept, an
+        estimate of alpha: the sum over the vocabulary of min(p, q), or `Token.chance` with the
+        verdicts exact-match and typical. Block verification has no such probability for a single
+        position: beta is then that of the token rule.
+    tau: emitted tokens per target pass. tau_predicted: from alpha, if acceptances were
+        independent.
+    c: seconds of a draft step / seconds of a one-token target pass (of the baseline lane).
+    speedup: baseline seconds per token / speculative seconds per token, without prefill.
+    speedup_end_to_end: the same with prefill. speedup_wall: the same on the wall clock: with
+        prefill, engines, texts and lists of likeliest tokens (see `Round.wall`). All three are
+        None if a lane has fewer than `FEWEST` rounds or tokens: too few to compare.
+    speedup_predicted: from alpha, c and gamma.
+    tokens, seconds, tokens_per_second: by lane, without prefill. wall_seconds: by lane, on the
+        wall clock; None if the trace does not tell.
+    draft_seconds, verify_seconds, overhead_seconds: of all rounds together.
+    alpha_by_position: entry i is alpha of the drafted tokens at position i of their round, from 0.
+    """
+
+    counts: dict[str, int]
+    drafted: int
+    emitted: int
+    rounds: int
+    alpha: float | None
+    efficiency: float | None
+    beta: float | None
+    tau: float | None
+    tau_predicted: float | None
+    c: float | None
+    speedup: float | None
+    speedup_end_to_end: float | None
+    speedup_wall: float | None
+    speedup_predicted: float | None
+    tokens: dict[Lane, int]
+    seconds: dict[Lane, float]
+    tokens_per_second: dict[Lane, float | None]
+    wall_seconds: dict[Lane, float | None]
+    draft_seconds: float
+    verify_seconds: float
+    overhead_seconds: float
+    alpha_by_position: tuple[float | None, ...]
+
+
+def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
+    """The metrics of a speculative lane against the baseline; None: the first lane's.
+
+    The trace may be of an unfinished run. Raises `TraceError` if it has no such lane.
+    """
+    name = trace.speculative_lane(lane)
+    both = (name, BASELINE)
+    of_lane = {one: trace.lane(one) for one in both}
+    rounds, alone = of_lane[name], of_lane[BASELINE]
+    drafted = [t for r in rounds for t in r.drafted]
+    counts = _counts(rounds)
+    alpha = ratio(counts["accepted"], counts["accepted"] + counts["rejected"])
+    betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
+    emitted = sum(len(r.emitted) for r in rounds)
+    c = _cost_ratio(rounds, alone)
+    is_told = not any(r.untold for r in rounds)
+    alpha = alpha if is_told else None
+    tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}
+    timed = {one: _timed(of_lane[one]) for one in both}
+    passes = sum(not r.reads_prompt for r in rounds)
+    seconds = {one: _seconds(of_lane[one]) for one in both}
+    prefill = {one: _prefill(trace, one, of_lane[one]) for one in both}
+    whole = {one: seconds[one] + prefill[one] for one in both}
+    wall = {one: _wall_seconds(of_lane[one]) for one in both}
+    can_compare = min(*tokens.values(), len(rounds), len(alone)) >= FEWEST
+    return Metrics(
+        counts=counts,
+        drafted=len(drafted),
+        emitted=emitted,
+        rounds=len(rounds),
+        alpha=alpha,
+        efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,
+        beta=ratio(sum(betas), len(betas)),
+        tau=ratio(timed[name], passes),
+        tau_predicted=_mean_predicted_tau(rounds, alpha),
+        c=c,
+        speedup=_speedup(seconds, timed, name) if can_compare else None,
+        speedup_end_to_end=_speedup(whole, tokens, name) if can_compare else None,
+        speedup_wall=_speedup(wall, tokens, name) if can_compare else None,
+        speedup_predicted=_mean_predicted_speedup(rounds, alpha, c),
+        tokens=tokens,
+        seconds=seconds,
+        tokens_per_second={one: ratio(timed[one], seconds[one]) for one in both},
+        wall_seconds=wall,
+        draft_seconds=sum(r.draft_seconds for r in rounds),
+        verify_seconds=sum(r.verify_seconds for r in rounds),
+        overhead_seconds=sum(r.overhead_seconds for r in rounds),
+        alpha_by_position=_alpha_by_position(rounds) if is_told else (),
+    )
+
+
+def best_lane(by_lane: Mapping[Lane, Metrics]) -> Lane | None:
+    """The lane with the highest measured speed-up; None if none has one."""
+    known = {lane: m.speedup for lane, m in by_lane.items() if m.speedup is not None}
+    return max(known, key=known.__getitem__, default=None)
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """part / whole, or None if `whole` is 0."""
+    return part / whole if whole else None
+
+
+def _counts(rounds: Sequence[Round]) -> dict[str, int]:
+    """Tokens by outcome. An accepted token is in both lists of its round, and is counted once."""
+    seen = Counter(t.outcome for r in rounds for t in r.drafted)
+    seen.update(t.outcome for r in rounds for t in r.emitted if t.outcome != "accepted")
+    counts: dict[str, int] = {outcome: seen[outcome] for outcome in OUTCOMES}
+    return counts | ({"untold": seen["untold"]} if seen["untold"] else {})
+
+
+def _timed(rounds: Sequence[Round]) -> int:
+    return sum(len(r.emitted) for r in rounds if not r.reads_prompt)
+
+
+def _prefill(trace: Trace, lane: Lane, rounds: Sequence[Round]) -> float:
+    told = sum(trace.header.prefill_seconds.get(lane, {}).values())
+    is_watched = bool(rounds) and rounds[0].reads_prompt
+    return rounds[0].wall or 0.0 if is_watched else told
+
+
+def _seconds(rounds: Sequence[Round]) -> float:
+    return rounds[-1].clock if rounds else 0.0
+
+
+def _wall_seconds(rounds: Sequence[Round]) -> float | None:
+    return rounds[-1].wall if rounds else None
+
+
+def _speedup(
+    seconds: Mapping[Lane, float | None], tokens: Mapping[Lane, int], lane: Lane
+) -> float | None:
+    slow, fast = (ratio(seconds[one] or 0.0, tokens[one]) for one in (BASELINE, lane))
+    return slow / fast if slow and fast else None
+
+
+def _cost_ratio(rounds: Sequence[Round], alone: Sequence[Round]) -> float | None:
+    drafting = [r for r in rounds if r.drafted]
+    step = ratio(sum(r.draft_seconds for r in drafting), sum(len(r.drafted) for r in drafting))
+    target_pass = ratio(sum(r.verify_seconds for r in alone), len(alone))
+    return step / target_pass if step and target_pass else None
+
+
+def _mean_predicted_tau(rounds: Sequence[Round], alpha: float | None) -> float | None:
+    # With the number of tokens that each round drafted: it may differ from gamma if a policy adapts
+    # it, if the n-gram drafter finds no match, and in the last rounds.
+    if alpha is None:
+        return None
+    passes = [r for r in rounds if not r.reads_prompt]
+    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in passes), len(passes))
+
+
+def _mean_predicted_speedup(
+    rounds: Sequence[Round], alpha: float | None, c: float | None
+) -> float | None:
+    if alpha is None or c is None:
+        return None
+    tokens = sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
+    return ratio(tokens, sum(len(r.drafted) * c + 1 for r in rounds))
+
+
+def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:
+    judged: Counter[int] = Counter()
+    accepted: Counter[int] = Counter()
+    for r in rounds:
+        for place, token in enumerate(r.drafted):
+            judged[place] += token.outcome in ("accepted", "rejected")
+            accepted[place] += token.outcome == "accepted"
+    return tuple(ratio(accepted[place], judged[place]) for place in range(len(judged)))

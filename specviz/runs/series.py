@@ -1,0 +1,125 @@
+"""The points of the charts of a run. The page computes the same in JavaScript."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.events import Round
+from ..lanes import BASELINE, LANES, Lane, label_of
+from ..theory import predicted_tau
+
+Points = dict[str, list[Any]]
+"""The points of one Plotly trace: {"x": [...], "y": [...]}."""
+
+
+def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, list[Points]]:
+    """The points of every chart, one entry for each of its traces; times are in seconds, but in
+    milliseconds in the charts "parts" and "requests".
+
+    names: the lanes, the baseline last. With several speculative lanes, "rates", "tau" and
+    "positions" have a trace for each of them, of what was measured.
+    """
+    lanes = {lane: [r for r in rounds if r.lane == lane] for lane in names}
+    speculative = [found for lane, found in lanes.items() if lane != BASELINE]
+    so_far = [_so_far(found) for found in speculative]
+    alone = len(speculative) == 1
+    return {
+        "tokens": [_tokens(found) for found in lanes.values()],
+        "rates": so_far[0][0] if alone else [rates[0] for rates, _ in so_far],
+        "tau": so_far[0][1] if alone else [tau[0] for _, tau in so_far],
+        "speed": [_speed(found) for found in lanes.values()],
+        "parts": _parts(lanes),
+        "positions": [_positions(found) for found in speculative],
+        "requests": [_requests(found) for found in lanes.values()],
+    }
+
+
+def _tokens(rounds: Sequence[Round]) -> Points:
+    x, y = [0.0], [0]
+    for r in rounds:
+        x.append(r.clock)
+        y.append(y[-1] + len(r.emitted))
+    return {"x": x, "y": y}
+
+
+def _speed(rounds: Sequence[Round]) -> Points:
+    points = _tokens(rounds)
+    timed = [(x, y / x) for x, y in zip(points["x"], points["y"], strict=True) if x > 0]
+    return {"x": [x for x, _ in timed], "y": [y for _, y in timed]}
+
+
+def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
+    """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
+    the values over all speculative rounds up to it; None if a server tells no drafts."""
+    accepted = judged = emitted = 0
+    lengths: Counter[int] = Counter()  # drafted per round -> rounds
+    x: list[int] = []
+    alphas: list[float | None] = []
+    efficiencies: list[float | None] = []
+    measured: list[float] = []
+    predicted: list[float | None] = []
+    is_told = not any(r.untold for r in rounds)
+    for passes, r in enumerate((r for r in rounds if not r.reads_prompt), start=1):
+        lengths[len(r.drafted)] += 1
+        accepted += sum(t.outcome == "accepted" for t in r.drafted)
+        judged += sum(t.outcome != "ignored" for t in r.drafted)
+        emitted += len(r.emitted)
+        drafted = sum(length * count for length, count in lengths.items())
+        alpha = accepted / judged if judged and is_told else None
+        x.append(passes)
+        alphas.append(alpha)
+        efficiencies.append(accepted / drafted if drafted and is_told else None)
+        measured.append(emitted / passes)
+        predicted.append(None if alpha is None else _predicted(alpha, lengths))
+    return (
+        [{"x": x, "y": alphas}, {"x": x, "y": efficiencies}],
+        [{"x": x, "y": measured}, {"x": x, "y": predicted}],
+    )
+
+
+def _predicted(alpha: float, lengths: Counter[int]) -> float:
+    tokens = sum(predicted_tau(alpha, length) * count for length, count in lengths.items())
+    return tokens / lengths.total()
+
+
+def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
+    """Mean milliseconds per round of each part, one bar per lane; the baseline is the lowest."""
+    traces: list[Points] = []
+    upwards = list(lanes)[::-1]
+    parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
+    if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
+        parts = ["overhead_seconds"]  # of a watched server, which tells no parts
+    for part in parts:
+        means = []
+        for lane in upwards:
+            rounds = lanes[lane]
+            total = sum(getattr(r, part) for r in rounds)
+            means.append(1000 * total / len(rounds) if rounds else 0.0)
+        traces.append({"x": means, "y": [label_of(lane) for lane in upwards]})
+    return traces
+
+
+def _requests(rounds: Sequence[Round]) -> Points:
+    """What each round asked of a server: kB that went and came, and milliseconds of its pass."""
+    asked = [r for r in rounds if r.exchanged]
+    return {
+        "x": [(r.exchanged or 0) / 1000 for r in asked],
+        "y": [1000 * r.verify_seconds for r in asked],
+    }
+
+
+def _positions(rounds: Sequence[Round]) -> Points:
+    """alpha of the tokens judged at each position of a draft, counted from 1."""
+    accepted: list[int] = []
+    judged: list[int] = []
+    for r in () if any(r.untold for r in rounds) else rounds:
+        for i, token in enumerate(r.drafted):
+            if i == len(judged):
+                accepted.append(0)
+                judged.append(0)
+            accepted[i] += token.outcome == "accepted"
+            judged[i] += token.outcome != "ignored"
+    kept = [(i + 1, a / j) for i, (a, j) in enumerate(zip(accepted, judged, strict=True)) if j]
+    return {"x": [i for i, _ in kept], "y": [alpha for _, alpha in kept]}

@@ -1,0 +1,86 @@
+"""A run as CSV tables, for a spreadsheet or a data frame."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ..core.events import UNKNOWN_ID, Round, Token
+from .trace import Trace
+
+VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
+TOKEN_COLUMNS = (
+    *("lane", "round", "place", "outcome", "position", "id", "text"),
+    *("p", "q", "u", "beta", "soft_p", "soft_q", "clock"),
+    *VERDICT_COLUMNS,
+)
+ROUND_COLUMNS = (
+    *("lane", "round", "drafted", "accepted", "rejected", "ignored", "emitted", "text"),
+    *("draft_seconds", "verify_seconds", "overhead_seconds", "clock"),
+)
+# A spreadsheet runs a cell that begins with one of these as a formula; some also accept the
+# full-width forms.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def tokens_csv(trace: Trace) -> str:
+    """A table with one row for each token, in the order of the rounds.
+
+    round, place, position: counted from 1: the round in its lane, the token in its round, and the
+    token among all emitted tokens of its lane (empty if it was not emitted). id: empty if a watched
+    server did not tell it. clock: seconds at the
+    end of the round. A text that a spreadsheet would run as a formula gets an apostrophe in front.
+    """
+    emitted: Counter[str] = Counter()
+    rows: list[list[object]] = []
+    for r in trace.rounds:
+        own = [t for t in r.emitted if t.outcome != "accepted"]
+        for place, token in enumerate([*r.drafted, *own], 1):
+            position: int | None = None
+            if token.outcome not in ("rejected", "ignored"):
+                emitted[r.lane] += 1
+                position = emitted[r.lane]
+            own_numbers = [getattr(token, name) for name in VERDICT_COLUMNS]
+            cells = _token_cells(token, position)
+            rows.append([r.lane, r.index + 1, place, *cells, r.clock, *own_numbers])
+    return csv_text(TOKEN_COLUMNS, rows)
+
+
+def rounds_csv(trace: Trace) -> str:
+    """A table with one row for each round: its tokens by outcome, its text and its seconds.
+
+    Texts that a spreadsheet would run as a formula get an apostrophe in front.
+    """
+    return csv_text(ROUND_COLUMNS, map(_round_cells, trace.rounds))
+
+
+def _token_cells(token: Token, position: int | None) -> list[object]:
+    numbers = (token.p, token.q, token.u, token.beta, token.soft_p, token.soft_q)
+    known = None if token.id == UNKNOWN_ID else token.id
+    return [token.outcome, position, known, harmless(token.text), *numbers]
+
+
+def _round_cells(r: Round) -> list[object]:
+    seen = Counter(token.outcome for token in r.drafted)
+    counts = [seen[outcome] for outcome in ("accepted", "rejected", "ignored")]
+    added = harmless("".join(token.text for token in r.emitted))
+    seconds = (r.draft_seconds, r.verify_seconds, r.overhead_seconds, r.clock)
+    return [r.lane, r.index + 1, len(r.drafted), *counts, len(r.emitted), added, *seconds]
+
+
+def harmless(text: str) -> str:
+    """The text with an apostrophe in front if a spreadsheet would run it as a formula."""
+    return "'" + text if text.startswith(FORMULA_STARTS) else text
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV."""
+    # None becomes an empty cell. Rows end with CR LF, as RFC 4180 says, so a text with line ends
+    # of either kind stays unchanged.
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return file.getvalue()

@@ -1,0 +1,164 @@
+"""A race in a terminal: one line per round, then the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..core.events import UNKNOWN_ID, Event, Header, Outcome, Round, Token
+from ..kinds import verdict_kind
+from ..lanes import BASELINE, LANES, Lane, label_of
+from .metrics import Metrics, best_lane, compute_metrics
+from .requests import request_lines
+from .trace import Trace
+from .uncertainty import DOUBTS, uncertainty
+from .watched import watched_lines, watched_rows
+from .words import comparison_line
+from .words import shown_milliseconds as shown_milliseconds  # others import them from here
+from .words import shown_number as shown_number
+
+END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
+UNSEEN = "?"  # in the place of a token that a server rejected without telling it
+FINAL = ("corrected", "bonus", "untold")  # outcomes of the last token of a round
+# outcome: (mark, ANSI attributes); the mark distinguishes outcomes without colour
+STYLES: dict[Outcome, tuple[str, str]] = {
+    "accepted": ("", "4;38;5;32"),
+    "rejected": ("✗", "9;38;5;166"),
+    "ignored": ("", "2;38;5;245"),
+    "corrected": ("↳", "4;38;5;175"),
+    "bonus": ("★", "4;38;5;36"),
+}
+# Not in the legend of a run that is judged here: the end of a watched server's step.
+UNTOLD_STYLE = ("·", "4;38;5;245")
+
+
+def legend(*, color: bool) -> str:
+    """One line that shows every outcome in its style."""
+    return "  ".join(styled(o, STYLES[o][0] + o, color) for o in STYLES)
+
+
+def event_line(event: Event, *, color: bool) -> str | None:
+    """The line to print for an event: the prompt or a speculative round; None for others."""
+    if isinstance(event, Header):
+        return f"     │ {printable(event.prompt)}"
+    if isinstance(event, Round) and event.lane != BASELINE:
+        return round_line(event, color=color)
+    return None
+
+
+def round_line(result: Round, *, color: bool) -> str:
+    """The line for a round: its tokens in the order in which they were judged, after the lane's
+    name if it has one of its own."""
+    tail = result.emitted[-1:] if result.emitted and result.emitted[-1].outcome in FINAL else ()
+    shown = "".join(_token(t, color) for t in (*result.drafted, *tail))
+    name = "" if result.lane in LANES else f"{result.lane:14} "
+    return f"{name}{result.index + 1:4} │ {shown}"
+
+
+def _token(token: Token, color: bool) -> str:
+    mark = STYLES.get(token.outcome, UNTOLD_STYLE)[0]
+    text = printable(token.text) if token.id != UNKNOWN_ID else UNSEEN
+    if not color:
+        text = {"rejected": f"[-{text}-]", "ignored": f"({text})"}.get(token.outcome, text)
+    return styled(token.outcome, mark + text, color)
+
+
+def printable(text: str) -> str:
+    # Control characters in a model's text must neither break the line nor control the terminal.
+    shown = text.replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(c if c.isprintable() else "�" for c in shown)
+
+
+def styled(outcome: Outcome, text: str, color: bool) -> str:
+    style = STYLES.get(outcome, UNTOLD_STYLE)[1]
+    return f"\x1b[{style}m{text}\x1b[0m" if color else text
+
+
+def metric_lines(trace: Trace) -> Iterator[str]:
+    """The metrics of a trace, one line for each; of several speculative lanes, a table with a line
+    for each of them."""
+    head = trace.header
+    by_lane = {lane: compute_metrics(trace, lane) for lane in head.speculative}
+    first = by_lane[head.speculative[0]]
+    for lane in trace.lanes:
+        m = by_lane.get(lane, first)
+        rate = shown_number(m.tokens_per_second[lane], 1)
+        label = label_of(lane)
+        yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
+    if head.source is not None:
+        yield from watched_rows(trace, first)
+    elif len(by_lane) == 1:
+        yield from _one_lane(trace, head.speculative[0], first)
+    else:
+        yield from _several_lanes(trace, by_lane)
+    if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
+        rule = next(own.rule for own in map(head.settings_of, by_lane) if not own.exact)
+        yield f"{', '.join(changing)}: {verdict_kind(rule).warning}"
+    if head.source is not None:
+        yield from watched_lines(trace, first)
+        return
+    if head.on_server:
+        yield from request_lines(trace)
+    yield f"on {head.device}, {head.dtype}, {_threads(head)}, torch {head.versions['torch']}"
+
+
+def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
+    rows = {
+        "speed-up": (shown_number(m.speedup, 2), _verdict(m)),
+        "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
+        "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
+        "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
+        "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
+        "beta": (shown_number(m.beta, 3), verdict_kind(trace.header.settings_of(lane).rule).beta),
+        "tau": (
+            shown_number(m.tau, 2),
+            f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",
+        ),
+        "c": (shown_number(m.c, 3), "a draft step, in target steps"),
+    }
+    for name, (value, meaning) in rows.items():
+        yield f"{name:15} {value}  {meaning}"
+        if name == "speed-up":
+            doubt = _doubt_of(trace, lane)
+            yield from [f"{'  uncertain':15} {doubt}"] if doubt else []
+    yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
+    if trace.end and trace.end.identical is not None:
+        yield comparison_line(trace.end.agreement(lane))
+
+
+COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
+
+
+def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[str]:
+    width = max(map(len, by_lane))
+    yield " ".join([" " * width, *(f"{name:>10}" for name in COLUMNS)])
+    for lane, m in by_lane.items():
+        values = (m.speedup, m.speedup_wall, m.alpha, m.efficiency, m.tau, m.c)
+        yield " ".join([f"{lane:{width}}", *(f"{shown_number(one, 3):>10}" for one in values)])
+    best = best_lane(by_lane)
+    if best is not None:
+        yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
+    for lane in by_lane:
+        doubt = _doubt_of(trace, lane)
+        if doubt:
+            yield f"{lane}: uncertain, {doubt}"
+        if trace.end and trace.end.identical is not None:
+            yield f"{lane}: {comparison_line(trace.end.agreement(lane))}"
+
+
+def _threads(head: Header) -> str:
+    by_lane = head.lane_threads or dict.fromkeys(head.all_lanes, head.threads)
+    alone, *with_draft = (by_lane[lane] for lane in head.all_lanes[::-1])
+    counts = dict.fromkeys([alone, *with_draft[::-1]])
+    return f"threads: {' and '.join(map(str, counts))}"
+
+
+def _doubt_of(trace: Trace, lane: Lane) -> str:
+    """Why a lane's speed-up is uncertain; empty if it is not."""
+    found = uncertainty(trace, lane)
+    return DOUBTS[found.doubt] if found is not None and found.doubt is not None else ""
+
+
+def _verdict(m: Metrics) -> str:
+    if m.speedup is None:
+        return "too short to compare"
+    return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"

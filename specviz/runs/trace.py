@@ -1,0 +1,193 @@
+"""The trace of a run: the events of a race in memory, as JSON and in a file.
+
+A lane yields `Round`s; a race yields a `Header`, `Round`s and an `End`. The page, the charts, the
+metrics and the recordings derive everything from these events. As JSON a trace is
+`{"schema": 1, "header": {...}, "rounds": [...], "end": {...}}` with the field names of the events;
+a saved file also has `"digest"`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..core.events import UNKNOWN_ID, End, Event, Header, Round, Token
+from ..errors import TraceError
+from ..lanes import Lane
+from .schema import SCHEMA, read_trace
+
+
+@dataclass(slots=True)
+class Trace:
+    """A run: its header, the rounds of all lanes in clock order, and its end if it has one."""
+
+    header: Header
+    rounds: list[Round] = field(default_factory=list)
+    end: End | None = None
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event]) -> Trace:
+        """The trace of all events of a race; raises `TraceError` if the header is not first.
+
+        A round with the lane and the index of an earlier one replaces it and all behind it in its
+        lane: a watched server may tell only at the end what its steps drafted.
+        """
+        trace: Trace | None = None
+        counts: Counter[Lane] = Counter()
+        for event in events:
+            if isinstance(event, Header):
+                trace = cls(event)
+            elif trace is None:
+                raise TraceError("a trace must begin with its header: pass all events of a race.")
+            elif isinstance(event, Round):
+                if event.index < counts[event.lane]:
+                    trace.rounds = [
+                        r for r in trace.rounds if r.lane != event.lane or r.index < event.index
+                    ]
+                trace.rounds.append(event)
+                counts[event.lane] = event.index + 1
+            else:
+                trace.end = event
+        if trace is None:
+            raise TraceError("there are no events: pass what race() yields.")
+        return trace
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The names of all lanes, the baseline last."""
+        return self.header.all_lanes
+
+    def speculative_lane(self, lane: Lane | None = None) -> Lane:
+        """The name of a lane with drafts: `lane`, or the first one for None. Raises `TraceError`
+        if there is no such lane."""
+        known = self.header.speculative
+        if lane is None or lane in known:
+            return known[0] if lane is None else lane
+        raise TraceError(
+            f"this run has no lane {lane!r} with drafts: use one of {', '.join(map(repr, known))}."
+        )
+
+    def lane(self, lane: Lane) -> list[Round]:
+        """The rounds of one lane, in order; none if there is no such lane."""
+        return [r for r in self.rounds if r.lane == lane]
+
+    def text(self, lane: Lane) -> str:
+        """The text that a lane emitted."""
+        return "".join(t.text for r in self.lane(lane) for t in r.emitted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The trace as JSON-ready values, in the form that this module's docstring gives."""
+        return {
+            "schema": SCHEMA,
+            "header": event_dict(self.header),
+            "rounds": [event_dict(r) for r in self.rounds],
+            "end": event_dict(self.end) if self.end else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Trace:
+        """The trace in the values that `to_dict` made.
+
+        Raises `TraceError` with the first field that breaks the schema.
+        """
+        return cls(*read_trace(data))
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON to `path`, gzipped if the name ends in .gz.
+
+        Raises `TraceError` if the file cannot be written.
+        """
+        data = self.to_dict()
+        raw = orjson.dumps({**data, "digest": digest_of(data)})
+        packed = gzip.compress(raw, mtime=0) if str(path).endswith(".gz") else raw
+        write_atomically(Path(path), packed)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read a file that `save` wrote. Raises `TraceError` if it is missing or not a trace.
+
+        Use it for your own files; for a file of another user use `recording.read_file`, which
+        also checks sizes, digest and rules, as the verbs `check` and `export` and the page do.
+        """
+        try:
+            raw = Path(path).read_bytes()
+            data = orjson.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise TraceError(f"{Path(path).name} cannot be read as a trace: {error}.") from error
+        return cls.from_dict(data)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file in one step: after an error, such as a full disk, the old file is unchanged.
+
+    Raises `TraceError` if it cannot be written.
+    """
+    # A file can replace another in one step only within one file system, so the new one is first
+    # written beside it. What is not a plain file, such as /dev/stdout, cannot be replaced.
+    plain = path.is_file() or not path.exists()
+    whole = path.resolve() if plain else path
+    beside = whole.with_name(f".{whole.name}.{os.getpid()}.part") if plain else path
+    try:
+        beside.write_bytes(content)
+        if plain:
+            beside.replace(whole)
+    except OSError as error:
+        if plain:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+        raise TraceError(f"{path.name} cannot be written: {error.strerror}.") from error
+
+
+def digest_of(data: dict[str, Any]) -> str:
+    """SHA-256 of a trace's JSON values, the same whether Python or JavaScript wrote them.
+
+    It detects damage and careless edits. It does not protect against forgery: anyone can compute
+    the digest of other values.
+    """
+    parts = {name: data[name] for name in ("header", "rounds", "end")}
+    # JavaScript writes 1.0 as 1, so all numbers are made floats.
+    plain = json.loads(orjson.dumps(parts), parse_int=float)
+    return "sha256:" + hashlib.sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def event_dict(event: Event) -> dict[str, Any]:
+    """One event as JSON-ready values. Empty and None fields of tokens are left out, and so is what
+    only a race of named lanes, or with a server, has."""
+    if not isinstance(event, Round):
+        known = asdict(event)
+        return {k: v for k, v in known.items() if v is not None or k not in RARE}
+    values = {f.name: getattr(event, f.name) for f in fields(Round)}
+    for name in ("wall", "exchanged", "server_seconds"):
+        if values[name] is None:
+            del values[name]
+    # Not asdict: its deep copy is too slow for a page that sends hundreds of tokens a second.
+    for name in ("drafted", "emitted"):
+        values[name] = [_token_dict(token) for token in values[name]]
+    return values
+
+
+RARE = ("lanes", "drafts", "source", "streaming_rate", "counted")
+TOKEN_FIELDS = tuple(f.name for f in fields(Token))
+TOPS = ("top_p", "top_q", "top_residual")
+
+
+def _token_dict(token: Token) -> dict[str, Any]:
+    values = {}
+    for name in TOKEN_FIELDS:
+        value = getattr(token, name)
+        if name in TOPS:
+            value = [{"id": c.id, "text": c.text, "probability": c.probability} for c in value]
+        if value is not None and value != [] and (name != "id" or value != UNKNOWN_ID):
+            values[name] = value
+    return values

@@ -1,0 +1,139 @@
+"""How far the measured speed-up of a run can be trusted.
+
+The tokens of a seeded run repeat exactly, so what differs from one run to the next are times. A
+round is as long as its kind usually takes, unless something else used the processor: the median
+over the rounds with as many drafted tokens is what it usually takes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ..core.events import Round
+from ..lanes import BASELINE, Lane
+from .metrics import FEWEST, compute_metrics
+from .trace import Trace
+
+Doubt: TypeAlias = Literal["price", "delay", "spread", "short"]
+"""Why a ratio is uncertain: a round cost less than the target pass in it; many passes were delayed;
+parts of the run give very different ratios; too few rounds to tell."""
+
+DOUBTS: dict[Doubt, str] = {
+    "price": "the machine was busy: a round took less time than the target pass in it",
+    "delay": "the machine was busy: many passes took longer than usual",
+    "spread": "the machine was busy: parts of the run give very different ratios",
+    "short": "there are few rounds",
+}
+"""Why a ratio is uncertain, as half a sentence."""
+
+LEAST_PRICE = 0.9
+"""Baseline rounds that a speculative round costs at the least: it has a whole target pass, and a
+tenth less is as far as two means of undisturbed passes differ."""
+MOST_DELAY = 0.25
+"""The share of its usual time that a lane may lose before its speed is doubted."""
+MOST_SPREAD = 0.3
+"""How far the quartiles may be apart, as a share of the median."""
+WINDOW = 3  # rounds of each lane in a window, at least
+MOST_WINDOWS = 8
+FEWEST_WINDOWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median with its quartiles, low and high."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """What speaks for and against a measured speed-up.
+
+    price: the cost of a speculative round in baseline rounds. delays: the share by which a lane's
+    rounds took longer than usual, by lane. spread: of the speed-up over windows of the run, at the
+    tau of the whole run, so that only times tell windows apart; None if there are too few rounds.
+    doubt: the first of `Doubt` that applies, if any does.
+    """
+
+    price: float
+    delays: dict[Lane, float]
+    spread: Spread | None
+    doubt: Doubt | None
+
+
+def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
+    """The uncertainty of a speculative lane's speed-up; None if it has none.
+
+    lane: None is the first. Raises `TraceError` if the trace has no such lane.
+    """
+    speedup = compute_metrics(trace, lane).speedup
+    if speedup is None or trace.header.source is not None:
+        return None
+    name = trace.speculative_lane(lane)
+    lanes = {one: trace.lane(one) for one in (name, BASELINE)}
+    usual = {one: _usual_seconds(rounds) for one, rounds in lanes.items()}
+    delays = {one: _delay(rounds, usual[one]) for one, rounds in lanes.items()}
+    means = {one: sum(map(_seconds, rounds)) / len(rounds) for one, rounds in lanes.items()}
+    price = means[name] / means[BASELINE]
+    undelayed = speedup * (1 + delays[name]) / (1 + delays[BASELINE])
+    ratios = [
+        undelayed * (1 + _delay(theirs, usual[BASELINE])) / (1 + _delay(ours, usual[name]))
+        for ours, theirs in _windows(lanes[name], lanes[BASELINE])
+    ]
+    found = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
+    return Uncertainty(price, delays, found, _doubt(price, delays, found))
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """The median and quartiles of one or more values."""
+    known = list(values)
+    if len(known) < FEWEST:
+        return Spread(known[0], known[0], known[0])
+    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
+    return Spread(middle, low, high)
+
+
+def _seconds(r: Round) -> float:
+    return r.draft_seconds + r.verify_seconds + r.overhead_seconds
+
+
+def _usual_seconds(rounds: Sequence[Round]) -> dict[int, float]:
+    """The median seconds of a round, by the number of its drafted tokens."""
+    by_width: dict[int, list[float]] = defaultdict(list)
+    for r in rounds:
+        by_width[len(r.drafted)].append(_seconds(r))
+    return {width: statistics.median(taken) for width, taken in by_width.items()}
+
+
+def _delay(rounds: Sequence[Round], usual: dict[int, float]) -> float:
+    expected = sum(usual[len(r.drafted)] for r in rounds)
+    return sum(map(_seconds, rounds)) / expected - 1 if expected else 0.0
+
+
+def _windows(
+    ours: Sequence[Round], theirs: Sequence[Round]
+) -> list[tuple[Sequence[Round], Sequence[Round]]]:
+    """Both lanes in as many consecutive parts of nearly equal length. Not by their clocks: the
+    slower lane goes on alone at the end, and the measured ratio counts that too."""
+    count = min(MOST_WINDOWS, min(len(ours), len(theirs)) // WINDOW)
+
+    def part(rounds: Sequence[Round], i: int) -> Sequence[Round]:
+        return rounds[len(rounds) * i // count : len(rounds) * (i + 1) // count]
+
+    return [(part(ours, i), part(theirs, i)) for i in range(count)]
+
+
+def _doubt(price: float, delays: dict[Lane, float], found: Spread | None) -> Doubt | None:
+    if price < LEAST_PRICE:
+        return "price"
+    if max(delays.values()) > MOST_DELAY:
+        return "delay"
+    if found is None:
+        return "short"
+    return "spread" if found.high - found.low > MOST_SPREAD * found.median else None

@@ -1,0 +1,106 @@
+"""`python -m specviz train`: train a pair on a folder of books, or a better draft for a target.
+
+With --corpus: a tokenizer, a target and a draft from scratch. With --distill: a draft that you
+have learns the distribution of its target on text that the target writes after your prompts. Both
+continue from the last checkpoint when the same command runs again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from ..errors import SpecvizError
+from .from_books import STAGES, TrainingJob, train_on_books
+from .from_prompts import distill
+from .head_stage import add_head_arguments, make_head
+from .shapes import PRESETS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `train` to a parser."""
+    add = parser.add_argument
+    add("--output", type=Path, help="default: assets/pair, or distilled-draft with --distill")
+    add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
+    add("--draft-minutes", type=float, default=0.0, help="training time of the draft")
+    add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
+    add("--decay", type=float, default=0.6, help="last share of the budget, with a falling rate")
+    add("--warmup-steps", type=int, default=60)
+    add("--batch-tokens", type=int, default=8192, help="tokens per update")
+    add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
+    add("--written-tokens", type=int, default=1_000_000, help="text that the target writes")
+    add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
+    add("--checkpoint-minutes", type=float, default=5.0)
+    add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
+    add("--seed", type=int, default=0)
+    add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
+    add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
+    _add_books(parser.add_argument_group("a pair from books"))
+    add_head_arguments(parser.add_argument_group("a head on a target, --stage head"))
+    _add_distillation(parser.add_argument_group("a better draft for a target"))
+
+
+def _add_books(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--corpus", type=Path, help="folder of .txt books, one file per book")
+    add("--stage", choices=(*STAGES, "all", "head"), default="all", help="what to train")
+    add("--evaluate", action="store_true", help="do not train, evaluate the saved pair")
+    add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
+    add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
+    add("--vocabulary", type=int, default=4096, help="pieces of the tokenizer")
+    for name in ("target", "draft"):
+        add(f"--{name}-layers", type=int, default=0, help=f"layers of the {name}")
+        add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
+    add("--grow-from", type=Path, help="folder of a smaller target: initial weights of the target")
+    add("--draft-from", type=Path, help="folder of another draft: initial weights of the draft")
+    add("--minutes", type=float, default=0.0, help="training time of the target, in all processes")
+    add("--steps", type=int, default=0, help="steps of the target, instead of minutes: repeatable")
+    add("--lengths", default="256,512,1024", help="window lengths in tokens, from first to last")
+    add("--matrix-rate", type=float, default=0.01, help="Muon's peak learning rate")
+    add("--embedding-rate", type=float, default=0.003, help="AdamW's peak learning rate")
+    add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
+    add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
+
+
+def _add_distillation(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--distill", metavar="TARGET", help="a hub id, a folder, or 'builtin'")
+    add("--draft", help="the draft that learns: a hub id, a folder, or 'builtin'")
+    add("--prompts", type=Path, help="lines of text, a JSON list, or JSONL with prompt or turns")
+    add("--held-out-prompts", type=Path, help="for alpha; default: one in ten of --prompts")
+    add("--new-tokens", type=int, default=128, help="that the target writes after a prompt")
+    add("--write-rows", type=int, default=32, help="texts that it writes at once")
+    add("--own-text", type=float, default=0.0, help="share of batches that the draft writes itself")
+    add("--rate", type=float, default=3e-4, help="AdamW's peak learning rate for all weights")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Train what the options say; raises `SpecvizError` for invalid options or files."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if args.distill:
+        args.output = args.output or Path("distilled-draft")
+        distill(args)
+    elif args.corpus:
+        args.output = args.output or Path("assets/pair")
+        if args.stage == "head":
+            make_head(TrainingJob(args))
+        else:
+            train_on_books(args)
+    else:
+        raise SpecvizError(
+            "nothing says what to train: pass --corpus BOOKS for a pair from scratch, or --distill "
+            "TARGET --draft DRAFT --prompts FILE for a better draft."
+        )
+
+
+if __name__ == "__main__":
+    _parser = argparse.ArgumentParser(prog="python -m specviz.train.cli", description=__doc__)
+    add_arguments(_parser)
+    try:
+        main(_parser.parse_args())
+    except SpecvizError as error:
+        sys.exit(f"error: {error}")

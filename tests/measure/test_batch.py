@@ -1,0 +1,138 @@
+"""What a draft brings in a batch: exact figures from scripted times, and one small measurement."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from toy_models import llama, mini, pair_of, relative
+
+from specviz.__main__ import main
+from specviz.engines.batched import BatchedPasses
+from specviz.errors import TraceError
+from specviz.measure.bench.batch import batch_times
+from specviz.runs.batch_chart import batch_figure
+from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
+from specviz.runs.uncertainty import Spread
+
+
+def times(batch: int, draft: float, *target: float) -> BatchTimes:
+    return BatchTimes(batch, tuple(Spread(t, t, t) for t in target), Spread(draft, draft, draft))
+
+
+def report(*measured: BatchTimes) -> BatchReport:
+    sources = ("big", "small", "modules", 64, 0.5, None, 0.75, 0.25, {"device": "CPU"})
+    return BatchReport(*sources, times=measured)
+
+
+# At alpha 1/2, tau is 1.5 and 1.75 for gamma 1 and 2.
+FREE = times(1, 1e-12, 1.0, 1.0, 1.0)
+EVEN = times(4, 0.25, 1.0, 1.25, 1.5)
+DEAR = times(16, 0.5, 2.0, 4.0, 6.0)
+
+
+def test_the_expected_speed_up_follows_from_the_times_of_its_passes() -> None:
+    assert FREE.best(0.5) == (2, pytest.approx(1.75))
+    assert EVEN.best(0.5) == (1, 1.5 / 1.5)
+    assert DEAR.speedup(0.5, 1) == 1.5 * 2 / 4.5 and DEAR.speedup(0.5, 2) == 1.75 * 2 / 7
+    assert EVEN.rates(0.5) == (4.0, 4.0) and FREE.rates(0.5)[0] == 1.0
+
+
+def test_the_batch_at_which_drafts_stop_paying_lies_between_two_measured_ones() -> None:
+    assert report(FREE).break_even is None
+    assert report(FREE).verdict() == "Drafts pay at every measured batch, up to 1."
+    assert report(DEAR).verdict() == "Drafts do not pay here, even at batch 16."
+    assert report(FREE, EVEN, DEAR).break_even == 4.0
+    share = 0.75 / (1.75 - DEAR.best(0.5)[1])  # of the way from 1.75 to DEAR's speed-up
+    found = report(FREE, DEAR)
+    assert found.break_even == pytest.approx(16**share)
+    assert found.verdict() == f"Drafts stop paying at a batch of about {16**share:.1f}."
+
+
+def test_a_report_is_a_table_a_chart_and_a_file_that_can_be_read_again() -> None:
+    ours = report(FREE, DEAR)
+    assert [ours.bound(1), ours.bound(3), ours.bound(4)] == [0.75, 0.75, 1.0]
+    lines = list(batch_lines(ours))
+    assert "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |" in lines
+    assert f"    1 │{'█' * 35} 1.75 at gamma 2" in lines and lines[-1] == ours.verdict()
+    assert BatchReport.from_json(ours.to_json()) == ours
+    figure = batch_figure(ours, "dark")
+    by_name = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data}
+    assert by_name["batch 16"] == [(16, 2000), (32, 4000), (48, 6000)]
+    assert by_name["best gamma"] == [(1, pytest.approx(1.75)), (16, DEAR.best(0.5)[1])]
+    assert by_name["roofline"] == [(1, 750), (3, 750), (48, 12000)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "not JSON",
+        "[]",
+        "{}",
+        {"schema": 2},
+        {"times": []},
+        {"times": 3 * [asdict(FREE)]},
+        {"times": [asdict(FREE) | {"target": asdict(FREE)["target"][:1]}]},
+        {"times": [asdict(FREE), asdict(DEAR) | {"target": asdict(DEAR)["target"][:2]}]},
+        {"times": [asdict(FREE) | {"batch": "1"}]},
+        {"times": [asdict(FREE) | {"draft": {"median": "1", "low": 1, "high": 1}}]},
+        {"times": [asdict(FREE) | {"draft": {"median": 1, "low": float("nan"), "high": 1}}]},
+        {"alpha": 1.5},
+        {"target": ["big"]},
+        {"token_seconds": 0},
+        {"more": 1},
+    ],
+)
+def test_other_files_are_refused_in_one_sentence(change: str | dict[str, object]) -> None:
+    values = json.loads(report(EVEN, DEAR).to_json())
+    text = change if isinstance(change, str) else json.dumps(values | change)
+    with pytest.raises(TraceError, match="no measurement of batches"):
+        BatchReport.from_json(text)
+
+
+@pytest.mark.parametrize("model", [llama(24), mini(24)])
+def test_every_text_of_a_batch_is_continued_as_it_would_be_alone(model: torch.nn.Module) -> None:
+    texts = torch.randint(24, (3, 9), generator=torch.Generator().manual_seed(1))
+    passes = BatchedPasses(model, texts[:, :6])
+    passes.forward(texts[:, :2])
+    passes.rollback(2)
+    with torch.inference_mode():
+        wanted = model(input_ids=texts).logits[:, 6:]
+    torch.testing.assert_close(passes.forward(texts[:, 6:]), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_a_small_pair_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = mini(24, max_position_embeddings=40)
+    pair = pair_of(target, relative(target, noise=0.1))
+    clock = iter(range(10**6))
+    monkeypatch.setattr("specviz.measure.bench.batch.now", lambda _: float(next(clock)))
+    one = Spread(1.0, 1.0, 1.0)
+    assert batch_times(pair, [1, 3], 2, 8, 1) == tuple(
+        BatchTimes(batch, (one, one), one) for batch in (1, 3)
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr("specviz.measure.bench.cli.load_pair", lambda _: pair)
+    file, prompts = tmp_path / "batch.json", tmp_path / "prompts.json"
+    prompts.write_text('["w1 w2", "w3"]')
+    line = "bench --batch 4 1 --gamma 2 --max-new-tokens 8 --repeats 1 --threads 1 --prompts"
+    assert main([*line.split(), str(prompts), "--json", str(file)]) == 0
+    found = BatchReport.from_json(file.read_text())
+    assert [one.batch for one in found.times] == [1, 4] and found.widest == 2
+    assert found.temperature == 0.0 and 0 < found.alpha <= 1 and found.context == 40 - 3
+    assert found.verdict() in capsys.readouterr().out
+    assert main([*line.split(), str(prompts), "--json", str(file), "--acceptance", "0.25"]) == 0
+    found = BatchReport.from_json(file.read_text())
+    assert (found.alpha, found.temperature) == (0.25, None)
+    for wrong, says in (
+        (["--batch", "0"], "use numbers of texts from 1 to 1024"),
+        (["--batch", "2", "--gamma", "0"], "--batch needs a draft model"),
+        (["--batch", "2", "--max-new-tokens", "1"], "no draft was judged"),
+        (["--batch", "2", "--json", str(tmp_path / "no" / "x.json")], "make it first"),
+    ):
+        assert main(["bench", "--prompts", str(prompts), *wrong]) == 2
+        assert says in capsys.readouterr().err

@@ -1,0 +1,44 @@
+"""Which rows noise can tell apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from specviz.measure.sweep.compare import best_row, difference, estimate, is_open, slower
+
+
+def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
+    fast = {question: 0.5 + 0.3 * (question < 2) for question in range(6)}
+    slow = {question: value - 0.1 for question, value in fast.items() if question < 3}
+    assert sum(slow.values()) / len(slow) > sum(fast.values()) / len(fast)
+    assert best_row({"slow": slow, "fast": fast}) == "fast"
+    assert best_row({"fast": fast, "barely": {0: 9.0}}) == "fast", "one prompt of six is too few"
+    assert best_row({}) is None
+
+
+def test_a_row_is_given_up_only_beyond_noise_and_on_enough_prompts():
+    base = {question: [0.2, 0.9, 0.5, 0.7, 0.4][question] for question in range(5)}
+    steady = {question: value - 0.05 for question, value in base.items()}
+    noisy = {question: value + (0.3, -0.5)[question % 2] for question, value in base.items()}
+    rows = {"base": base, "steady": steady, "noisy": noisy}
+    assert slower(rows) == {"steady"}, "a small but constant difference is told from large noise"
+    few = {key: dict(list(values.items())[:3]) for key, values in rows.items()}
+    assert slower(few) == set()
+    assert difference(base, {7: 1.0}) is None
+
+
+def test_an_interval_needs_two_prompts_and_holds_the_mean():
+    assert estimate([]) is None
+    assert estimate([0.0]).low is None
+    found = estimate([0.0, 0.2, 0.4])
+    assert found.value == pytest.approx(1.2214, abs=1e-4)
+    assert 1.0 <= found.low < found.value < found.high <= 1.4919
+
+
+def test_a_promise_is_compared_on_the_prompts_that_both_have():
+    best = {0: 0.2, 1: 0.2, 2: 0.9, 3: 0.9}  # prompts 2 and 3 are easy
+    assert is_open({}, best, {0: 0.3, 1: 0.3}), "it is predicted to be faster where both are known"
+    assert not is_open({}, best, {2: 0.8, 3: 0.8}), "its prompts were the easy ones"
+    assert not is_open({0: 0.1, 1: 0.1, 2: 0.1}, best, {0: 0.9}), "it ran on enough prompts"
+    assert is_open({0: 0.1}, best, {0: 0.9}) and is_open({0: 0.5}, best, {})
+    assert not is_open({}, best, {}), "nothing is known of it"

@@ -1,0 +1,65 @@
+"""The page's modules: which room may import which."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+import pytest
+
+from specviz.runs.modules import FETCHED, PAGE, modules
+
+# From the top to the bottom: a module imports from its own room and from those below it. "." has
+# what wires the rooms together. Types, which no browser reads, may come from anywhere.
+ROOMS = [
+    ".",
+    "choose",
+    "stage",
+    "compare",
+    "panels",
+    "explain",
+    "share",
+    "race",
+    "charts",
+    "run",
+    "words",
+    "facts",
+    "dom",
+]
+PURE = ("words", "facts")
+IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
+GRAPH = {name: set(IMPORT.findall(path.read_text("utf-8"))) for name, path in modules().items()}
+
+
+def room(name: str) -> str:
+    """The room of "specviz/run/store.js" is "run"."""
+    return str(PurePosixPath(name).relative_to("specviz").parent)
+
+
+def test_every_room_has_a_place() -> None:
+    assert {room(name) for name in GRAPH} == set(ROOMS)
+
+
+@pytest.mark.parametrize("here", ROOMS)
+def test_a_room_imports_only_from_those_below_it(here: str) -> None:
+    for name in (name for name in GRAPH if room(name) == here):
+        for other in GRAPH[name]:
+            assert other in GRAPH, f"{name} imports {other}, which does not exist"
+            assert ROOMS.index(room(other)) >= ROOMS.index(here), f"{name} imports {other}"
+            # What is fetched when it is first opened may hold nothing else up.
+            assert here == FETCHED or room(other) != FETCHED, f"{name} imports {other}"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    left = dict(GRAPH)
+    while left:
+        leaves = {name for name, others in left.items() if not others & left.keys()}
+        assert leaves, f"a circle of imports among {sorted(left)}"
+        left = {name: others for name, others in left.items() if name not in leaves}
+
+
+@pytest.mark.parametrize("here", PURE)
+def test_facts_and_words_know_no_page(here: str) -> None:
+    """So that they can be tested, and used, without a browser."""
+    for path in (PAGE / here).glob("*.js"):
+        assert not re.search(r"\b(document|window|HTML\w+Element)\b", path.read_text("utf-8")), path

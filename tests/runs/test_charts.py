@@ -1,0 +1,95 @@
+"""Charts: their points match the metrics, and their style is the same everywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from toy_models import llama, pair_of, relative
+
+from specviz import Settings, Trace, compute_metrics, race
+from specviz.environment import ASSETS
+from specviz.runs.charts import CHARTS, PALETTE, chart_specs, figures
+from specviz.runs.series import series
+
+PAGE = ASSETS / "page"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    target = llama(40)
+    pair = pair_of(target, relative(target, noise=0.1))
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=40, seed=3)
+    return Trace.from_events(race(pair, [1, 2, 3], settings))
+
+
+def test_every_series_ends_in_the_metrics(trace: Trace) -> None:
+    m = compute_metrics(trace)
+    points = series(trace.rounds)
+    ends = {name: [line["y"][-1] for line in points[name]] for name in ("rates", "tau")}
+    assert ends["rates"] == [m.alpha, m.efficiency]
+    assert ends["tau"] == pytest.approx([m.tau, m.tau_predicted])
+    for place, lane in enumerate(("speculative", "baseline")):
+        assert points["tokens"][place]["y"][-1] == m.tokens[lane] == 40
+        assert points["tokens"][place]["x"][-1] == m.seconds[lane]
+        assert points["speed"][place]["y"][-1] == m.tokens_per_second[lane]
+    judged = [alpha for alpha in m.alpha_by_position if alpha is not None]
+    assert points["positions"][0]["y"] == judged
+    parts = [line["x"][1] * m.rounds / 1000 for line in points["parts"]]
+    assert parts == pytest.approx([m.draft_seconds, m.verify_seconds, m.overhead_seconds])
+
+
+def test_before_the_first_round_the_charts_are_empty() -> None:
+    points = series([])
+    assert points["tokens"] == [{"x": [0.0], "y": [0]}] * 2
+    assert points["rates"] == points["tau"] == [{"x": [], "y": []}] * 2
+    assert points["positions"] == [{"x": [], "y": []}]
+
+
+@pytest.mark.parametrize("theme", PALETTE)
+def test_figures_show_every_chart(trace: Trace, theme: str) -> None:
+    drawn = figures(trace, theme)
+    assert list(drawn) == [name for name in CHARTS if name != "requests"]  # no server is asked
+    for name, figure in drawn.items():
+        assert figure.layout.title.text == CHARTS[name]
+        assert figure.layout.paper_bgcolor == PALETTE[theme]["page"]
+        assert len(figure.data) == len(series(trace.rounds)[name])
+        assert json.loads(figure.to_json())
+
+
+def test_the_page_gets_the_same_styles() -> None:
+    specs = json.loads(json.dumps(chart_specs()))
+    assert set(specs) == set(PALETTE)
+    for theme in specs:
+        assert list(specs[theme]) == list(CHARTS)
+        for name, spec in specs[theme].items():
+            assert len(spec["traces"]) == len(series([])[name])
+            assert spec["layout"]["font"]["color"] == PALETTE[theme]["soft"]
+
+
+@pytest.mark.parametrize("theme", PALETTE)
+def test_colours_can_be_told_from_the_page(theme: str) -> None:
+    colours = PALETTE[theme]
+    for name in ("accepted", "rejected", "bonus", "draft"):
+        assert _contrast(colours[name], colours["page"]) >= 3, name
+    for surface in ("page", "panel"):
+        assert _contrast(colours["ink"], colours[surface]) >= 7
+        assert _contrast(colours["soft"], colours[surface]) >= 4.5
+
+
+def test_style_sheets_name_no_colour_of_their_own() -> None:
+    for sheet in PAGE.rglob("*.css"):
+        assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?![^{]*\{)", sheet.read_text()), sheet.name
+
+
+def _contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours as WCAG 2 defines it."""
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,0 +1,152 @@
+"""A run as one HTML file: it is complete, and safe whatever the texts contain."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+from toy_recordings import GREEDY, SAMPLED, recorded, values
+
+from specviz.__main__ import main
+from specviz.page.download import taker
+from specviz.page.reader import Reader
+from specviz.runs.html import standalone_html
+from specviz.runs.modules import modules
+from specviz.runs.tables import rounds_csv, tokens_csv
+from specviz.runs.trace import Trace
+
+IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
+MALICIOUS = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{title}"
+
+
+def inside(page: str, name: str) -> str:
+    """The text of the element with this id."""
+    found = re.search(rf'<script type="[\w/]+" id="{name}">(.*?)</script>', page, re.DOTALL)
+    assert found, name
+    return found.group(1)
+
+
+def test_the_page_holds_the_whole_run() -> None:
+    trace = recorded(SAMPLED)
+    page = standalone_html(trace)
+    assert Trace.from_dict(json.loads(inside(page, "trace"))) == trace
+    assert set(json.loads(inside(page, "config"))["charts"]) == {"light", "dark"}
+
+
+def test_every_module_is_inside_under_the_name_that_others_import() -> None:
+    page = standalone_html(recorded(SAMPLED))
+    found = re.search(r'<script type="importmap">(.*?)</script>', page)
+    assert found
+    packed = json.loads(found.group(1))["imports"]
+    assert packed.keys() == modules(with_fetched=False).keys()
+    for name, path in modules(with_fetched=False).items():
+        imported = IMPORT.findall(path.read_text("utf-8"))
+        assert set(imported) <= packed.keys(), name
+
+
+def test_the_page_makes_no_requests() -> None:
+    page = standalone_html(recorded(SAMPLED))
+    page = page.replace(inside(page, "plotly"), "")
+    assert not re.search(r'<(?!a )[^>]*(?:src|href)="(?!#)', page)
+    assert not re.search(r"url\((?!data:|#)", page)
+    assert "@import" not in page
+
+
+def test_malicious_texts_are_shown_as_text() -> None:
+    trace = recorded(SAMPLED)
+    malicious = Trace(replace(trace.header, prompt=MALICIOUS), trace.rounds, trace.end)
+    page = standalone_html(malicious)
+    assert "alert(1)</script>" not in page
+    assert "<img src=x" not in page
+    assert json.loads(inside(page, "trace"))["header"]["prompt"] == MALICIOUS
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    running = Reader()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def taken_away(reader: Reader) -> Callable[[Any], dict[str, Any]]:
+    """What the browser reads when it asks for a file."""
+
+    def ask(asked: Any) -> dict[str, Any]:
+        answer = taker(reader)(asked)
+        return json.loads(answer.body) if isinstance(answer, Response) else answer
+
+    return ask
+
+
+@pytest.mark.parametrize("form", ["html", "embed", "tokens", "rounds"])
+def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> None:
+    trace = recorded(GREEDY)
+    # A browser writes whole floats without a point.
+    text = json.dumps(values(GREEDY)).replace("1.0,", "1,").replace("0.0,", "0,")
+    answer = taken_away({"form": form, "trace": text})
+    if form in ("html", "embed"):
+        taken = Trace.from_dict(json.loads(inside(answer["text"], "trace")))
+        suffix, is_small = (".html", False) if form == "html" else ("-player.html", True)
+        assert (taken, answer["suffix"]) == (trace, suffix)
+        assert (len(answer["text"]) < 1e6, 'id="plotly"></script>' in answer["text"]) == (
+            is_small,
+        ) * 2
+    else:
+        wanted = {"tokens": tokens_csv, "rounds": rounds_csv}[form](trace)
+        assert (answer["text"], answer["suffix"]) == (wanted, f"-{form}.csv")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "taken away as html, embed, tokens, rounds"),
+        ({"form": "exe", "trace": "{}"}, "taken away as"),
+        ({"form": ["html"], "trace": "{}"}, "taken away as"),
+        (None, "taken away as"),
+        ({"form": "html"}, "did not arrive"),
+        ({"form": "html", "trace": {"schema": 1}}, "did not arrive"),
+        ({"form": "html", "trace": ""}, "empty"),
+        ({"form": "html", "trace": "{"}, "no valid JSON"),
+        ({"form": "html", "trace": '"\ud800"'}, "this recording"),
+        ({"form": "html", "trace": "{}"}, "schema"),
+        ({"form": "html", "trace": " " * (17 * 2**20)}, "MiB"),
+    ],
+)
+def test_an_invalid_run_is_rejected_with_a_sentence(
+    taken_away: Any, asked: object, said: str
+) -> None:
+    answer = taken_away(asked)
+    assert set(answer) == {"error"}
+    assert said in answer["error"]
+
+
+def test_a_changed_run_is_rejected(taken_away: Any) -> None:
+    data = values(SAMPLED)
+    data["rounds"][0]["clock"] += 1.0
+    assert "error" in taken_away({"form": "html", "trace": json.dumps(data)})
+
+
+def test_the_verb_writes_page_and_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = recorded(SAMPLED)
+    trace.save(tmp_path / "run.json.gz")
+    page, tables = tmp_path / "new" / "run.html", tmp_path / "tables"
+    assert (
+        main(["export", str(tmp_path / "run.json.gz"), "--html", str(page), "--csv", str(tables)])
+        == 0
+    )
+    assert page.read_text("utf-8") == standalone_html(trace)
+    assert (tables / "tokens.csv").read_bytes() == tokens_csv(trace).encode()
+    assert (tables / "rounds.csv").read_bytes() == rounds_csv(trace).encode()
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["export", str(tmp_path / "run.json.gz")]) == 2
+    assert "--html" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "none.json"), "--csv", str(tables)]) == 2

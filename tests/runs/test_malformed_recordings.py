@@ -1,0 +1,151 @@
+"""An invalid recording is rejected with one sentence, and with nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import settings as budget
+from hypothesis import strategies as st
+from malformed_recordings import DAMAGED_FILES, INVALID, INVALID_GREEDY
+from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, values
+
+from specviz import Trace, compute_metrics
+from specviz.errors import TraceError
+from specviz.runs.recording import MOST_PACKED, read_recording
+from specviz.runs.tables import rounds_csv, tokens_csv
+
+
+def test_there_are_more_than_ninety_invalid_files():
+    assert len(INVALID) + len(INVALID_GREEDY) + len(DAMAGED_FILES) > 90
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_recording_gets_its_sentence(name: str):
+    edit, fragment = INVALID[name]
+    data = values(SAMPLED)
+    edit(data)
+    assert fragment in sentence(orjson.dumps(data))
+
+
+@pytest.mark.parametrize("name", INVALID_GREEDY)
+def test_an_invalid_greedy_recording_gets_its_sentence(name: str):
+    edit, fragment = INVALID_GREEDY[name]
+    data = values(GREEDY)
+    edit(data)
+    assert fragment in sentence(orjson.dumps(data))
+
+
+@pytest.mark.parametrize("name", DAMAGED_FILES)
+def test_a_damaged_file_gets_its_sentence(name: str, tmp_path: Path):
+    damage, fragment = DAMAGED_FILES[name]
+    assert fragment in sentence(damage(saved(recorded(SAMPLED), tmp_path)))
+
+
+def test_a_sentence_says_where():
+    data = values(SAMPLED)
+    at = next(i for i, r in enumerate(data["rounds"]) if len(r["drafted"]) > 1)
+    data["rounds"][at]["drafted"][1]["q"] = "much"
+    index = data["rounds"][at]["index"]
+    said = sentence(orjson.dumps(data))
+    assert said.startswith(
+        f"round {index + 1} of the speculative lane, drafted token 2: q is 'much'"
+    )
+
+
+def test_a_file_may_be_no_larger_than_the_limit():
+    assert "holds more than 4 MiB" in sentence(bytes(MOST_PACKED + 1))
+
+
+def test_a_zip_bomb_is_never_unpacked():
+    bomb = gzip.compress(bytes(64 * 2**20), 1)
+    tracemalloc.start()
+    try:
+        assert "unpacks to more than 1 MiB" in sentence(bomb, most_unpacked=2**20)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+# Random files
+
+TINY = orjson.dumps(recorded(replace(SAMPLED, max_new_tokens=4, gamma=2)).to_dict())
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0, 1, -1, 0.5, "", "accepted", "baseline", "__class__", "<b>\u202e\x00"]),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+def holders(value: Any) -> list[Any]:
+    """All lists and objects of some JSON values that hold anything."""
+    if not isinstance(value, (dict, list)) or not value:
+        return []
+    inner = value.values() if isinstance(value, dict) else value
+    return [value, *(found for item in inner for found in holders(item))]
+
+
+def mutate(data: st.DataObject, tree: Any) -> None:
+    holder = data.draw(st.sampled_from(holders(tree)))
+    keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+    key = data.draw(st.sampled_from(keys))
+    match data.draw(st.sampled_from(["replace", "delete", "copy", "add"])):
+        case "replace":
+            holder[key] = data.draw(JSON)
+        case "delete":
+            del holder[key]
+        case "copy":
+            holder[key] = holder[data.draw(st.sampled_from(keys))]
+        case "add" if isinstance(holder, list):
+            holder.append(data.draw(JSON))
+        case "add":
+            holder[data.draw(st.text(max_size=50))] = data.draw(JSON)
+
+
+def is_accepted_or_rejected_with_a_sentence(raw: bytes) -> None:
+    try:
+        trace = read_recording(raw)
+    except TraceError:
+        sentence(raw)
+    else:
+        assert Trace.from_dict(trace.to_dict()) == trace
+        # The functions that read an accepted trace must not fail.
+        compute_metrics(trace), tokens_csv(trace), rounds_csv(trace)
+
+
+@given(st.data())
+@budget(max_examples=150, deadline=None, derandomize=True)
+def test_any_changed_values_give_a_trace_or_a_sentence(data: st.DataObject):
+    tree = orjson.loads(TINY)
+    for _ in range(data.draw(st.integers(1, 3))):
+        mutate(data, tree)
+    is_accepted_or_rejected_with_a_sentence(orjson.dumps(tree))
+
+
+@given(JSON)
+@budget(max_examples=50, deadline=None, derandomize=True)
+def test_any_json_gives_a_trace_or_a_sentence(value: Any):
+    is_accepted_or_rejected_with_a_sentence(orjson.dumps(value))
+
+
+@given(st.binary(max_size=200), st.booleans(), st.integers(0, len(TINY)))
+@budget(max_examples=60, deadline=None, derandomize=True)
+def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, at: int):
+    raw = TINY[:at] + noise + TINY[at + len(noise) :]
+    is_accepted_or_rejected_with_a_sentence(gzip.compress(raw, 1) if packed else raw)
+    is_accepted_or_rejected_with_a_sentence(b"\x1f\x8b\x08" + noise)

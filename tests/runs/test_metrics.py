@@ -1,0 +1,252 @@
+"""The metrics, computed a second time from the JSON alone and checked against the formulas."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import VirtualTime, examples, mini, pair_of, relative
+
+from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
+from specviz.core.events import OUTCOMES
+from specviz.runs.terminal import metric_lines
+from specviz.theory import predicted_speedup, predicted_tau
+
+PROMPT = [3, 1, 4]
+TARGET, DRAFT = 10.0, 1.0  # seconds of virtual time for a pass
+
+ALPHAS = st.floats(0.0, 0.999) | st.just(1.0)
+GAMMAS = st.integers(0, 32)
+COSTS = st.floats(0.001, 2.0)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    target = mini(9, seed=1, spread=3.0)
+    return pair_of(target, relative(target, noise=0.5))
+
+
+RUNS = {
+    "sampled": Settings(gamma=4, temperature=1.0, max_new_tokens=60),
+    "greedy": Settings(gamma=3, max_new_tokens=60),
+    "truncated": Settings(gamma=5, temperature=0.7, top_k=4, top_p=0.9, max_new_tokens=60),
+    "stopped": Settings(gamma=5, temperature=1.0, stop=("w7",), max_new_tokens=60),
+    "without drafts": Settings(gamma=0, max_new_tokens=10),
+    "one token": Settings(gamma=5, max_new_tokens=1),
+}
+
+
+def share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def counted(rounds: list[dict[str, Any]]) -> dict[str, int]:
+    """Tokens by outcome: the drafted ones, then the target's own."""
+    seen = [t["outcome"] for r in rounds for t in r["drafted"]]
+    seen += [t["outcome"] for r in rounds for t in r["emitted"] if t["outcome"] in OUTCOMES[3:]]
+    return {outcome: seen.count(outcome) for outcome in OUTCOMES}
+
+
+def recomputed(trace: dict[str, Any]) -> dict[str, Any]:
+    """The metrics of a trace's JSON, computed by their definitions."""
+    lanes = {
+        lane: [r for r in trace["rounds"] if r["lane"] == lane]
+        for lane in ("speculative", "baseline")
+    }
+    ours, theirs = lanes["speculative"], lanes["baseline"]
+    n = counted(ours)
+    judged = n["accepted"] + n["rejected"]
+    drafted = judged + n["ignored"]
+    emitted = n["accepted"] + n["corrected"] + n["bonus"]
+    betas = [t["beta"] for r in ours for t in r["drafted"] if t["outcome"] != "ignored"]
+    seconds = {lane: rounds[-1]["clock"] if rounds else 0.0 for lane, rounds in lanes.items()}
+    tokens = {lane: sum(len(r["emitted"]) for r in rounds) for lane, rounds in lanes.items()}
+    prefill = {k: sum(v.values()) for k, v in trace["header"]["prefill_seconds"].items()}
+    pace = {lane: share(seconds[lane], tokens[lane]) for lane in lanes}
+    whole = {lane: share(seconds[lane] + prefill[lane], tokens[lane]) for lane in lanes}
+    wall = {lane: share(rounds[-1]["wall"], tokens[lane]) for lane, rounds in lanes.items()}
+    short = min(*map(len, lanes.values()), *tokens.values()) < 2
+    step = share(sum(r["draft_seconds"] for r in ours if r["drafted"]), drafted)
+    passing = share(sum(r["verify_seconds"] for r in theirs), len(theirs))
+    return {
+        "counts": n,
+        "drafted": drafted,
+        "emitted": emitted,
+        "rounds": len(ours),
+        "alpha": share(n["accepted"], judged),
+        "efficiency": share(n["accepted"], drafted),
+        "beta": share(sum(betas), len(betas)),
+        "tau": share(emitted, len(ours)),
+        "c": share(step, passing) if step and passing else None,
+        **{
+            name: None if short else share(by_lane["baseline"] or 0, by_lane["speculative"] or 0)
+            for name, by_lane in (
+                ("speedup", pace),
+                ("speedup_end_to_end", whole),
+                ("speedup_wall", wall),
+            )
+        },
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": {lane: share(tokens[lane], seconds[lane]) for lane in lanes},
+        "draft_seconds": sum(r["draft_seconds"] for r in ours),
+        "verify_seconds": sum(r["verify_seconds"] for r in ours),
+        "overhead_seconds": sum(r["overhead_seconds"] for r in ours),
+    }
+
+
+@pytest.mark.parametrize("settings", RUNS.values(), ids=list(RUNS))
+def test_metrics_are_what_the_json_says(pair: Pair, settings: Settings):
+    trace = Trace.from_events(race(pair, PROMPT, settings))
+    wanted = recomputed(json.loads(json.dumps(trace.to_dict())))
+    found = asdict(compute_metrics(trace))
+    for name, value in wanted.items():
+        assert found[name] == (pytest.approx(value) if value is not None else None), name
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("settings", RUNS.values(), ids=list(RUNS))
+def test_the_counts_add_up_in_every_run(pair: Pair, settings: Settings, seed: int):
+    values = {**asdict(settings), "seed": seed}
+    trace = Trace.from_events(race(pair, PROMPT, Settings.from_dict(values)))
+    m = compute_metrics(trace)
+    n = m.counts
+    assert m.drafted == n["accepted"] + n["rejected"] + n["ignored"]
+    assert m.emitted == n["accepted"] + n["corrected"] + n["bonus"] == m.tokens["speculative"]
+    assert m.rounds == len(trace.lane("speculative"))
+    assert n["rejected"] == n["corrected"] <= m.rounds
+    assert m.seconds["speculative"] == pytest.approx(
+        m.draft_seconds + m.verify_seconds + m.overhead_seconds
+    )
+    assert {t.outcome for r in trace.lane("baseline") for t in r.emitted} <= {"bonus"}
+
+
+def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    """tau tokens cost gamma draft steps and one pass; measured and predicted values agree."""
+    time = VirtualTime()
+    monkeypatch.setattr("specviz.engines.base.time", time)
+    twins = pair_of(time.charge(mini(9), TARGET), time.charge(mini(9), DRAFT))
+    trace = Trace.from_events(race(twins, PROMPT, Settings(gamma=4, max_new_tokens=50)))
+    m = compute_metrics(trace)
+    assert m.c == DRAFT / TARGET and m.alpha == m.efficiency == m.beta == 1.0
+    assert m.tau == m.tau_predicted == 5.0
+    assert m.speedup == pytest.approx(5 / (4 * 0.1 + 1))
+    assert m.speedup_predicted == pytest.approx(m.speedup)
+    whole = (500 + TARGET) / (10 * 14 + TARGET + DRAFT)  # with a prefill pass of each model
+    assert m.speedup_end_to_end == pytest.approx(whole)
+    assert m.speedup_wall == pytest.approx(whole)  # texts take no virtual time
+    assert m.tokens_per_second == {"speculative": 50 / 140, "baseline": 50 / 500}
+    assert m.alpha_by_position == (1.0,) * 4
+
+
+def random_round(index: int, gamma: int, alpha: float, dice: random.Random) -> Round:
+    """A round whose drafts are accepted independently with probability alpha."""
+    kept = next((i for i in range(gamma) if dice.random() >= alpha), gamma)
+    names = ["accepted"] * kept + ["rejected"] * (kept < gamma) + ["ignored"] * gamma
+    drafted = [Token(1, "", name) for name in names[:gamma]]  # type: ignore[arg-type]
+    last = Token(2, "", "bonus" if kept == gamma else "corrected")
+    return Round("speculative", index, drafted, [*drafted[:kept], last], 5.0, 10.0, 0.0, 0.0)
+
+
+def test_one_run_has_several_acceptance_rates(pair: Pair):
+    """At alpha 0.8 and gamma 5: 0.80 of the judged, 0.54 of the drafted, 3.69 a round."""
+    header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
+    dice = random.Random(0)
+    m = compute_metrics(Trace(header, [random_round(i, 5, 0.8, dice) for i in range(4000)]))
+    assert m.alpha == pytest.approx(0.80, abs=0.01)
+    assert m.efficiency == pytest.approx(0.54, abs=0.01)
+    assert m.tau == pytest.approx(3.69, abs=0.04)
+    assert m.tau == pytest.approx(m.tau_predicted, abs=0.04)
+    assert m.alpha_by_position == pytest.approx((0.8,) * 5, abs=0.03)
+    survived = sum(
+        len(r.emitted) == 6 for r in (random_round(i, 5, 0.8, dice) for i in range(4000))
+    )
+    assert survived / 4000 == pytest.approx(0.33, abs=0.03)
+
+
+def test_the_prediction_knows_that_some_rounds_draft_fewer(pair: Pair):
+    header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
+    dice = random.Random(1)
+    rounds = [random_round(i, gamma, 0.5, dice) for i, gamma in enumerate([3, 3, 1, 0])]
+    m = compute_metrics(Trace(header, rounds))
+    wanted = sum(predicted_tau(m.alpha, gamma) for gamma in (3, 3, 1, 0)) / 4
+    assert m.tau_predicted == pytest.approx(wanted)
+
+
+def test_metrics_are_none_before_the_first_round(pair: Pair):
+    header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
+    m = compute_metrics(Trace(header))
+    numbers = (m.alpha, m.efficiency, m.beta, m.tau, m.tau_predicted, m.c, m.speedup)
+    numbers += (m.speedup_end_to_end, m.speedup_wall, m.speedup_predicted)
+    assert set(numbers) == {None} == set(m.wall_seconds.values())
+    assert m.rounds == m.drafted == m.emitted == sum(m.counts.values()) == 0
+    assert m.alpha_by_position == () and set(m.tokens_per_second.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("kept", "compared"),
+    [((1, 9), False), ((9, 1), False), ((1, 1), False), ((2, 2), True), ((2, 9), True)],
+)
+def test_a_run_of_one_round_or_token_has_no_speedup(
+    pair: Pair, kept: tuple[int, int], compared: bool
+):
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    rounds = trace.lane("speculative")[: kept[0]] + trace.lane("baseline")[: kept[1]]
+    m = compute_metrics(Trace(trace.header, rounds))
+    assert {(x is not None) for x in (m.speedup, m.speedup_end_to_end, m.speedup_wall)} == {
+        compared
+    }
+    said = "\n".join(metric_lines(Trace(trace.header, rounds)))
+    assert ("too short to compare" in said) != compared
+
+
+def test_an_old_recording_has_no_speedup_on_the_wall_clock(pair: Pair):
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    old = Trace(trace.header, [replace(r, wall=None) for r in trace.rounds], trace.end)
+    assert "wall" not in old.to_dict()["rounds"][0] and "wall" in trace.to_dict()["rounds"][0]
+    m = compute_metrics(old)
+    assert m.speedup_wall is None and m.speedup_end_to_end is not None
+    assert set(m.wall_seconds.values()) == {None}
+
+
+def test_metrics_of_an_unfinished_run(pair: Pair):
+    """The page computes metrics after every round."""
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    for count in range(len(trace.rounds)):
+        m = compute_metrics(Trace(trace.header, trace.rounds[:count]))
+        assert m.emitted + m.tokens["baseline"] == sum(len(r.emitted) for r in trace.rounds[:count])
+
+
+def test_the_formulas_give_the_values_of_the_papers():
+    assert predicted_tau(0.8, 5) == pytest.approx(3.689, abs=1e-3)
+    assert predicted_tau(0.0, 7) == 1.0 and predicted_tau(1.0, 7) == 8.0
+    assert predicted_speedup(0.8, 5, 0.05) == pytest.approx(3.689 / 1.25, abs=1e-3)
+
+
+@examples(100)
+@given(ALPHAS, GAMMAS)
+def test_tau_is_the_sum_of_the_powers_of_alpha(alpha: float, gamma: int):
+    assert predicted_tau(alpha, gamma) == pytest.approx(
+        sum(alpha**i for i in range(gamma + 1)), rel=1e-6
+    )
+
+
+@examples(100)
+@given(ALPHAS, GAMMAS, COSTS)
+def test_a_draft_whose_cost_exceeds_alpha_never_pays(alpha: float, gamma: int, c: float):
+    if alpha <= c:
+        assert predicted_speedup(alpha, gamma, c) <= 1 + 1e-9
+
+
+@examples(100)
+@given(ALPHAS, st.integers(0, 31), COSTS)
+def test_one_more_drafted_token_pays_as_the_formula_says(alpha: float, gamma: int, c: float):
+    gain = alpha ** (gamma + 1) * (gamma * c + 1) - c * predicted_tau(alpha, gamma)
+    more = predicted_speedup(alpha, gamma + 1, c) - predicted_speedup(alpha, gamma, c)
+    if abs(gain) > 1e-6:
+        assert (more > 0) == (gain > 0)

@@ -1,0 +1,87 @@
+"""What a draft would have got right of a text: the rounds of a real lane, found after the fact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import byte_level, examples, llama, pair_of, relative
+
+from specviz import Settings, Trace, compute_metrics, race
+from specviz.engines.choose import eager_only
+from specviz.errors import PairError, PromptError
+from specviz.guess import draft_of, guesses, would_be
+
+PROMPT = [1, 2, 3]
+
+
+@pytest.fixture(autouse=True)
+def plain_passes() -> Iterator[None]:
+    with eager_only():
+        yield
+
+
+@pytest.fixture(scope="module")
+def traces() -> tuple[Any, dict[int, Trace]]:
+    """A pair whose draft is often wrong, and its greedy races at two gammas."""
+    target = llama(64, seed=2)
+    pair = pair_of(target, relative(target, noise=0.1))
+    with eager_only():
+        return pair, {
+            gamma: Trace.from_events(
+                list(race(pair, PROMPT, Settings(gamma=gamma, max_new_tokens=70, ignore_eos=True)))
+            )
+            for gamma in (1, 4)
+        }
+
+
+def test_the_would_be_rounds_are_those_of_a_real_lane(traces: tuple[Any, dict[int, Trace]]):
+    pair, by_gamma = traces
+    for gamma, trace in by_gamma.items():
+        prompt = pair.tokenizer.decode(PROMPT)
+        found = guesses(draft_of(pair), trace.text("baseline"), prompt, continues=True)
+        its, m = found.would_be(gamma), compute_metrics(trace)
+        assert list(its.rounds) == [len(r.emitted) for r in trace.lane("speculative")]
+        assert (its.alpha, its.tau) == (m.alpha, m.tau)
+        assert 0 < its.right < its.judged and its.right == m.counts["accepted"]
+        assert found.right == sum(one.guess.split() == one.text.split() for one in found.places)
+        assert all(one.q_guess >= one.q_text for one in found.places)
+
+
+def test_a_model_guesses_its_own_greedy_text(traces: tuple[Any, dict[int, Trace]]):
+    pair, by_gamma = traces
+    alone = pair_of(pair.target)
+    text, prompt = by_gamma[1].text("baseline"), pair.tokenizer.decode(PROMPT)
+    found = guesses(alone, text, prompt, continues=True)
+    assert found.right == len(found.places) == 70
+    assert found.would_be(4).alpha == 1.0 and found.would_be(4).tau == 5.0
+
+
+@examples(60)
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 9))
+def test_the_counts_add_up(right: list[bool], gamma: int):
+    its = would_be(right, gamma)
+    assert sum(its.rounds) == len(right) == its.right + len(its.rounds)
+    assert its.right <= its.judged <= its.right + len(its.rounds)
+    assert all(1 <= one <= gamma + 1 for one in its.rounds)
+    assert (its.tau is None) == (not right)
+
+
+def test_what_cannot_be_guessed_is_left_out_or_refused():
+    draft = pair_of(llama(300, max_position_embeddings=12), tokenizer=byte_level())
+    text = "naïve 日本 🙂 the cat sat on the mat"
+    found = guesses(draft, text)
+    ids = draft.text_ids(text)
+    assert len(found.places) == 11 and found.left_out == len(ids) - 12 > 0
+    assert text.startswith("".join(one.text for one in found.places))
+    assert found.places[0].text == "naïve"  # the first token alone ends inside a character
+    answered = guesses(draft, "the cat", "don't")  # a blank line lies between them
+    assert answered.before == "" and len(answered.places) == len(draft.text_ids("the cat"))
+    for empty in ("", "n", " the"):
+        with pytest.raises(PromptError, match="nothing to guess"):
+            guesses(draft, empty)
+    with pytest.raises(PairError, match="no draft model"):
+        draft_of(draft)
