@@ -22,17 +22,17 @@ from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
 from .measure.bench import cli as bench
 from .measure.sweep import cli as choose
-from .models.doctor import MARKS, examine, examine_served
-from .models.load import load_any
-from .models.memory import device_memory
-from .models.pair import Pair, checked_pair
-from .models.progress import terminal_watcher
-from .models.served import address_of
-from .models.watched import Watched
-from .models.weights import DTYPES
+from .pairs.doctor import MARKS, examine, examine_served
+from .pairs.load import load_any
+from .pairs.memory import device_memory
+from .pairs.pair import Pair, checked_pair
+from .pairs.progress import terminal_watcher
+from .pairs.served import address_of
 from .pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .pairs.spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
 from .pairs.table import pairs_by_fit
+from .pairs.watched import Watched
+from .pairs.weights import DTYPES
 from .runs.html import embedded_html, standalone_html
 from .runs.recording import UNVERIFIED, file_summary, read_file
 from .runs.tables import rounds_csv, tokens_csv

@@ -32,8 +32,8 @@ from specviz import (
 from specviz.__main__ import main
 from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
-from specviz.models.doctor import examine_served
 from specviz.page.choices import chosen_pair, pair_choices
+from specviz.pairs.doctor import examine_served
 from specviz.pairs.spec import parse_pair
 from specviz.remote import wire
 from specviz.remote.address import server_address
