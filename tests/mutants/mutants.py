@@ -78,9 +78,7 @@ MUTANTS = [
     Mutant("verdicts", "typical_thresholds", "torch.exp(-entropy)", "torch.exp(entropy)", RULES),
     Mutant("verdicts", "decide_by_draws", "< y.p - q.item(accepted, y.id)", "< y.p", "drawn"),
     Mutant("verdicts", "decide_by_draws", "if not chance *", "if chance *", "drawn"),
-    Mutant(
-        "verdicts", "shown_numbers", "(judged * q).sum(-1)", "q.sum(-1)", "verdicts real_runs"
-    ),
+    Mutant("verdicts", "exact_match_shown", "(p[: len(drafted)] * q).sum(-1)", "q.sum(-1)", "verdicts real_runs"),
     # The loop of a lane, and the race
     Mutant("loop", "_Run.end_reason", "len(self.ids) >= self.budget", "False", LOOPS),
     Mutant("loop", "_Run.end_reason", "len(self.ids) > self.limit", "len(self.ids) >= self.limit", LOOPS),
