@@ -262,7 +262,7 @@ def test_only_shared_tokens_are_drafted_and_the_draft_reads_what_was_written():
 def test_a_draft_is_drawn_from_the_drafts_own_law_over_shared_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """After every verdict: what was rejected is forgotten, and each id keeps its own probability."""
+    """After every verdict: what was rejected is forgotten, and each id keeps its probability."""
     pair, seen = pair_with(coarse()), []
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=40, ignore_eos=True)
     whole_run = SharedTokensDrafter._drafted
