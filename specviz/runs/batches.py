@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import TraceError
 from ..theory import predicted_tau, speedup_at
+from .intervals import Spread
 from .terminal import shown_milliseconds
-from .uncertainty import Spread
 
 SCHEMA = 1
 MOST = 1e6  # for every number in a file

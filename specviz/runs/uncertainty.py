@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..core.events import Round
 from ..lanes import BASELINE, Lane
-from .metrics import FEWEST, compute_metrics
+from .intervals import Spread, spread
+from .metrics import compute_metrics
 from .trace import Trace
 
 Doubt: TypeAlias = Literal["price", "delay", "spread", "short"]
@@ -40,15 +41,6 @@ MOST_SPREAD = 0.3
 WINDOW = 3  # rounds of each lane in a window, at least
 MOST_WINDOWS = 8
 FEWEST_WINDOWS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A median with its quartiles, low and high."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +80,6 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
     ]
     found = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
     return Uncertainty(price, delays, found, _doubt(price, delays, found))
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """The median and quartiles of one or more values."""
-    known = list(values)
-    if len(known) < FEWEST:
-        return Spread(known[0], known[0], known[0])
-    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-    return Spread(middle, low, high)
 
 
 def _seconds(r: Round) -> float:

@@ -24,8 +24,7 @@ from specviz.decoding.loop import _Run
 from specviz.engines.choose import make_engine
 from specviz.engines.static.cuda_graphs import capture, write
 from specviz.engines.static.engine import startup_seconds, static_reason
-from specviz.measure.bench.best import ASSISTED, BASELINE, SPECULATIVE
-from specviz.measure.bench.measure import measured
+from specviz.measure.bench.lanes import ASSISTED, BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
 

@@ -16,7 +16,7 @@ from specviz.errors import TraceError
 from specviz.measure.bench.batch import batch_times
 from specviz.runs.batch_chart import batch_figure
 from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
-from specviz.runs.uncertainty import Spread
+from specviz.runs.intervals import Spread
 
 
 def times(batch: int, draft: float, *target: float) -> BatchTimes:
