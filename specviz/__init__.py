@@ -13,10 +13,10 @@ from .runs.trace import Trace
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .decoding.loop import baseline, speculate
-    from .decoding.race import race
-    from .models.load import load_pair
-    from .models.pair import Pair
+    from .core.loop import baseline, speculate
+    from .core.race import race
+    from .pairs.load import load_pair
+    from .pairs.pair import Pair
 
 __all__ = [
     "Choice",
@@ -40,10 +40,10 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Pair": "models.pair",
-        "baseline": "decoding.loop",
-        "load_pair": "models.load",
-        "race": "decoding.race",
-        "speculate": "decoding.loop",
+        "Pair": "pairs.pair",
+        "baseline": "core.loop",
+        "load_pair": "pairs.load",
+        "race": "core.race",
+        "speculate": "core.loop",
     },
 )

@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .decoding.detokenize import Pieces, TextStream
-from .decoding.header import model_name
-from .decoding.sampling import greedy_ids
-from .engines.choose import make_engine
+from .core.engines import make_engine
+from .core.header import model_name
+from .core.sampling import greedy_ids
+from .core.text import Pieces, TextStream
 from .environment import BUILTIN
 from .errors import PairError, PromptError, ServerError, SpecvizError
-from .models.catalogue import named_pair
-from .models.load import NO_DRAFT, load_pair
-from .models.pair import Pair, context_length
-from .models.progress import terminal_watcher
+from .pairs.load import load_pair
+from .pairs.pair import Pair, context_length
+from .pairs.progress import terminal_watcher
+from .pairs.spec import NO_DRAFT, is_row
 from .remote.address import server_address
 from .remote.wire import RefusedError, Server
 from .runs.terminal import STYLES, printable, styled
@@ -329,7 +329,7 @@ def _text(file: str) -> str:
 
 def _draft(name: str) -> Pair:
     watcher = terminal_watcher()
-    if named_pair(name) is not None or "+" in name:
+    if is_row(name) or "+" in name:
         return draft_of(load_pair(name, on_progress=watcher))
     return load_pair(f"{name}+{NO_DRAFT}", on_progress=watcher)
 

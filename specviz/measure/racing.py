@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from ..core.events import End, Event, Round
-from ..decoding.race import race
-from ..decoding.sampling import Decide
-from ..engines.threads import use_threads
-from ..models.pair import Pair
+from ..core.race import race
+from ..core.sampling import Decide
+from ..core.threads import use_threads
+from ..pairs.pair import Pair
 from ..runs.trace import Trace
 from ..settings import Settings
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from ..core.theory import predicted_tau, speedup_at
 from ..errors import TraceError
-from ..theory import predicted_tau, speedup_at
 from .intervals import Spread
 from .terminal import shown_milliseconds
 

@@ -20,10 +20,11 @@ from accelerate import Accelerator
 
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
-from ..models.load import load_pair, meta_pair, model_names
-from ..models.memory import device_memory, loading_precision
-from ..models.metadata import ModelMetadata, read_metadata
-from ..models.pair import Pair, logit_width
+from ..pairs.load import load_pair, meta_pair, model_names
+from ..pairs.memory import device_memory, loading_precision
+from ..pairs.metadata import ModelMetadata, read_metadata
+from ..pairs.pair import Pair, logit_width
+from ..pairs.spec import NamedSpec
 from ..runs.intervals import Estimate, mean
 from .distill import logits_loss
 from .evaluate import text_alphas
@@ -101,7 +102,7 @@ def _temperatures(args: argparse.Namespace) -> list[float]:
 
 
 def _models(args: argparse.Namespace) -> list[ModelMetadata]:
-    built_in = model_names(BUILTIN)
+    built_in = model_names(NamedSpec(BUILTIN))
     pairs = zip((args.distill, args.draft), built_in, strict=True)
     return [read_metadata(str(own) if name == BUILTIN else name) for name, own in pairs]
 

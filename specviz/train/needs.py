@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import PairError
-from ..models.memory import DeviceMemory, memory_need
-from ..models.metadata import ModelMetadata
-from ..models.pair import logit_width, parameter_count
-from ..models.sizes import shown_bytes
+from ..pairs.memory import DeviceMemory, memory_need
+from ..pairs.metadata import ModelMetadata
+from ..pairs.pair import logit_width, parameter_count
+from ..pairs.sizes import shown_bytes
 
 LAYER_BYTES = 34
 """Bytes of activations that the backward pass needs in one layer, for each token and each of the

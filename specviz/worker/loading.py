@@ -14,13 +14,14 @@ from ..core.events import Event
 from ..environment import ANY_WITH_TOKEN
 from ..errors import PairError
 from ..lanes import LANES, Lane
-from ..models.catalogue import named_pair
-from ..models.sizes import LANES as COUNTED
-from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
+from ..pairs.sizes import LANES as COUNTED
+from ..pairs.sizes import TYPICAL_CONTEXT, shown_bytes
+from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
+from ..pairs.table import named_pair
 from ..settings import Settings
 
 if TYPE_CHECKING:
-    from ..models.progress import Progress, Watcher
+    from ..pairs.progress import Progress, Watcher
 
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
@@ -108,7 +109,7 @@ def checked_name(name: str) -> str:
 def token_of(pair: str) -> Iterator[None]:
     """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
     others, whose names come from visitors, only if the operator says so."""
-    from ..models.hub import without_token  # imports torch
+    from ..pairs.hub import without_token  # imports torch
 
     with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
         yield
@@ -116,16 +117,18 @@ def token_of(pair: str) -> Iterator[None]:
 
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
-    from ..decoding.loop import lane_threads
-    from ..engines.choose import make_engine, make_head_engine, make_state_engine
-    from ..models.load import load_pair  # imports torch
-    from ..models.progress import Progress
-    from ..models.watched import Watched
+    from ..core.engines import make_engine, make_head_engine, make_state_engine
+    from ..core.loop import lane_threads
+    from ..pairs.load import (
+        load_any,  # imports torch
+    )
+    from ..pairs.pair import Pair
+    from ..pairs.progress import Progress
 
     pair, options = pair_and_options(checked_name(name))
     with token_of(pair):
-        loaded = load_pair(pair, on_progress=watcher, **options)
-    if isinstance(loaded, Watched):
+        loaded = load_any(parse_pair(pair), on_progress=watcher, **options)
+    if not isinstance(loaded, Pair):
         return loaded
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
@@ -143,9 +146,9 @@ def load_named(name: str, watcher: Watcher) -> Any:
 def memory_in_numbers(name: str) -> str:
     """A sentence with the memory that a pair takes, by the doctor's count; empty if unknown."""
     pair, options = pair_and_options(name)
-    if named_pair(pair) is None and "+" not in pair:
+    if not isinstance(parse_pair(pair), NamedSpec | ModelsSpec):
         return ""
-    from ..models.doctor import examine
+    from ..pairs.doctor import examine
 
     with token_of(pair):
         memory = examine(pair, **options).memory  # type: ignore[arg-type]

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..core.events import End, Event
+from ..environment import SERVED
 from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..lanes import LANES, Lane
+from ..pairs.spec import operator_spec
 from ..settings import Settings
 from .loading import Models, checked_name, pair_and_options, token_of
 
@@ -122,7 +124,7 @@ class SampleTask:
     reach: int
 
     def run(self, models: Models, stop: Stop) -> Iterator[Any]:
-        from ..decoding.continuations import draw_continuations  # imports torch
+        from ..inspect.continuations import draw_continuations  # imports torch
 
         pair = yield from models.pair(self.pair)
         ids = pair.encode(self.prompt)
@@ -152,12 +154,11 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..models.doctor import examine, examine_served
-        from ..models.served import served_address
+        from ..pairs.doctor import examine, examine_served
 
         pair, options = pair_and_options(checked_name(self.pair))
-        if (address := served_address(pair)) is not None:
-            yield examine_served(address).to_dict()
+        if pair == SERVED:
+            yield examine_served(operator_spec()).to_dict()
             return
         with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]
@@ -178,7 +179,7 @@ class MachineTask:
     pair: str = ""
 
     def run(self, models: Models, stop: Stop) -> Iterator[Machine]:
-        from ..models.memory import device_memory
+        from ..pairs.memory import device_memory
 
         devices = device_memory()
         yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")

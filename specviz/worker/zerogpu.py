@@ -22,8 +22,8 @@ from typing import Any
 from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
 from ..kinds import drafter_kind
-from ..models.catalogue import named_pair, operator_pairs
-from ..models.sizes import parameter_bytes
+from ..pairs.sizes import parameter_bytes
+from ..pairs.table import named_pair, operator_pairs
 from ..settings import Settings
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
@@ -270,7 +270,7 @@ def load_pairs() -> ZeroGpuWorker:
     """
     import spaces
 
-    from ..decoding.race import race  # imports torch, which spaces must come before
+    from ..core.race import race  # imports torch, which spaces must come before
 
     names = dict.fromkeys((BUILTIN, *(row.name for row in operator_pairs())))
     pairs = {name: _load_onto_gpu(name) for name in names}
@@ -280,8 +280,8 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
-    from ..models.heads.eagle import Head
-    from ..models.load import load_pair
+    from ..pairs.heads.eagle import Head
+    from ..pairs.load import load_pair
 
     row = named_pair(name)
     assert row is not None

@@ -14,10 +14,10 @@ from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.core.agreement import margin_of
+from specviz.core.theory import MOST_GAMMA, predicted_speedup
 from specviz.inspect.parting import parting_of
 from specviz.page.differences import read_parting
 from specviz.runs.modules import PAGE
-from specviz.theory import MOST_GAMMA, predicted_speedup
 
 IMPORT = """async ([name, call, ...values]) => {
   return (await import(`specviz/${name}`))[call](...values);

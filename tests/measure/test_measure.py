@@ -10,7 +10,7 @@ from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.engines.choose import eager_only, make_engine
+from specviz.core.engines import eager_only, make_engine
 from specviz.measure.bench.hf_generate import generate_seconds
 from specviz.measure.bench.lanes import (
     ASSISTED,

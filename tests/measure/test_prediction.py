@@ -13,12 +13,12 @@ from toy_heads import random_head
 from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
-from specviz.decoding.sampling import probabilities
+from specviz.core.sampling import probabilities
 from specviz.kinds import DRAFTERS
 from specviz.measure.sweep.acceptance import Along, acceptance_along
 from specviz.measure.sweep.rounds import KnownText, predicted_counts, simulated_rounds
-from specviz.models.heads.eagle import Head
-from specviz.models.pair import context_length
+from specviz.pairs.heads.eagle import Head
+from specviz.pairs.pair import context_length
 
 VOCAB = 12
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

@@ -16,7 +16,7 @@ from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.environment import ASSETS
-from specviz.models.progress import Progress
+from specviz.pairs.progress import Progress
 from specviz.worker.client import LocalWorker, ProcessWorker, results_of
 from specviz.worker.failures import BROKEN, FAILED, LOST
 from specviz.worker.loading import LOADING, Models, load_named
@@ -196,8 +196,6 @@ def test_the_page_needs_no_torch() -> None:
 
 
 def test_the_race_stays_a_function() -> None:
-    script = (
-        "import sys, specviz.decoding.race; from specviz import race; sys.exit(not callable(race))"
-    )
+    script = "import sys, specviz.core.race; from specviz import race; sys.exit(not callable(race))"
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, cwd=ROOT).returncode == 0

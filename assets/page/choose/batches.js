@@ -46,7 +46,7 @@ export class Batches {
       return;
     }
     try {
-      const read = await this.#server.read_batches?.({ text: await file.text() });
+      const read = await this.#server.read_batches?.(file);
       this.#said.textContent = read?.error ?? read?.verdict ?? NOT_SENT;
       this.#figures.show(read?.figures ?? null);
     } catch {

@@ -125,7 +125,7 @@ interface SweepWish {
   policies: string[];
   temperatures: number[];
   kinds: string[];
-  file: string | null;
+  prompts: [kind: string, text: string][] | null;
   length: number;
   seconds: number;
 }
@@ -147,6 +147,7 @@ interface ChooseConfig {
 
 interface FoundPrompts {
   error?: string;
+  prompts?: [kind: string, text: string][];
   kinds?: Record<string, number>;
   left_out?: number;
 }
@@ -165,6 +166,6 @@ interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
   ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
   end_sweep?(asked: { id: string }): Promise<void>;
-  read_batches?(asked: { text: string }): Promise<ReadBatches>;
-  find_prompts?(asked: { file: string }): Promise<FoundPrompts>;
+  read_batches?(file: Blob): Promise<ReadBatches>;
+  find_prompts?(file: Blob): Promise<FoundPrompts>;
 }

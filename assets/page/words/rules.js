@@ -5,7 +5,7 @@ import { fixed, visible } from "specviz/words/words.js";
 
 /** @import { Place } from "specviz/words/reasons.js" */
 
-// Of typical acceptance, as specviz/theory.py has them.
+// Of typical acceptance, as specviz/core/theory.py has them.
 const EPSILON = 0.09;
 const DELTA = 0.3;
 

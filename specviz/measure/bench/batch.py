@@ -15,20 +15,20 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from ...core.engine import now
 from ...core.events import Header
-from ...decoding.race import race
-from ...engines.base import now
-from ...engines.batched import BatchedPasses
-from ...engines.threads import most_threads
+from ...core.race import race
+from ...core.threads import most_threads
 from ...errors import PairError, SpecvizError
 from ...kinds import drafter_kind
-from ...models.pair import Pair, context_length, logit_width
+from ...pairs.pair import Pair, context_length, logit_width
 from ...runs.batches import BatchReport, BatchTimes, batch_lines
 from ...runs.intervals import spread
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
 from ...settings import Settings
 from ..racing import all_with, in_fp32
+from .batched import BatchedPasses
 from .roofline import floor, token_seconds
 
 FORM = "transformers' modules"

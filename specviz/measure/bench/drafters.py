@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...kinds import swept_drafters, verdict_names
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.intervals import Estimate, geometric_mean, mean
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.words import shown_number

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ...engines.base import now
-from ...models.pair import Pair
+from ...core.engine import now
+from ...pairs.pair import Pair
 from ...settings import Settings
 
 # transformers' defaults: with other values it warns that greedy decoding ignores them.

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from ...core.eager import EagerEngine
+from ...core.engines import eager_only, make_engine
 from ...core.events import Header, Round
-from ...decoding.loop import decode
-from ...decoding.sampling import Decide
-from ...decoding.types import Prefilled
-from ...engines.choose import eager_only, make_engine
-from ...engines.eager import EagerEngine
+from ...core.loop import decode
+from ...core.sampling import Decide
+from ...core.types import Prefilled
 from ...lanes import LANE_LABELS, Lane
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.intervals import Spread, spread
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace

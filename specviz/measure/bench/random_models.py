@@ -19,10 +19,10 @@ from transformers import (
     Qwen2Config,
 )
 
-from ...decoding.sampling import Decide, RandomSource, decide
+from ...core.sampling import Decide, RandomSource, decide
 from ...errors import SettingsError, SpecvizError
-from ...models.load import best_device
-from ...models.pair import Pair
+from ...pairs.load import best_device
+from ...pairs.pair import Pair
 from ...train.shapes import PRESETS, Shape
 
 # Width, inner width, layers, heads, key-value heads, whether the embeddings are tied.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...engines.base import spare_threads
+from ...core.engine import spare_threads
 from ...kinds import swept_drafters
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .export import checked_out, lines_of, progress_line, table_lines, write_sweep

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ...errors import SettingsError
-from ...models.sizes import shown_bytes
+from ...pairs.sizes import shown_bytes
 from ...runs.tables import csv_text, harmless
 from ...runs.trace import write_atomically
 from ...runs.words import shown_number

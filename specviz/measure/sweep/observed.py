@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...decoding.drafters.early_exit import best_exit
 from ...environment import ASSETS
 from ...kinds import drafter_kind
-from ...models.pair import Pair, context_length
+from ...pairs.pair import Pair, context_length
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import uncertainty
+from ...sides.early_exit import best_exit
 from .rounds import KnownText, RoundCounts
 from .types import Machine
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from ...core.theory import predicted_tau
 from ...kinds import drafter_kind
 from ...runs.intervals import Estimate, Spread, geometric_mean, mean_interval, spread
 from ...runs.metrics import ratio
-from ...theory import predicted_tau
 from .observed import Costs, Run, only
 from .rounds import RoundCounts
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status

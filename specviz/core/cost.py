@@ -1,0 +1,65 @@
+"""What a pass of a model should cost, computed from its size alone.
+
+A seeded run must repeat, and the number of tokens that a round drafts decides which random numbers
+are drawn: whatever chooses that number may look at sizes and verdicts, but never at a clock. So
+the cost of a pass of few tokens is the bytes of weights that it reads, plus the cost of its calls,
+counted as the bytes that could be read in the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..errors import PairError
+from ..kinds import engine_kind
+from ..pairs.heads.assistant import Assistant
+from ..pairs.heads.eagle import Head
+from ..pairs.heads.mtp import MtpHead
+from ..pairs.sizes import parameter_bytes, pass_bytes
+from ..pairs.truncated import truncated_model
+from ..remote.target import RemoteTarget
+
+# What each further token adds to a target pass off the processor, in passes of one token: hardware
+# that waits for its memory processes several tokens in the same time.
+EXTRA_TOKEN_ELSEWHERE = 0.01
+
+
+def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
+    """The cost in bytes of a one-token pass, through the first `layers` only if given.
+
+    form: of the engine that runs it. Raises `PairError` where the layers cannot be found, or if
+    the model is on a server.
+    """
+    if isinstance(model, RemoteTarget):
+        raise PairError(
+            "what a pass on a server costs is not known, so it cannot decide how much to draft: "
+            "use the policy 'fixed' or 'heuristic'."
+        )
+    model = model if layers is None else truncated_model(model, layers)
+    return pass_bytes(model) + _call_cost([model], torch.device(model.device), form)
+
+
+def head_step_cost(head: Head | MtpHead | Assistant, form: str) -> float:
+    """The same for a step of a head along its chain."""
+    read = sum(parameter_bytes(part) for part in head.step_parts)
+    return read + _call_cost(head.step_parts, head.device, form)
+
+
+def _call_cost(modules: Sequence[Any], device: torch.device, form: str) -> float:
+    every = (one for module in modules for one in module.modules())
+    calls = sum(1 for one in every if next(one.children(), None) is None)
+    kind = engine_kind(form)
+    return calls * (kind.call_on_cpu if device.type == "cpu" else kind.call_elsewhere)
+
+
+def extra_token_cost(device: torch.device, form: str) -> float:
+    """What one more token adds to a target pass, in passes of one token.
+
+    form: of the engine that runs it.
+    """
+    if device.type != "cpu":
+        return EXTRA_TOKEN_ELSEWHERE
+    return engine_kind(form).extra_token

@@ -1,0 +1,221 @@
+"""Where a model's files are: in a local folder or on the hub.
+
+Requests to the hub have a short timeout, and no code of a repository is ever run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+from huggingface_hub import constants
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+from ..errors import PairError, causes_of
+from .spec import HUB_ID, MOST_SHOWN, local_folder
+
+TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
+ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model's hub id, or the path of its local folder as `name` and as `folder`."""
+
+    name: str
+    folder: Path | None
+
+    @property
+    def shown(self) -> str:
+        """The name without a path: users of the page must not see paths of this machine."""
+        return self.folder.name if self.folder else shown_name(self.name)
+
+    @property
+    def page(self) -> str:
+        """Its page on the hub."""
+        return f"{constants.ENDPOINT}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the hub says about a model before any download.
+
+    gated: whether its licence must be accepted first. files: bytes by file name.
+    """
+
+    gated: bool
+    files: dict[str, int] = field(default_factory=dict)
+
+
+def shown_name(name: str) -> str:
+    """A model's name without the folders above it, cut off if it is very long."""
+    path = Path(name)
+    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
+    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
+
+
+def find_source(name: str) -> ModelSource:
+    """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
+    folder = local_folder(name)
+    if folder is not None:
+        return ModelSource(str(folder), folder)
+    if not HUB_ID.fullmatch(name):
+        raise PairError(general_sentence(shown_name(name)))
+    return ModelSource(name, None)
+
+
+def hub_options(source: ModelSource) -> dict[str, Any]:
+    """Options for transformers: run no code of the repository, do not wait for a silent hub."""
+    offline = source.folder is None and not hub_is_reachable()
+    return {"trust_remote_code": False, "local_files_only": offline}
+
+
+# The time of the last request, and whether the hub answered.
+_last_answer: tuple[float, bool] = (-ANSWER_LIFETIME, False)
+
+
+def hub_is_reachable() -> bool:
+    """Whether the hub, or the server that HF_ENDPOINT names, answers within `TIMEOUT` seconds."""
+    global _last_answer
+    if constants.HF_HUB_OFFLINE:
+        return False
+    when, answer = _last_answer
+    if time.monotonic() - when > ANSWER_LIFETIME:
+        answer = bool(_within_timeout(_ask_hub))
+        _last_answer = (time.monotonic(), answer)
+    return answer
+
+
+def _ask_hub() -> bool:
+    huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
+    return True
+
+
+def _within_timeout(call: Any) -> Any:
+    """What `call` returns, or None if it fails or takes more than `TIMEOUT` seconds."""
+    # The client's own timeouts do not cover a name server that does not answer.
+    answers: list[Any] = []
+
+    def answer() -> None:
+        with contextlib.suppress(Exception):
+            answers.append(call())
+
+    asking = threading.Thread(target=answer, daemon=True)
+    asking.start()
+    asking.join(TIMEOUT)
+    return answers[0] if answers else None
+
+
+def hub_listing(source: ModelSource) -> Listing | None:
+    """What the hub says about a model; None for a folder, or if the hub does not answer."""
+    if source.folder is not None or not hub_is_reachable():
+        return None
+    api = huggingface_hub.HfApi()
+    info = _within_timeout(
+        lambda: api.model_info(source.name, files_metadata=True, timeout=TIMEOUT)
+    )
+    if info is None:
+        return None
+    files = {file.rfilename: int(file.size or 0) for file in info.siblings or []}
+    return Listing(bool(info.gated), files)
+
+
+_withheld = False  # whether this machine's token stays here
+
+
+@contextlib.contextmanager
+def without_token() -> Iterator[None]:
+    """Inside the block, no request of this process carries this machine's token, in any thread."""
+    global _withheld
+    before, outer = constants.HF_HUB_DISABLE_IMPLICIT_TOKEN, _withheld
+    constants.HF_HUB_DISABLE_IMPLICIT_TOKEN = _withheld = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_DISABLE_IMPLICIT_TOKEN, _withheld = before, outer
+
+
+def token_state() -> str:
+    """What is to be done about this machine's token, as the end of a sentence."""
+    if _withheld:
+        return "models that visitors name are read without a token here, so choose an open one"
+    if huggingface_hub.get_token():
+        return "a token is set"
+    return "no token is set: put one into HF_TOKEN"
+
+
+def failure_sentence(source: ModelSource, error: BaseException) -> str:
+    """One sentence: why transformers could not read a model, and what to do."""
+    shown, text = source.shown, str(error)
+    causes = list(causes_of(error))
+    if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated repo" in text:
+        return gated_sentence(source)
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+        return (
+            f"there is no model {shown} on the hub that you may see: check the name, and set "
+            "HF_TOKEN if it is private."
+        )
+    if any(sign in text for sign in ("401 Client Error", "403 Client Error")):
+        return gated_sentence(source)
+    if isinstance(error, ImportError):
+        return f"{shown} needs a package that is not installed: {text.strip().splitlines()[0]}"
+    return _file_sentence(source, text)
+
+
+def gated_sentence(source: ModelSource) -> str:
+    """One sentence: what to do about a gated model."""
+    if _withheld:
+        return f"{source.shown} is gated: {token_state()}."
+    owner = bool(huggingface_hub.get_token())
+    who = "the account of your HF_TOKEN" if owner else "an account, and set its HF_TOKEN"
+    return f"{source.shown} is gated: accept its licence on {source.page} with {who}."
+
+
+def _file_sentence(source: ModelSource, text: str) -> str:
+    shown, folder = source.shown, source.folder
+    empty = folder is not None and not (folder / "config.json").is_file()
+    if not empty and ("trust_remote_code" in text or "custom code" in text):
+        return (
+            f"{shown} needs code of its own, which is never run here: choose a model that "
+            "transformers itself knows."
+        )
+    signs = ("Unrecognized", "AutoModelForCausalLM", "does not recognize")
+    if not empty and any(sign in text for sign in signs):
+        return (
+            f"{shown} is not a causal language model that transformers knows: choose one that "
+            "writes text."
+        )
+    damaged = None if folder is None else _damaged_json(folder)
+    if damaged is not None:
+        return f"{shown} has a damaged or incomplete file {damaged}: download it again."
+    if folder is None and not hub_is_reachable():
+        return (
+            f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
+            "machine; check the network, or name a local folder."
+        )
+    return general_sentence(shown)
+
+
+def _damaged_json(folder: Path) -> str | None:
+    """The name of a file that should be JSON and is not."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return path.name
+    return None
+
+
+def general_sentence(shown: str) -> str:
+    """One sentence: what to check if nothing more is known about a failure."""
+    return (
+        f"{shown} cannot be loaded: check the name, the network and that the folder holds "
+        "config.json, *.safetensors and a tokenizer."
+    )

@@ -1,0 +1,347 @@
+"""A pair: a target, a draft and the tokenizer that both were trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+
+from ..core.events import Event
+from ..errors import PairError, PromptError, SettingsError
+from ..kinds import drafter_kind, drafters_for
+from ..lanes import Lane
+from ..settings import CHATS, Settings
+from .shared_tokens import FEWEST, SharedTokens, shared_tokens
+from .truncated import has_early_exits
+
+CHATML_END = "<|im_end|>"
+"""The end of a turn in ChatML, the template that some base models have too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two causal language models of transformers.
+
+    target, draft: models as `AutoModelForCausalLM` returns them; `draft` may be None, and then
+        only the other drafters can be used. tokenizer: the target's.
+    draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
+        drafts are translated (see `shared`).
+    name: shown to the user. head: what reads the target's states, for the drafter "head": a
+        `Head`, `MtpHead` or `Assistant`, or None.
+    Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
+    little in common.
+    Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
+    emitted.
+    """
+
+    target: Any
+    draft: Any
+    tokenizer: Any
+    draft_tokenizer: Any = None
+    name: str = "custom"
+    head: Any = None
+
+    def __post_init__(self) -> None:
+        _check_causal(self.target, "target")
+        if self.head is not None:
+            self.head.check(self.target)
+        if self.draft is None:
+            return
+        _check_causal(self.draft, "draft")
+        if self.shared is not None:
+            _check_shared(self.shared)
+        elif logit_width(self.draft) < self.vocab:
+            raise PairError(
+                f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
+                f"{self.vocab}: choose a draft made for the same tokenizer."
+            )
+
+    @cached_property
+    def drafters(self) -> tuple[str, ...]:
+        """The drafters that can be used with this pair, by their names in `Settings`; the first is
+        what it drafts with if nothing else is asked for."""
+        return tuple(
+            name for name in drafters_for(self.parts) if drafter_kind(name).lacking(self) is None
+        )
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """What it could draft with: "draft", "head" and "layers", the target's first ones."""
+        held = {
+            "draft": self.draft is not None,
+            "head": self.head is not None,
+            "layers": has_early_exits(self.target),
+        }
+        return frozenset(name for name, is_there in held.items() if is_there)
+
+    def settings(self, **values: Any) -> Settings:
+        """`Settings` with these values and, unless `drafter` is among them, the first of
+        `drafters`. Raises `SettingsError`."""
+        return Settings(**{"drafter": self.drafters[0], **values})
+
+    @cached_property
+    def shared(self) -> SharedTokens | None:
+        """What the tokenizers of target and draft have in common; None if they are the same, and
+        nothing has to be translated."""
+        if self.draft is None or self.draft_tokenizer is None:
+            return None
+        if first_difference(self.tokenizer, self.draft_tokenizer, self._common_size) is None:
+            return None
+        sizes = self._target_size, self.draft_vocab
+        ends = self.eos_ids, end_ids(self.draft)
+        return shared_tokens(self.tokenizer, self.draft_tokenizer, sizes, ends)
+
+    @cached_property
+    def vocab(self) -> int:
+        """How many ids may be drafted and emitted: 0 to vocab - 1.
+
+        With one tokenizer, those that both models know; else the target's.
+        """
+        return self._target_size if self.shared is not None else self._common_size
+
+    @cached_property
+    def draft_vocab(self) -> int:
+        """How many ids the draft model may give a probability to."""
+        own = self.draft_tokenizer
+        if self.draft is None or own is None:
+            return self.vocab
+        known = min(tokenizer_size(own), logit_width(self.draft))
+        return known if first_difference(self.tokenizer, own, self._common_size) else self.vocab
+
+    @property
+    def _target_size(self) -> int:
+        return min(tokenizer_size(self.tokenizer), logit_width(self.target))
+
+    @cached_property
+    def _common_size(self) -> int:
+        """The size of the vocabulary of a pair with one tokenizer.
+
+        The last ids of a target may be special tokens, for example for images. A draft that reads
+        only text may lack them; they are then left out.
+        """
+        size = self._target_size
+        if self.draft is None or logit_width(self.draft) >= size:
+            return size
+        unknown = set(range(logit_width(self.draft), size))
+        special = set(getattr(self.tokenizer, "all_special_ids", ()))
+        special |= _special_ids(self.tokenizer)
+        return size if unknown - special or unknown & self.eos_ids else min(unknown)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the target's logits."""
+        head = self.target.get_output_embeddings()
+        return torch.device(head.weight.device if head is not None else self.target.device)
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """The ids that end a text, from the target's generation config."""
+        return end_ids(self.target)
+
+    @cached_property
+    def is_chat(self) -> bool:
+        """Whether the target was tuned for its tokenizer's chat template.
+
+        Some base models have the template of the tuned model as well. They are recognised by
+        their end-of-text token, which is not the token that ends a turn.
+        """
+        template = getattr(self.tokenizer, "chat_template", None)
+        if not template:
+            return False
+        turn_end = self.tokenizer.get_vocab().get(CHATML_END)
+        if CHATML_END not in str(template) or turn_end is None or not self.eos_ids:
+            return True
+        return turn_end in self.eos_ids
+
+    def encode(self, prompt: str | list[int] | tuple[int, ...], *, chat: str = "auto") -> list[int]:
+        """The ids of a prompt, which is text or a list of ids.
+
+        chat: "on" puts a text into the tokenizer's chat template as the user's turn, "off" does
+        not, "auto" does if the target `is_chat`. Raises `PromptError` if the prompt is empty, too
+        long or has unknown ids, or if there is no template; `SettingsError` for another `chat`.
+        """
+        if chat not in CHATS:
+            raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
+        if isinstance(prompt, str):
+            as_chat = chat == "on" or (chat == "auto" and self.is_chat)
+            ids = self._chat_ids(prompt) if as_chat else self._text_ids(prompt)
+        else:
+            ids = _id_list(prompt, self.vocab)
+        if not ids:
+            raise PromptError("the prompt is empty: write at least one word.")
+        limit = context_length(self.target)
+        if limit is not None and len(ids) > limit:
+            raise PromptError(
+                f"the prompt has {len(ids)} tokens and the target's context holds {limit}: "
+                "shorten the prompt."
+            )
+        return ids
+
+    def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
+        """The ids of a text that is no prompt: without special tokens, of any length.
+
+        Raises `PromptError` if it is neither text nor known ids.
+        """
+        if not isinstance(text, str):
+            return _id_list(text, self.vocab)
+        try:
+            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        except (TypeError, UnicodeError) as error:
+            raise PromptError("a text holds characters that are not valid text.") from error
+
+    def _text_ids(self, prompt: str) -> list[int]:
+        if not prompt:
+            return []
+        try:
+            ids = self.tokenizer(prompt)["input_ids"]
+        except (TypeError, UnicodeError) as error:
+            raise PromptError("the prompt holds characters that are not valid text.") from error
+        # If the text itself begins with the first special token, that token comes twice.
+        twice = len(ids) > 1 and ids[0] == ids[1] == getattr(self.tokenizer, "bos_token_id", None)
+        return _id_list(ids[1:] if twice else ids, self.vocab)
+
+    def _chat_ids(self, prompt: str) -> list[int]:
+        if not prompt:
+            return []
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise PromptError(
+                "this target has no chat template: set chat to 'off' or choose a target that was "
+                "tuned for chat."
+            )
+        try:
+            turns = [{"role": "user", "content": prompt}]
+            # The template already contains the first special token.
+            text = self.tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=True
+            )
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        except UnicodeError as error:
+            raise PromptError("the prompt holds characters that are not valid text.") from error
+        except Exception as error:  # a template is a program that may raise any error
+            raise PromptError(
+                "the target's chat template does not take this prompt: set chat to 'off'."
+            ) from error
+        return _id_list(ids, self.vocab)
+
+
+class Racing(Protocol):
+    """What stands where a pair does in a race, and races by itself."""
+
+    @property
+    def drafters(self) -> tuple[str, ...]: ...
+
+    def settings(self, **values: Any) -> Settings: ...
+
+    def race(
+        self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
+    ) -> Iterator[Event]: ...
+
+
+def checked_pair(pair: object) -> Pair:
+    """`pair` itself; raises `PairError` if it is none."""
+    if isinstance(pair, Pair):
+        return pair
+    if hasattr(pair, "race"):
+        raise PairError(
+            "this pair can only race: it drafts and judges by itself, and shows no distributions."
+        )
+    raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
+
+
+def end_ids(model: Any) -> frozenset[int]:
+    """The ids that end a text, from a model's generation config."""
+    config = getattr(model, "generation_config", None) or model.config
+    ids = getattr(config, "eos_token_id", None)
+    return frozenset([ids] if isinstance(ids, int) else ids or [])
+
+
+def tokenizer_size(tokenizer: Any) -> int:
+    """The tokenizer's highest id plus 1; its ids need not be contiguous."""
+    try:
+        highest: int = max(tokenizer.get_vocab().values())
+    except NotImplementedError:
+        return len(tokenizer)
+    return highest + 1
+
+
+def logit_width(model: Any) -> int:
+    """How many logits the model returns for a position, padding included."""
+    head = model.get_output_embeddings()
+    weight = getattr(head, "weight", None)
+    return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
+
+
+def text_config(model: Any) -> Any:
+    """The config of the language model, which is nested in the config of a multimodal model."""
+    return model.config.get_text_config()
+
+
+def context_length(model: Any) -> int | None:
+    """The most tokens that the model can see, or None if its config has no limit."""
+    limit = getattr(text_config(model), "max_position_embeddings", None)
+    return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def parameter_count(model: Any) -> int:
+    """The number of parameters, tied ones once."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def _check_causal(model: Any, role: str) -> None:
+    config = getattr(model, "config", None)
+    can = callable(getattr(model, "can_generate", None)) and model.can_generate()
+    if config is None or not can or getattr(config, "is_encoder_decoder", False):
+        raise PairError(
+            f"the {role} is a {type(model).__name__}, not a causal language model: load it with "
+            "AutoModelForCausalLM."
+        )
+    if getattr(model, "training", False):
+        model.eval()
+
+
+def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:
+    """The lowest id below `vocab` whose piece differs between two tokenizers, with both pieces.
+
+    The second piece is None if the other tokenizer lacks the id. Returns None if all pieces of
+    `one` are the same in `other`; `other` may have more.
+    """
+    ours, theirs = one.get_vocab(), other.get_vocab()
+    if ours == theirs:
+        return None
+    by_id = {i: piece for piece, i in theirs.items()}
+    for piece, i in sorted(ours.items(), key=lambda item: item[1]):
+        if i < vocab and theirs.get(piece) != i:
+            return i, piece, by_id.get(i)
+    return None
+
+
+def _check_shared(shared: SharedTokens) -> None:
+    if shared.share < FEWEST:
+        raise PairError(
+            f"target and draft use different tokenizers, with only {len(shared.pairs):,} of the "
+            f"target's {shared.of:,} tokens in common: choose two models of one family."
+        )
+
+
+def _special_ids(tokenizer: Any) -> set[int]:
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    return {i for i, token in added.items() if getattr(token, "special", False)}
+
+
+def _id_list(ids: Any, vocab: int) -> list[int]:
+    try:
+        numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
+        whole = len(numbers) == len(ids)
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise PromptError("a prompt is text or a list of token ids (whole numbers).")
+    for number in numbers:
+        if not 0 <= number < vocab:
+            raise PromptError(
+                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
+            )
+    return numbers

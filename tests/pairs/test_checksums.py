@@ -1,0 +1,84 @@
+"""The files of the built-in pair are what was published: whatever else they hold does not race."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specviz import Settings, load_pair
+from specviz.environment import ASSETS
+from specviz.errors import PairError, SpecvizError
+from specviz.pairs.checksums import LIST, check_files, write_checksums
+from specviz.worker.client import LocalWorker
+from specviz.worker.tasks import RaceTask
+
+pytestmark = pytest.mark.skipif(
+    not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"
+)
+DRAFT = ASSETS / "pair" / "draft"
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The draft of a copy of the built-in pair, which is loaded in its place."""
+    shutil.copytree(ASSETS / "pair", tmp_path / "pair")
+    monkeypatch.setattr("specviz.pairs.load.ASSETS", tmp_path)
+    return tmp_path / "pair" / "draft"
+
+
+def flipped(folder: Path) -> None:
+    """One bit of a weight: the models would race, and their alpha would be another."""
+    path = folder / "model.safetensors"
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+
+
+FAULTS: list[tuple[Callable[[Path], object], str]] = [
+    (flipped, "draft/model.safetensors of the built-in pair is damaged"),
+    (lambda folder: (folder / "config.json").write_text("{}"), "draft/config.json .* is damaged"),
+    (lambda folder: (folder / "tokenizer.json").unlink(), "draft/tokenizer.json .* is missing"),
+    (lambda folder: (folder / "adapter_config.json").touch(), "not one of its own: remove it"),
+    (lambda folder: (folder / LIST).unlink(), f"draft/{LIST} .* cannot be read"),
+    (lambda folder: (folder / LIST).write_text("nonsense"), f"draft/{LIST} .* cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("fault", "sentence"), FAULTS)
+def test_a_file_that_is_not_as_published_is_refused(
+    copy: Path, fault: Callable[[Path], object], sentence: str
+) -> None:
+    fault(copy)
+    with pytest.raises(PairError, match=sentence) as caught:
+        load_pair()
+    assert str(caught.value).endswith(".") and str(copy) not in str(caught.value)
+
+
+def test_the_list_is_one_that_other_programs_read_and_hidden_files_are_not_in_it(
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(DRAFT, tmp_path / "draft")
+    (tmp_path / "draft" / ".DS_Store").touch()
+    check_files(tmp_path / "draft")
+    write_checksums(tmp_path / "draft")
+    assert (tmp_path / "draft" / LIST).read_bytes() == (DRAFT / LIST).read_bytes()
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--check", "--quiet", LIST], cwd=DRAFT, check=True)
+
+
+def test_the_log_tells_why_a_pair_cannot_be_loaded(
+    copy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sentence travels between processes, its causes do not."""
+    (copy / "tokenizer.json").write_text("{")
+    name = f"{copy}+{copy.with_name('target')}"
+    worker = LocalWorker(lambda pair, _: load_pair(pair), lambda *_: iter(()))
+    with pytest.raises(SpecvizError, match=r"draft has a damaged .* tokenizer\.json"):
+        list(worker.run(RaceTask(name, "w", Settings())))
+    (line,) = [record.getMessage() for record in caplog.records if "failed" in record.msg]
+    assert name in line and "because of" in line and "JSONDecodeError" in line
+    assert "\n" not in line

@@ -1,0 +1,199 @@
+"""The doctor: its findings before any weights are read, and its command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor_reports import sentence_about
+from model_families import (
+    FAMILIES,
+    RECURRENT,
+    build,
+    saved,
+    saved_family,
+    saved_llama,
+    small_tokenizer,
+)
+from safetensors.torch import load_file
+from toy_models import tokenizer_of, words
+
+from specviz.__main__ import main
+from specviz.pairs.doctor import examine
+from specviz.pairs.sizes import shown_bytes
+
+
+def test_a_good_pair_has_the_verdict_good(good_pair: tuple[Path, Path]):
+    report = examine(*map(str, good_pair))
+    assert report.verdict == "good" and report.summary == "target with draft ready to race."
+    assert "one tokenizer of 8 pieces" in sentence_about(report, "tokenizer", "good")
+    assert "times smaller" in sentence_about(report, "size", "good")
+    assert {f.topic for f in report.findings} >= {"rollback", "context", "chat", "memory"}
+    assert all(f.sentence.endswith(".") for f in report.findings)
+    assert not any(str(good_pair[0].parent) in f.sentence for f in report.findings)
+
+
+def test_memory_counts_weights_and_caches(good_pair: tuple[Path, Path]):
+    report = examine(*map(str, good_pair), tokens=100)
+    numbers = {
+        name: sum(t.numel() for t in load_file(path / "model.safetensors").values())
+        for name, path in zip(("target", "draft"), good_pair, strict=True)
+    }
+    # Two layers of 24 numbers for key and value in each of four lanes; one layer of 8 in the draft,
+    # in each of three.
+    cached = 100 * (4 * 2 * 2 * 24 + 3 * 2 * 8)
+    assert report.memory["float32"] == 4 * (sum(numbers.values()) + cached)
+    assert report.memory["bfloat16"] == 2 * (sum(numbers.values()) + cached)
+    assert report.memory["4bit"] < report.memory["8bit"] < report.memory["bfloat16"]
+
+
+def test_caches_take_no_more_than_windows_and_contexts_allow(tmp_path: Path):
+    target, _ = saved_family(tmp_path, "mistral, sliding", noise=0.1)
+    memory = [examine(str(target), tokens=tokens).memory["float32"] for tokens in (8, 500)]
+    assert memory[0] == memory[1]  # its window is of 8 tokens
+    target = saved_llama(tmp_path / "short", max_position_embeddings=16)
+    memory = [examine(str(target), tokens=tokens).memory["float32"] for tokens in (8, 16, 500)]
+    assert memory[0] < memory[1] == memory[2]
+
+
+@pytest.mark.parametrize(("target", "draft"), [(12, 8), (8, 12), (16, 10)])
+def test_vocabularies_padded_to_different_sizes_are_fine(tmp_path: Path, target: int, draft: int):
+    names = [str(saved_llama(tmp_path / str(n), vocab=n)) for n in (target, draft)]
+    report = examine(*names)
+    sentence = sentence_about(report, "vocabulary", "good")
+    assert f"{target} logits and the draft {draft}: ids from 8 on are never" in sentence
+    assert report.verdict != "stop"
+
+
+def test_tokenizers_with_nothing_in_common_are_stopped_with_numbers(tmp_path: Path):
+    foreign = tokenizer_of({"w0" if i == 0 else f"x{i}": i for i in range(40)})
+    names = [
+        saved_llama(tmp_path / "one", vocab=40, tokenizer=words(40)),
+        saved_llama(tmp_path / "two", vocab=40, tokenizer=foreign),
+    ]
+    report = examine(*map(str, names))
+    assert report.verdict == "stop"
+    sentence = sentence_about(report, "tokenizer", "stop")
+    assert "only 1 of the target's 40 tokens in common" in sentence
+
+
+def test_another_draft_is_named_where_one_is_known(tmp_path: Path):
+    target = saved_llama(tmp_path / "Qwen2.5-7B-Instruct")
+    report = examine(str(target), str(saved_llama(tmp_path / "two", tokenizer=words(7))))
+    assert report.suggested == "Qwen/Qwen2.5-0.5B-Instruct"
+    sentence = sentence_about(report, "tokenizer", "warning")
+    assert "can race, with 7 of the target's 8 tokens in common" in sentence
+    assert "Qwen/Qwen2.5-0.5B-Instruct has the target's own tokenizer" in sentence
+    assert "Qwen/Qwen2.5-0.5B-Instruct" in sentence_about(examine(str(target)), "draft", "good")
+
+
+def test_different_end_of_text_tokens_are_mentioned(tmp_path: Path):
+    names = [
+        saved_llama(tmp_path / "one", eos_token_id=3),
+        saved_llama(tmp_path / "two", eos_token_id=4),
+    ]
+    sentence = sentence_about(examine(*map(str, names)), "special tokens", "warning")
+    assert "ends a text with 'w3', the draft with 'w4'" in sentence
+
+
+@pytest.mark.parametrize("free", [0, 20_000])
+def test_a_pair_that_is_too_large_is_stopped_with_numbers(good_pair: tuple[Path, Path], free: int):
+    report = examine(*map(str, good_pair), free=free)
+    sentence = sentence_about(report, "memory", "stop")
+    assert report.verdict == "stop" and report.free == free
+    assert "as float32" in sentence and f"{shown_bytes(free)} free" in sentence
+
+
+def test_the_report_says_what_would_fit(good_pair: tuple[Path, Path]):
+    memory = examine(*map(str, good_pair)).memory
+    between = (memory["float32"] + memory["bfloat16"]) // 2
+    sentence = sentence_about(
+        examine(*map(str, good_pair), free=between, device="cpu"), "memory", "stop"
+    )
+    assert "choose dtype bfloat16, which need" in sentence
+    assert examine(*map(str, good_pair), free=between, dtype="bfloat16").verdict != "stop"
+    tight = examine(*map(str, good_pair), free=memory["float32"] + 1)
+    assert "close other programs" in sentence_about(tight, "memory", "warning")
+
+
+def test_a_draft_with_a_shorter_context_is_mentioned(tmp_path: Path):
+    names = [saved_llama(tmp_path / str(n), max_position_embeddings=n) for n in (64, 32)]
+    sentence = sentence_about(examine(*map(str, names)), "context", "warning")
+    assert "the draft sees 32 tokens and the target 64 tokens" in sentence
+
+
+@pytest.mark.parametrize("kind", sorted(FAMILIES))
+def test_families_that_race_are_not_stopped(tmp_path: Path, kind: str):
+    report = examine(*map(str, saved_family(tmp_path, kind, noise=0.1)))
+    assert report.verdict == "warning", report.findings  # the draft is as large as the target
+    assert sum(f.topic == "rollback" and f.level == "good" for f in report.findings) == 2
+    assert ("8-bit" in str(report.findings)) == (kind == "mixtral")
+
+
+@pytest.mark.parametrize("kind", sorted(RECURRENT))
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_models_that_cannot_roll_back_are_stopped(tmp_path: Path, kind: str, role: str):
+    bad = saved(tmp_path / "bad", build(kind, vocab_size=288), small_tokenizer())
+    other = saved_llama(tmp_path / "other", vocab=288, tokenizer=small_tokenizer())
+    names = [bad, other] if role == "target" else [other, bad]
+    sentence = sentence_about(examine(*map(str, names)), "rollback", "stop")
+    assert sentence.startswith("bad is of type") and "cannot be rolled back" in sentence
+
+
+def test_a_base_draft_for_a_tuned_target_is_mentioned(tmp_path: Path):
+    tuned = words(8)
+    tuned.chat_template = "{{ messages[0].content }}"
+    names = [
+        str(saved_llama(tmp_path / "one", tokenizer=tuned)),
+        str(saved_llama(tmp_path / "two")),
+    ]
+    assert "the target is tuned for chat" in sentence_about(examine(*names), "chat", "warning")
+    assert "the draft is tuned for chat" in sentence_about(examine(*names[::-1]), "chat", "warning")
+    assert "chat template: set chat to 'off'" in sentence_about(
+        examine(names[0], names[0]), "chat", "good"
+    )
+
+
+def test_a_target_alone_is_examined(good_pair: tuple[Path, Path]):
+    report = examine(str(good_pair[0]))
+    assert report.verdict == "good" and report.draft is None
+    assert "'ngram' and 'early-exit' need none" in sentence_about(report, "draft", "good")
+    assert examine(f"{good_pair[0]}+none").draft is None
+
+
+def test_a_pair_may_be_named_as_one(good_pair: tuple[Path, Path]):
+    assert examine("+".join(map(str, good_pair))).draft == "draft"
+    assert examine("builtin").verdict != "stop"
+
+
+def test_quantized_weights_without_a_gpu_are_stopped(
+    good_pair: tuple[Path, Path], monkeypatch: Any
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    report = examine(*map(str, good_pair), quantize="4bit")
+    assert "4-bit weights need an NVIDIA GPU" in sentence_about(report, "precision", "stop")
+
+
+# On the command line
+
+
+def test_the_command_prints_findings_and_a_verdict(
+    good_pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["doctor", *map(str, good_pair)]) == 0
+    printed = capsys.readouterr().out
+    assert "✓ good    tokenizer" in printed and "ready to race." in printed
+    assert "as 4bit" in printed
+    assert main(["doctor", *map(str, good_pair), "--free", "0.00001"]) == 1
+    assert "✗ stop    memory" in capsys.readouterr().out
+
+
+def test_the_command_prints_json(good_pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert main(["doctor", str(good_pair[0]), "/no/where", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["verdict"] == "stop" and report["draft"] == "where"
+    assert {"level": "stop", "topic": "name"} in [
+        {key: finding[key] for key in ("level", "topic")} for finding in report["findings"]
+    ]

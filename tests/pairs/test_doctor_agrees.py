@@ -1,0 +1,154 @@
+"""The doctor accepts exactly those models that the loader loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from model_families import build, pickle_weights, saved, saved_llama
+from safetensors.torch import load_file, save_file
+from toy_models import llama, words
+
+from specviz import Settings, SpecvizError, baseline, load_pair, speculate
+from specviz.pairs.doctor import examine
+
+
+def damaged(change: Callable[[Path], None]) -> Callable[[Path], Path]:
+    def make(root: Path) -> Path:
+        change(saved_llama(root / "bad"))
+        return root / "bad"
+
+    return make
+
+
+def with_config(**values: Any) -> Callable[[Path], Path]:
+    def change(path: Path) -> None:
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps({**config, **values}))
+
+    return damaged(change)
+
+
+def cut(path: Path) -> None:
+    content = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(content[:-100])
+
+
+def without(name: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        tensors = load_file(path / "model.safetensors")
+        del tensors[name]
+        save_file(tensors, path / "model.safetensors", {"format": "pt"})
+
+    return change
+
+
+def own_code(path: Path) -> None:
+    config = json.loads((path / "config.json").read_text())
+    del config["model_type"]
+    config["auto_map"] = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "own.py").write_text("raise SystemExit('this must never run')")
+
+
+def lost_shard(path: Path) -> None:
+    (path / "model.safetensors").unlink()
+    index = {"weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def sharded(root: Path) -> Path:
+    llama(8).save_pretrained(root / "bad", max_shard_size="2KB")
+    words(8).save_pretrained(root / "bad")
+    assert (root / "bad" / "model.safetensors.index.json").is_file()
+    return root / "bad"
+
+
+def t5(root: Path) -> Path:
+    sizes = dict(vocab_size=8, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+    return saved(root / "bad", model, words(8))
+
+
+def of_kind(kind: str) -> Callable[[Path], Path]:
+    return lambda root: saved(root / "bad", build(kind, vocab_size=8), words(8))
+
+
+def erase(name: str) -> Callable[[Path], Path]:
+    return damaged(lambda path: (path / name).unlink())
+
+
+def write(name: str, content: bytes) -> Callable[[Path], Path]:
+    return damaged(lambda path: (path / name).write_bytes(content) and None)
+
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+# name: a function that makes the folder of one of the two models
+FOLDERS: dict[str, Callable[[Path], Path]] = {
+    "sound": lambda root: saved_llama(root / "bad", seed=1),
+    "padded": lambda root: saved_llama(root / "bad", vocab=12),
+    "sharded": sharded,
+    "in half precision": lambda root: saved(root / "bad", llama(8).half(), words(8)),
+    "tied": lambda root: saved_llama(root / "bad", tie_word_embeddings=True),
+    "gpt 2": of_kind("gpt 2"),
+    "mixtral": of_kind("mixtral"),
+    "gemma 3 with vision": of_kind("gemma 3, sliding"),
+    "dynamic rope": of_kind("llama, dynamic rope"),
+    "other tokenizer": lambda root: saved_llama(root / "bad", tokenizer=words(7)),
+    "too few logits": lambda root: saved_llama(root / "bad", vocab=6),
+    "recurrent": of_kind("falcon-h1"),
+    "encoder and decoder": t5,
+    "pickled": damaged(pickle_weights),
+    "own code": damaged(own_code),
+    "no such type": with_config(model_type="nobody-knows"),
+    "other shapes": with_config(intermediate_size=64),
+    "smaller shapes": with_config(intermediate_size=16),
+    "more layers": with_config(num_hidden_layers=2),
+    "lacks the head": damaged(without("lm_head.weight")),
+    "lacks a norm": damaged(without("model.norm.weight")),
+    "cut short": damaged(cut),
+    "lost shard": damaged(lost_shard),
+    "missing folder": lambda root: root / "bad",
+    "empty folder": lambda root: (root / "bad").mkdir() or root / "bad",
+    **{f"lacks {name}": erase(name) for name in FILES},
+    **{
+        f"{name} is {content!r}": write(name, content)
+        for name in (*FILES, "generation_config.json")
+        for content in (b"", b"{", b"\x00\x01", b"[]", b"null", b"{}")
+    },
+}  # fmt: skip
+LOADABLE = set(list(FOLDERS)[:9])
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved_llama(tmp_path_factory.mktemp("other") / "other")
+
+
+def races(name: str) -> bool:
+    """Whether the pair loads and runs."""
+    try:
+        pair = load_pair(name)
+        for lane in (speculate, baseline):
+            list(lane(pair, "w1 w2", Settings(max_new_tokens=6, gamma=2)))
+    except SpecvizError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_the_doctor_and_the_loader_agree(tmp_path: Path, other: Path, kind: str):
+    bad = FOLDERS[kind](tmp_path)
+    for names in ([bad, other], [other, bad]):
+        report = examine(*map(str, names))
+        runs = races("+".join(map(str, names)))
+        assert (report.verdict != "stop") == runs, report.findings
+        stops = [f.sentence for f in report.findings if f.level == "stop"]
+        assert all(str(tmp_path) not in sentence for sentence in stops)
+        if kind in LOADABLE:
+            assert runs

@@ -1,0 +1,89 @@
+"""A target's own prediction layers and assistants of Gemma 4, from folders: loading, the doctor,
+and sentences for what cannot be run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from doctor_reports import sentence_about
+from model_families import saved_llama
+from safetensors.torch import load_file, save_file
+from toy_assistants import assistant_config, assistant_model, saved_pair
+from toy_mtp import saved_mellum
+
+from specviz import Settings, load_pair, speculate
+from specviz.errors import PairError
+from specviz.pairs.doctor import examine
+
+SHORT = Settings(drafter="head", max_new_tokens=9, gamma=3)
+
+
+def test_a_target_with_its_own_layers_loads_by_name(tmp_path: Path):
+    folder = tmp_path / "target"
+    _, layers = saved_mellum(folder)
+    pair = load_pair(f"{folder}+mtp", device="cpu")
+    wanted, loaded = layers.state_dict(), pair.head.model.state_dict()
+    assert all(wanted[name].equal(loaded[name]) for name in wanted)
+    rounds = list(speculate(pair, [1, 2, 3], SHORT))
+    assert any(r.drafted for r in rounds)
+
+    report = examine(str(folder), "mtp")
+    assert report.summary.startswith("target with mtp can race")  # a mixture: read the warning
+    assert "1 multi-token prediction layer of" in sentence_about(report, "head", "good")
+    assert report.memory["float32"] > examine(str(folder)).memory["float32"]
+    assert "'mtp' in the place" in sentence_about(examine(str(folder)), "head", "good")
+
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: one for name, one in weights.items() if not name.startswith("mtp.")}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    assert_refused(folder, "lacks weights of its multi-token prediction layers")
+
+
+def test_layers_that_transformers_drops_are_named_by_the_doctor(tmp_path: Path):
+    folder = saved_llama(tmp_path / "target")
+    assert_refused(folder, "target has no multi-token prediction layers: name a draft")
+    for field in ("num_nextn_predict_layers", "mtp_num_hidden_layers"):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {field: 2}))
+        shown = assert_refused(folder, "target has 2 multi-token prediction layers, which transf")
+        assert "does not run for models of type llama" in shown
+        # With any other draft they are no hindrance.
+        alone = examine(str(folder))
+        assert sentence_about(alone, "head", "good") == shown and alone.verdict == "good"
+
+
+def assert_refused(folder: Path, begin: str) -> str:
+    """Loading and the doctor refuse the target's own layers with this sentence, the same one."""
+    with pytest.raises(PairError, match=begin) as caught:
+        load_pair(f"{folder}+mtp", device="cpu")
+    assert sentence_about(examine(str(folder), "mtp"), "head", "stop") == str(caught.value)
+    return str(caught.value)
+
+
+def test_a_target_with_its_assistant_loads_by_name(tmp_path: Path):
+    target, helper = saved_pair(tmp_path)
+    pair = load_pair(f"{target}+{helper}", device="cpu")
+    assert pair.draft is None and pair.head.name_or_path == str(helper)
+    assert any(r.drafted for r in speculate(pair, [1, 2, 3], SHORT))
+    report = examine(str(target), str(helper))
+    assert report.verdict == "good"
+    assert "helper is an assistant of" in sentence_about(report, "head", "good")
+
+    for changes, sentence in (
+        ({"backbone_hidden_size": 64}, "width 64 and the target's have width 32"),
+        ({"text_config": assistant_config(16).text_config}, "vocabulary of 16 tokens"),
+    ):
+        other = tmp_path / f"other-{len(changes)}-{sentence[:5]}"
+        assistant_model(8, **changes).save_pretrained(other)
+        with pytest.raises(PairError, match=sentence) as caught:
+            load_pair(f"{target}+{other}", device="cpu")
+        assert sentence_about(examine(str(target), str(other)), "head", "stop") == str(caught.value)
+
+
+def test_an_assistant_of_another_family_is_refused(tmp_path: Path):
+    _, helper = saved_pair(tmp_path)
+    llama = saved_llama(tmp_path / "llama", hidden_size=32)
+    with pytest.raises(PairError, match="cannot read the keys"):
+        load_pair(f"{llama}+{helper}", device="cpu")

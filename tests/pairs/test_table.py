@@ -1,0 +1,159 @@
+"""The table of pairs: its numbers match the models' configs, and its groups match the memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
+from transformers import AutoConfig
+
+from specviz.environment import ASSETS, BUILTIN
+from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
+from specviz.pairs.hub import ModelSource
+from specviz.pairs.load import model_names
+from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
+from specviz.pairs.pair import context_length, parameter_count
+from specviz.pairs.spec import NamedSpec
+from specviz.pairs.table import (
+    FITS,
+    FITS_SMALLER,
+    GROUPS,
+    TOO_LARGE,
+    known_head,
+    known_model,
+    named_pair,
+    named_pairs,
+    pairs_by_fit,
+    suggested_draft,
+)
+
+MODELS = {pair.target.name for pair in named_pairs()} | {
+    pair.draft.name for pair in named_pairs() if pair.draft is not None
+}
+HEADS = {pair.head.name: pair for pair in named_pairs() if pair.head is not None}
+
+
+def test_every_model_of_the_table_is_checked_here():
+    assert {*PUBLISHED, "builtin/target", "builtin/draft"} == MODELS
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_numbers_are_those_of_the_config(name: str):
+    if name.startswith("builtin/"):
+        config = AutoConfig.from_pretrained(ASSETS / "pair" / name.removeprefix("builtin/"))
+    else:
+        config = published_config(name)
+    model, facts = meta_model(config), known_model(name)
+    assert facts is not None
+    assert facts.parameters == parameter_count(model)
+    assert facts.quantizable == quantizable_parameters(model)
+    assert facts.context == context_length(model)
+    caches = probed_caches(model)
+    assert facts.cache == sum(layer.numbers for layer in caches.layers) and caches.rolls_back
+
+
+@pytest.mark.parametrize("name", sorted(HEADS))
+def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
+    target, facts = HEADS[name].target, known_head(name)
+    assert facts is not None and facts == HEADS[name].head
+    assert HEADS[name].drafters[0] == ("model" if name.startswith("builtin/") else "head")
+    if name not in PUBLISHED_HEADS and not name.startswith("builtin/"):
+        # What nobody could check is not said.
+        assert facts.parameters is facts.cache is facts.vocabulary is None and not facts.sized
+        return
+    if name in PUBLISHED_HEADS:
+        values, model = PUBLISHED_HEADS[name], meta_model(published_config(target.name))
+    else:
+        folder = ASSETS / "pair"
+        values = json.loads((folder / "head" / "config.json").read_text("utf-8"))
+        model = meta_model(AutoConfig.from_pretrained(folder / "target"))
+        assert (folder / "head" / "model.safetensors").stat().st_size == facts.file
+    head = HeadMetadata(ModelSource(name, None), read_head_config(values, model, name), values)
+    assert facts.parameters == head.need.parameters
+    assert facts.cache == sum(layer.numbers for layer in head.need.caches.layers)
+    assert (facts.hidden, facts.vocabulary) == (values["hidden_size"], values["draft_vocab_size"])
+
+
+def test_each_pair_is_written_as_load_pair_takes_it():
+    for pair in named_pairs():
+        assert named_pair(pair.name) == pair and "+" not in pair.name
+        if pair.name != BUILTIN:
+            assert model_names(NamedSpec(pair.name)) == (pair.target.name, pair.parts[0].name)
+        assert pair.shows.endswith(".")
+        assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
+
+
+def test_memory_follows_from_parameters_and_caches():
+    pair = named_pair("llama-3.1-8b-1b")
+    assert pair is not None and pair.draft is not None
+    weights = 2 * (8_030_261_248 + 1_235_814_400)
+    # The target has a cache in each of four lanes, the draft in three of them.
+    assert pair.bytes("bfloat16", 1000) == weights + 2 * 1000 * (4 * 65536 + 3 * 16384)
+    assert pair.bytes("float32", 1000) == 2 * pair.bytes("bfloat16", 1000)
+    memory = pair.memory()
+    assert memory["4bit"] < memory["8bit"] < memory["bfloat16"] < memory["float32"]
+    linear = pair.target.quantizable + pair.draft.quantizable
+    assert memory["bfloat16"] - memory["8bit"] == linear  # one byte less for each
+
+
+def test_caches_grow_no_longer_than_the_context():
+    pair = named_pair("gpt2-xl-gpt2")
+    assert pair is not None
+    assert pair.bytes("float32", 1024) == pair.bytes("float32", 5000)
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+@pytest.mark.parametrize("free", [0, 10**9, 24 * 10**9, 80 * 10**9, 10**13])
+def test_groups_hold_every_pair_once_by_what_fits(free: int, cpu: bool):
+    groups = pairs_by_fit(free, cpu=cpu)
+    assert tuple(groups) == GROUPS
+    assert sorted(p.name for g in groups.values() for p in g) == sorted(
+        p.name for p in named_pairs()
+    )
+    for pair in groups[FITS]:
+        assert pair.bytes(pair.precision(cpu=cpu)) <= free
+    for pair in groups[FITS_SMALLER]:
+        smallest = pair.bytes("bfloat16" if cpu else "4bit")
+        assert smallest <= free < pair.bytes(pair.precision(cpu=cpu))
+    for pair in groups[TOO_LARGE]:
+        assert pair.bytes("bfloat16" if cpu else "4bit") > free
+
+
+def test_smaller_weights_do_not_help_a_mixture_whose_experts_stay_as_they_are():
+    pair = named_pair("mixtral-8x7b-7b")
+    assert pair is not None
+    assert pair.memory()["4bit"] > 0.8 * pair.memory()["bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("target", "draft"),
+    [
+        ("Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"),
+        ("Qwen/Qwen2.5-14B", "Qwen/Qwen2.5-0.5B"),
+        ("Qwen2.5-14B", "Qwen/Qwen2.5-0.5B"),
+        ("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-0.6B"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct"),
+        ("google/gemma-3-4b-it", "google/gemma-3-270m-it"),
+        ("gpt2-large", "openai-community/gpt2"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", None),
+        ("Qwen/Qwen3-0.6B", None),
+        ("Qwen3-0.6B", None),
+        ("meta-llama/Llama-2-7b-hf", None),
+        ("", None),
+    ],
+)
+def test_a_draft_is_suggested_where_one_is_known(target: str, draft: str | None):
+    assert suggested_draft(target) == draft
+
+
+def test_every_pair_of_the_table_has_a_suggestion_for_its_target():
+    for pair in named_pairs()[1:]:
+        assert suggested_draft(pair.target.name) is not None
+
+
+def test_the_table_needs_no_model_library():
+    code = "import specviz.pairs.table as c, sys; c.named_pairs(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ASSETS.parent).returncode == 0
