@@ -26,12 +26,11 @@ from ..pairs.metadata import ModelMetadata, read_metadata
 from ..pairs.pair import Pair, logit_width
 from ..pairs.spec import NamedSpec
 from ..runs.intervals import Estimate, mean
-from .distill import logits_loss
 from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder
-from .loop import Batches, LoopOptions, TrainingProgress, train
+from .loop import Batches, LoopOptions, TrainingProgress, loop_options, numbers, train
+from .losses import logits_loss
 from .needs import check_need, distillation_need
-from .options import loop_options, numbers
 from .prompt_ids import PromptIds, read_prompt_ids
 from .writing import Writing, WrittenRows, marked_rows, write, write_rows
 

@@ -27,7 +27,7 @@ from specviz.train import (
     schedule,
     shapes,
 )
-from specviz.train.tokenizer import train_tokenizer
+from specviz.train.corpus import train_tokenizer
 
 WORDS = ("the", "a", "cat", "dog", "sat", "ran", "under", "tree", "and", "she", "it's", "23")
 

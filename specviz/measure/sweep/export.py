@@ -54,30 +54,26 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
 def cells(row: Row) -> tuple[str, ...]:
     """The cells of a row, in the order of `HEADS`; a dash where nothing is known."""
     m, p = row.measured, row.predicted
-    state = MARKS[row.mark] or ("slower" if row.status == "eliminated" else "behind")
-    memory = shown_bytes(row.memory) if row.memory is not None else "–"
-    predicted = shown_number(p.speedup if p else None, 2)
+    known = m or p
+    state = MARKS[row.mark]
     if m is None:
-        known = [shown_number(one, 2) for one in (p.alpha, p.efficiency)] if p else ["–", "–"]
-        by_position = _positions(p.alpha_by_position) if p else "–"
-        tau = shown_number(p.tau if p else None, 2)
-        return (
-            *(row.configuration.label, MARKS[row.mark] or ("predicted" if p else row.status)),
-            *("–", predicted, "–", "–"),
-            *(known[0], by_position, known[1], "–", tau, "–", memory, "0"),
-        )
+        state = state or ("predicted" if p else row.status)
+        rates = ("–", shown_number(p.speedup if p else None, 2), "–", "–")
+    else:
+        state = state or ("slower" if row.status == "eliminated" else "behind")
+        speedup = m.speedup.shown() if m.speedup else "too short"
+        alone = shown_number(m.alone_rate.median, 0)
+        rates = (speedup, shown_number(p.speedup if p else None, 2), m.rate.shown(0), alone)
+    tau_predicted = p.tau if p else m.tau_predicted if m else None
     return (
-        *(row.configuration.label, state, m.speedup.shown() if m.speedup else "too short"),
-        *(
-            predicted,
-            m.rate.shown(0),
-            shown_number(m.alone_rate.median, 0),
-            shown_number(m.alpha, 2),
-        ),
-        *(_positions(m.alpha_by_position)),
-        *(shown_number(m.efficiency, 2), shown_number(m.tau, 2)),
-        *(shown_number(p.tau if p else m.tau_predicted, 2), shown_number(m.c, 3), memory),
-        str(m.runs),
+        *(row.configuration.label, state, *rates),
+        shown_number(known.alpha if known else None, 2),
+        _positions(known.alpha_by_position) if known else "–",
+        shown_number(known.efficiency if known else None, 2),
+        *(shown_number(m.tau if m else None, 2), shown_number(tau_predicted, 2)),
+        shown_number(m.c if m else None, 3),
+        shown_bytes(row.memory) if row.memory is not None else "–",
+        str(m.runs if m else 0),
     )
 
 
