@@ -16,7 +16,7 @@ from specviz import Token, Trace, compute_metrics
 from specviz.core.agreement import margin_of
 from specviz.core.theory import MOST_GAMMA, predicted_speedup
 from specviz.inspect.parting import parting_of
-from specviz.page.differences import read_parting
+from specviz.page.experiment import read_parting
 from specviz.runs.modules import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {

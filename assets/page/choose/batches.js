@@ -6,7 +6,7 @@ import { Figures } from "specviz/choose/figures.js";
 const NOT_SENT = "The file did not reach the server; try again.";
 const WHAT = "Speculation pays while a pass over one text leaves the machine idle. With more texts in a pass, "
   + "judging guesses costs as much as writing tokens. This command measures where that is here:";
-const COMMAND = "python -m specviz bench --batch 1 2 4 8 16 --json batches.json";
+const COMMAND = "python -m specviz bench --batch 1 2 4 8 16 --out batches.json";
 
 export class Batches {
   node = element("details", "sc-batches");

@@ -164,8 +164,7 @@ interface Config {
 
 interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
-  ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
-  end_sweep?(asked: { id: string }): Promise<void>;
+  ask_job?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
   read_batches?(file: Blob): Promise<ReadBatches>;
   find_prompts?(file: Blob): Promise<FoundPrompts>;
 }
