@@ -66,12 +66,18 @@ export function mount({ element, props, watch, server, config }) {
     session, run: () => shell.run(), canRun: config.served === true,
   });
   const compare = new Compare(root);
-  const stage = new Stage(root, () => {
-    address.change({ stage: stage.isOn });
-    if (stage.isOn) session.recordings.fetchAll();
-    view.requestDraw();
+  const stage = new Stage(root, {
+    changed: () => {
+      address.change({ stage: stage.isOn });
+      if (stage.isOn) session.recordings.fetchAll();
+      view.requestDraw();
+    },
+    hold: () => { replay.cancel(); timeline.seek(0); },
+    go: () => { if (timeline.live) timeline.follow(); else timeline.play(); },
   });
-  const quiz = new Quiz(root, { session, stage, notice, closePanel: () => view.closePanel() });
+  const quiz = new Quiz(root, {
+    session, stage, notice, closePanel: () => view.closePanel(), adopt: () => shell.adopt(),
+  });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
   wireActions(root, {

@@ -341,6 +341,8 @@ interface ChartFont {
 interface ChartAxis {
   title: { text?: string; standoff?: number; font: ChartFont };
   showticklabels?: boolean;
+  tickformat?: string;
+  dtick?: number;
   range?: [number, number];
 }
 

@@ -86,6 +86,6 @@ def test_without_drafts_or_rounds_some_figures_are_none() -> None:
     why = explain(trace)
     assert why is not None
     assert why.costs.step == 0.0
-    assert (why.formula, why.priced, why.best_gamma) == (None, None, None)
+    assert (why.formula, why.best_gamma) == (None, None)
     assert explain(Trace(trace.header)) is None
     assert explain(Trace(trace.header, trace.lane("speculative"))) is None

@@ -41,7 +41,7 @@ export const duration = (seconds, most) =>
  * @param {number} count
  * @param {string} word
  */
-export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 
 export const FROM_FILE = "opened from a file"; // what the badge says
 /** What is said of a run that comes from a visitor's file. */
