@@ -187,7 +187,8 @@ REMOTE_KEY: Variable[str | None] = Variable(
     None,
     "none",
     "the key that the server wants",
-    "The key of a server that holds the target.",
+    "The key of a server that holds the target: the one in SPECVIZ_REMOTE and no other, or, where "
+    "that is not set, the one that is named on the command line.",
     secret=True,
 )
 MCP = _off(
@@ -260,6 +261,14 @@ FORM = Variable(
     "them; no effect on ZeroGPU.",
 )
 COMPILE = _off("SPECVIZ_COMPILE", "Whether the static form compiles layers first.")
+PLUGINS: Variable[tuple[str, ...]] = Variable(
+    "SPECVIZ_PLUGINS",
+    _names,
+    (),
+    "none",
+    "names of modules, divided by commas",
+    "Modules to import at the start, which register drafters and verdicts of your own.",
+)
 LOG = Variable(
     "SPECVIZ_LOG",
     _one_of("text", "json"),
@@ -294,6 +303,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     THREADS,
     FORM,
     COMPILE,
+    PLUGINS,
     LOG,
     METRICS,
 )

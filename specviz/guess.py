@@ -1,4 +1,10 @@
-"""`python -m specviz guess`: what a draft would have got right of a text of another model."""
+"""`python -m specviz guess`: what a draft would have got right of a text of another model.
+
+No speed-up, since the model that wrote the text judged nothing: a thought experiment. One pass of
+the draft over the text is enough for every gamma. As long as the guesses of a round hold, the draft
+has read what was written; the first that fails ends the round, and the next token is the target's
+own.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +12,267 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .decoding.guesses import draft_of, guesses
-from .environment import BUILTIN, REMOTE_KEY
-from .errors import PromptError, SpecvizError
-from .inspect.guesses import NAME, WHY, Guesses, guess_lines
+import torch
+
+from .decoding.detokenize import Pieces, TextStream
+from .decoding.header import model_name
+from .decoding.sampling import greedy_ids
+from .engines.choose import make_engine
+from .environment import BUILTIN
+from .errors import PairError, PromptError, ServerError, SpecvizError
 from .models.catalogue import named_pair
 from .models.load import NO_DRAFT, load_pair
-from .models.pair import Pair
+from .models.pair import Pair, context_length
 from .models.progress import terminal_watcher
-from .remote.closed import Written, split_closed, written_by
-from .remote.wire import Server
+from .remote.address import server_address
+from .remote.wire import RefusedError, Server
+from .runs.terminal import STYLES, printable, styled
+from .runs.words import shown_number
 from .settings import Settings
 
+NAME = "No speed-up: a thought experiment"
+WHY = (
+    "The model that wrote this text judged nothing, so nothing ran faster. A guess counts as right "
+    "if it is the very token that was written."
+)
+UNITS = (
+    "Tokens are the draft's; the model that wrote the text has others. Tokens per round would be "
+    "the upper limit of a speed-up, with guesses and checks that cost nothing."
+)
 GAMMAS = (1, 2, 3, 5, 8, 16)
+FED = 32  # places of the text per pass
+MOST_TOKENS = 2048  # of a text
+# What some models refuse: those that reason have a temperature of their own, and older servers
+# do not know the other.
+REFUSABLE = ("temperature", "max_completion_tokens")
+
+
+class Guess(NamedTuple):
+    """One place of the text, in the draft's own tokens.
+
+    text: what was written. guess: the draft's first choice there, knowing all that was written
+    before. right: whether it is the written token. q_guess, q_text: the draft's probabilities of
+    both at temperature 1.
+    """
+
+    text: str
+    guess: str
+    right: bool
+    q_guess: float
+    q_text: float
+
+
+class WouldBe(NamedTuple):
+    """The rounds that the guesses would have made at one gamma.
+
+    rounds: how many tokens each would have written. right, judged: guesses that would have been
+    kept, and all that would have been judged.
+    """
+
+    rounds: tuple[int, ...]
+    right: int
+    judged: int
+
+    @property
+    def alpha(self) -> float | None:
+        """right / judged; None if nothing was judged."""
+        return self.right / self.judged if self.judged else None
+
+    @property
+    def tau(self) -> float | None:
+        """Tokens per round; None without a round."""
+        return sum(self.rounds) / len(self.rounds) if self.rounds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """All places of a text.
+
+    draft: its name. before: the part of the text that had nothing before it, so that nobody could
+    guess it; mostly empty. left_out: tokens at the end of the text that were not looked at.
+    """
+
+    draft: str
+    before: str
+    places: tuple[Guess, ...]
+    left_out: int
+
+    @property
+    def right(self) -> int:
+        """At how many places the draft's first choice was written."""
+        return sum(one.right for one in self.places)
+
+    def would_be(self, gamma: int) -> WouldBe:
+        """The rounds at this gamma."""
+        return would_be([one.right for one in self.places], gamma)
+
+
+def would_be(right: Sequence[bool], gamma: int) -> WouldBe:
+    """The rounds of gamma guesses over places whose first choices were right or not.
+
+    They are those of greedy drafts beside a target that writes this text; for a sampled text, under
+    the rule that keeps a guess if it is the token that the target drew.
+    """
+    rounds: list[int] = []
+    kept = judged = start = 0
+    while start < len(right):
+        # As a lane does: no more than what leaves the last token to the target.
+        drafted = right[start : start + min(gamma, len(right) - start - 1)]
+        held = next((i for i, one in enumerate(drafted) if not one), len(drafted))
+        kept, judged = kept + held, judged + min(held + 1, len(drafted))
+        rounds.append(held + 1)
+        start += held + 1
+    return WouldBe(tuple(rounds), kept, judged)
+
+
+def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
+    """The draft's first choice at each place of `text`.
+
+    draft: a pair whose target is the model that guesses (see `draft_of`). The text is cut by its
+    tokenizer, whatever wrote it; what is longer than `MOST_TOKENS` or its context is left out.
+    prompt: what the text answers, or, if it `continues`, what stands directly before it. Raises
+    `PromptError` if there is nothing to guess.
+    """
+    before = _context(draft, prompt, continues)
+    whole = [i for i in draft.text_ids(text) if i < draft.vocab]
+    stream, pieces = TextStream(draft.tokenizer, before), Pieces(draft.tokenizer)
+    start = 0 if before else 1  # nothing stands before the first token
+    before = before or whole[:1]
+    limit = context_length(draft.target) or MOST_TOKENS
+    ids = whole[start:][: max(0, min(MOST_TOKENS, limit - len(before)))]
+    if not ids:
+        raise PromptError(
+            "there is nothing to guess: give a text of a few words, and a prompt that leaves room "
+            f"for it in the draft's context of {limit:,} tokens."
+        )
+    first = "".join(map(stream.push, whole[:start]))
+    places = [
+        Guess(stream.push(wrote), pieces[own], own == wrote, *q)
+        for wrote, own, q in _choices(draft, before, ids)
+    ]
+    places[-1] = places[-1]._replace(text=places[-1].text + stream.flush())
+    return Guesses(draft.name, first, tuple(places), len(whole) - start - len(ids))
+
+
+def _choices(
+    draft: Pair, before: Sequence[int], ids: Sequence[int]
+) -> Iterator[tuple[int, int, list[float]]]:
+    """Of each place the written id, the draft's first choice, and its probability of either."""
+    engine = make_engine(draft.target, draft.vocab)
+    unread = list(before)
+    for begin in range(0, len(ids), FED):
+        written = ids[begin : begin + FED]
+        unread += written[:-1]
+        with torch.inference_mode():
+            rows = engine.forward(torch.tensor(unread, device=engine.device), keep=len(written))
+            chosen = greedy_ids(rows)
+            both = torch.stack([chosen, torch.tensor(written, device=chosen.device)], -1)
+            q = torch.softmax(rows, -1).gather(1, both)
+        yield from zip(written, chosen.tolist(), q.tolist(), strict=True)
+        unread = [written[-1]]
+
+
+def draft_of(pair: Pair) -> Pair:
+    """The draft model of a pair alone, as the target of a pair without a draft. Raises
+    `PairError` if it has none."""
+    if pair.draft is None:
+        raise PairError("this pair has no draft model that could guess: choose a pair with one.")
+    tokenizer = pair.draft_tokenizer or pair.tokenizer
+    name = "the built-in draft" if pair.name == BUILTIN else model_name(pair.draft)
+    return Pair(target=pair.draft, draft=None, tokenizer=tokenizer, name=name)
+
+
+def _context(draft: Pair, prompt: str, continues: bool) -> list[int]:
+    """What the draft reads before the text: ids, perhaps none."""
+    if not prompt:
+        return [i for i in draft.tokenizer("")["input_ids"] if i < draft.vocab]
+    if continues:
+        return draft.encode(prompt, chat="off")
+    return draft.encode(prompt if draft.is_chat else f"{prompt.rstrip()}\n\n")
+
+
+def written_by(
+    server: Server, model: str, prompt: str, most: int, *, continues: bool = False
+) -> str:
+    """The answer to a prompt from `/chat/completions`, or, if it `continues` the prompt, from
+    `/completions`, greedy where the API allows that; about `most` tokens. Raises `ServerError`."""
+    if continues:
+        path, asked = "completions", {"prompt": prompt, "max_tokens": most}
+    else:
+        turns = [{"role": "user", "content": prompt}]
+        path, asked = "chat/completions", {"messages": turns, "max_completion_tokens": most}
+    body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
+    while True:
+        try:
+            with server.stream(path, body) as chunks:
+                text = "".join(piece for chunk in chunks for piece in _pieces(server, chunk))
+        except RefusedError as refused:
+            known = [name for name in REFUSABLE if name in body and name in refused.said]
+            if "chat template" in refused.said and not continues:
+                raise ServerError(
+                    f"{server.shown} has no chat template for {model}: let it continue the prompt "
+                    "instead of answering it (--continues)."
+                ) from refused
+            if not known:
+                raise
+            body = {name: value for name, value in body.items() if name not in known}
+            continue
+        if not text:
+            raise ServerError(
+                f"{server.shown} wrote nothing: try another prompt or a greater length."
+            )
+        return text
+
+
+def _pieces(server: Server, chunk: dict[str, Any]) -> Iterator[str]:
+    try:
+        if "error" in chunk:
+            raise ServerError(f"{server.shown} broke off in mid-answer: see its log, or try again.")
+        for choice in chunk["choices"]:
+            piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
+            if piece:
+                yield str(piece)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ServerError(server.rubbish()) from error
+
+
+def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
+    """The would-be rounds at `gamma`, as those of a run are shown, then what each of `GAMMAS` would
+    have brought."""
+    yield f"{NAME}. {WHY}\n"
+    if found.before:
+        yield f"     │ {printable(found.before)}"
+    start = 0
+    for index, count in enumerate(found.would_be(gamma).rounds):
+        *kept, own = found.places[start : start + count]
+        start += count
+        drafted = count <= gamma and start < len(found.places)
+        yield f"{index + 1:4} │ {_would_be_line(kept, own, drafted, color)}"
+    right, places = found.right, len(found.places)
+    yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
+    if found.left_out:
+        yield f"the last {found.left_out} tokens of the text were left out"
+    yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
+    for one in GAMMAS:
+        its = found.would_be(one)
+        alpha, tau = shown_number(its.alpha, 3), shown_number(its.tau, 2)
+        yield f"{one:7}{len(its.rounds):9}{alpha:>8}{tau:>8}"
+    yield UNITS
+
+
+def _would_be_line(kept: Sequence[Guess], own: Guess, drafted: bool, color: bool) -> str:
+    """A would-be round. drafted: whether the place of the target's own token was guessed too."""
+    shown = "".join(styled("accepted", printable(one.text), color) for one in kept)
+    if not drafted:
+        return shown + styled("bonus", STYLES["bonus"][0] + printable(own.text), color)
+    wrong = printable(own.guess)
+    shown += styled("rejected", STYLES["rejected"][0] + (wrong if color else f"[-{wrong}-]"), color)
+    return shown + styled("corrected", STYLES["corrected"][0] + printable(own.text), color)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +286,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--api", metavar="ADDRESS", help=api)
     add("--prompt", default="", help="what the text answers")
     add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
-    add("--length", type=int, default=256, metavar="N", help="tokens to ask for, default 256")
+    add("--max-new-tokens", type=int, default=256, metavar="N", help="to ask for, default 256")
     add("--gamma", type=int, default=Settings().gamma, help="of the rounds that are printed")
     add("--color", choices=("auto", "always", "never"), default="auto")
     add("--json", action="store_true", help="print places and rounds as JSON")
@@ -44,34 +294,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Compare a text with the draft's guesses and print both. Raises `SpecvizError`."""
-    for name in ("length", "gamma"):
+    for name in ("max_new_tokens", "gamma"):
         if getattr(options, name) < 1:
-            raise SpecvizError(f"--{name} is {getattr(options, name)}: use 1 or more.")
-    written = _asked(options) if options.api else Written(_text(options.text), None, 0.0)
-    draft = _draft(options.draft)
-    steps = guesses(draft, written.text, options.prompt, continues=options.continues)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: Guesses = done.value
-            break
+            flag = name.replace("_", "-")
+            raise SpecvizError(f"--{flag} is {getattr(options, name)}: use 1 or more.")
+    text = _asked(options) if options.api else _text(options.text)
+    found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
     if options.json:
-        print(json.dumps(_as_dict(found, written), indent=1))
+        print(json.dumps(_as_dict(found), indent=1))
         return
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     color = options.color == "always" or (options.color == "auto" and tty)
-    print(f"{NAME}. {WHY}\n", *guess_lines(found, options.gamma, GAMMAS, color=color), sep="\n")
-    if written.counted:
-        print(f"The API counted {written.counted} tokens of its own.")
+    print(*guess_lines(found, options.gamma, color=color), sep="\n")
 
 
-def _asked(options: argparse.Namespace) -> Written:
+def _asked(options: argparse.Namespace) -> str:
     if not options.prompt.strip():
         raise PromptError("an API needs something to answer: give it with --prompt.")
-    url, model = split_closed(options.api)
-    server = Server(url, REMOTE_KEY.read())
-    return written_by(server, model, options.prompt, options.length, continues=options.continues)
+    url, _, model = options.api.partition("#")
+    if not url.strip() or not model.strip():
+        raise PairError("an API is named https://HOST/v1#MODEL: MODEL as the API calls it.")
+    server = Server(server_address(url.strip()))
+    asked = options.prompt, options.max_new_tokens
+    return written_by(server, model.strip(), *asked, continues=options.continues)
 
 
 def _text(file: str) -> str:
@@ -89,19 +334,16 @@ def _draft(name: str) -> Pair:
     return load_pair(f"{name}+{NO_DRAFT}", on_progress=watcher)
 
 
-def _as_dict(found: Guesses, written: Written) -> dict[str, Any]:
+def _as_dict(found: Guesses) -> dict[str, Any]:
+    by_gamma = {gamma: found.would_be(gamma) for gamma in GAMMAS}
     return {
         "name": NAME,
         "draft": found.draft,
-        "counted_by_the_api": written.counted,
         "before": found.before,
         "left_out": found.left_out,
         "places": [one._asdict() for one in found.places],
-        "would_be": dict(_by_gamma(found)),
+        "would_be": {
+            gamma: {"alpha": its.alpha, "tau": its.tau, **its._asdict()}
+            for gamma, its in by_gamma.items()
+        },
     }
-
-
-def _by_gamma(found: Guesses) -> Iterator[tuple[int, dict[str, Any]]]:
-    for gamma in GAMMAS:
-        its = found.would_be(gamma)
-        yield gamma, {"alpha": its.alpha, "tau": its.tau, **its._asdict()}

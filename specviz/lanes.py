@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 from .errors import SettingsError
+from .kinds import drafter_kind
 from .settings import Settings
 
 Lane: TypeAlias = str
@@ -38,16 +39,6 @@ SHARED = (
 
 OWN = tuple(field.name for field in fields(Settings) if field.name not in SHARED)
 """The settings that each lane has for itself."""
-
-DRAFTER_NAMES = {
-    "model": "draft model",
-    "ngram": "n-gram",
-    "early-exit": "early exit",
-    "head": "head",
-    "none": "no drafts",
-}
-"""What a lane is called that differs from the others by its drafter, if not by the drafter's own
-name."""
 
 Several: TypeAlias = Mapping[str, Settings] | Sequence[Settings]
 """The settings of several speculative lanes: by name, or in a row, to be named by what differs."""
@@ -159,5 +150,5 @@ def parsed_lane(text: str) -> dict[str, Any]:
 def _told(field: str, own: Settings) -> str:
     value = getattr(own, field)
     if field == "drafter":
-        return DRAFTER_NAMES.get(value, str(value))
+        return drafter_kind(value).lane
     return f"{field} {value}" if isinstance(value, (int, float)) else str(value)

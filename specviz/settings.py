@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import SettingsError
-
-DRAFTERS = ("model", "ngram", "suffix", "early-exit", "head", "none")
-"""Where drafts may come from: the draft model, the last match in the text so far, counts over the
-text so far and earlier texts, the target's own first layers, a head on the target's hidden states,
-or nowhere (no speculation)."""
-
-DRAFTING_PARTS = ("model", "head")
-"""The drafters that need a part of a pair beside its target: a draft model, a head. A pair that has
-some of them drafts with the first one unless asked otherwise."""
+from .kinds import DRAFTERS, TOKEN, drafter_names, verdict_kind, verdict_names
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
@@ -25,20 +19,13 @@ many as the predicted speed-up makes best."""
 CHATS = ("auto", "on", "off")
 """Whether a prompt goes through the chat template: if the model is tuned for it, always, never."""
 
-VERDICTS = ("token", "block", "exact-match", "typical")
-"""How drafts are judged: one after another by p / q, all of a round together, by the target's own
-draws, or by how likely the target finds them. The last changes the law of the text."""
-
-CHANGES_THE_TEXT = (
-    "The verdict typical changes the text: it does not follow the target's distribution."
-)
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "drafter": DRAFTERS,
-    "gamma_policy": GAMMA_POLICIES,
-    "chat": CHATS,
-    "verdict": VERDICTS,
+CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
+    "drafter": drafter_names,
+    "gamma_policy": lambda: GAMMA_POLICIES,
+    "chat": lambda: CHATS,
+    "verdict": verdict_names,
 }
+"""The fields that hold one of several names, and what gives these."""
 
 # field: (lowest, highest) allowed, both ends included
 RANGES: dict[str, tuple[float, float]] = {
@@ -62,8 +49,8 @@ class Settings:
     top_p: keep the fewest likeliest tokens whose mass reaches it; above 0, 1 is off.
     max_new_tokens: most tokens that a lane emits; 0 is allowed.
     seed: of every random draw; a seeded run repeats on the same device and dtype.
-    drafter: one of `DRAFTERS`. gamma_policy: one of `GAMMA_POLICIES`. chat: one of `CHATS`.
-    verdict: one of `VERDICTS`; see `decoding.verdicts`.
+    drafter, verdict: the names of kinds (`specviz.kinds`). gamma_policy: one of `GAMMA_POLICIES`.
+    chat: one of `CHATS`.
     stop: a lane ends with the token that completes any of these strings.
     ignore_eos: keep decoding after an end-of-text token, so that lengths can be compared.
     """
@@ -89,10 +76,10 @@ class Settings:
         if self.top_p == 0.0:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
+            value = getattr(self, name)
+            if value not in choices() and (name, value) not in _recorded.get():
                 raise SettingsError(
-                    f"{name} is {_shown(getattr(self, name))}: use one of "
-                    f"{', '.join(map(repr, choices))}."
+                    f"{name} is {_shown(value)}: use one of {', '.join(map(repr, choices()))}."
                 )
         object.__setattr__(self, "stop", _strings(self.stop))
         if not isinstance(self.ignore_eos, bool):
@@ -105,14 +92,14 @@ class Settings:
 
     @property
     def rule(self) -> str:
-        """The verdict that takes effect: a greedy run has only one, since all four keep the same
+        """The verdict that takes effect: a greedy run has only one, since all rules keep the same
         drafts there."""
-        return "token" if self.greedy else self.verdict
+        return TOKEN if self.greedy else self.verdict
 
     @property
     def exact(self) -> bool:
         """Whether the text follows the target's own distribution."""
-        return self.rule != "typical"
+        return verdict_kind(self.rule).exact
 
     @property
     def truncates(self) -> bool:
@@ -131,14 +118,18 @@ class Settings:
         return cls(**values)
 
 
-def drafters_of(parts: Collection[str], *, early_exit: bool = True) -> tuple[str, ...]:
-    """The drafters that a pair offers, the one that it drafts with by default first.
+_recorded: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("recorded", default=())
 
-    parts: those of `DRAFTING_PARTS` that it has. early_exit: whether its target's first layers can
-    draft.
-    """
-    own = tuple(name for name in DRAFTING_PARTS if name in parts)
-    return (*own, "ngram", "suffix", *(("early-exit",) if early_exit else ()), "none")
+
+@contextmanager
+def recorded_kinds(names: Iterable[tuple[str, object]]) -> Iterator[None]:
+    """Within, settings may name these kinds, by field, although they are not installed here: a
+    recording names what it was made with."""
+    token = _recorded.set(tuple(names))
+    try:
+        yield
+    finally:
+        _recorded.reset(token)
 
 
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
@@ -152,16 +143,17 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             parser.add_argument(flag, action="store_true", help="decode past the end of text")
         elif field.name == "drafter":
             text = "default: the draft model, or what the pair has in its place"
-            parser.add_argument(flag, choices=DRAFTERS, default=defaults.get("drafter"), help=text)
+            default = defaults.get("drafter")
+            parser.add_argument(flag, choices=drafter_names(), default=default, help=text)
         elif field.name in CHOICES:
-            choices = CHOICES[field.name]
+            choices = CHOICES[field.name]()
             parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
         else:
             kind = float if isinstance(field.default, float) else int
             parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
 
 
-def settings_from(options: argparse.Namespace, drafter: str = DRAFTING_PARTS[0]) -> Settings:
+def settings_from(options: argparse.Namespace, drafter: str = DRAFTERS[0].name) -> Settings:
     """The settings that `add_settings` parsed, with this drafter if none was asked for. Raises
     `SettingsError`."""
     values = {field.name: getattr(options, field.name) for field in fields(Settings)}

@@ -46,6 +46,7 @@ ALLOWED = [
     (environment.THREADS, "1", 1),
     (environment.FORM, "static", "static"),
     (environment.COMPILE, "1", True),
+    (environment.PLUGINS, "mine, yours", ("mine", "yours")),
     (environment.LOG, "json", "json"),
     (environment.METRICS, "true", True),
 ]

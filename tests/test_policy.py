@@ -16,14 +16,15 @@ from toy_models import emitted_ids, examples, finish, generated, llama, pair_of,
 from toy_recordings import saved
 
 from specviz import Pair, Round, Settings, Trace, compute_metrics, race
+from specviz.kinds import drafter_names
 from specviz.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
 from specviz.runs.recording import read_recording
-from specviz.settings import DRAFTERS, GAMMA_POLICIES
+from specviz.settings import GAMMA_POLICIES
 from specviz.theory import best_gamma, predicted_tau
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5
-COMBINATIONS = list(itertools.product([d for d in DRAFTERS if d != "none"], GAMMA_POLICIES))
+COMBINATIONS = list(itertools.product([d for d in drafter_names() if d != "none"], GAMMA_POLICIES))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from toy_models import examples
 
 from specviz import Settings, SpecvizError
 from specviz.errors import SettingsError
-from specviz.settings import CHATS, DRAFTERS, GAMMA_POLICIES, add_settings, settings_from
+from specviz.kinds import drafter_names
+from specviz.settings import CHATS, GAMMA_POLICIES, add_settings, settings_from
 
 NAN, INF = math.nan, math.inf
 
@@ -132,7 +133,7 @@ VALID = st.builds(
     seed=st.integers(0, 2**63 - 1),
     stop=st.lists(st.text(min_size=1)).map(tuple),
     ignore_eos=st.booleans(),
-    drafter=st.sampled_from(DRAFTERS),
+    drafter=st.sampled_from(drafter_names()),
     gamma_policy=st.sampled_from(GAMMA_POLICIES),
     chat=st.sampled_from(CHATS),
 )

@@ -1,1 +1,1 @@
-"""What everything else is made of: the events of a run."""
+"""The core: how speculative decoding works, without any of the ways to make it faster."""

@@ -118,7 +118,7 @@ def _described(model: Any, form: str, context: int | None) -> dict[str, Any]:
 
 def _device_name(pair: Pair) -> str:
     if isinstance(pair.target, RemoteTarget):
-        return pair.target.abilities.software
+        return pair.target.abilities.identity.software
     device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -28,6 +28,7 @@ from ..engines.cost_model import extra_token_cost, pass_cost
 from ..engines.fastest_threads import fastest_threads
 from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
+from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane
 from ..models.pair import Pair, context_length
 from ..policy import Policy, make_policy
@@ -127,7 +128,8 @@ class _Run:
         context = make_context(settings, pair.vocab, self.device, judge, lane, memory)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
-            make = make_state_engine if states or settings.drafter == "head" else make_engine
+            states = states or drafter_kind(settings.drafter).reads_states
+            make = make_state_engine if states else make_engine
             self.target: Engine = make(pair.target, pair.vocab)
             self.path = make_path(self.target, context)
             self.drafter: Drafter = make_drafter(pair, context, self.path)

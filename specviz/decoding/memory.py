@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from ..errors import SettingsError
+from ..kinds import drafter_kind
+from ..kinds import drafters as every_drafter
 from ..models.pair import Pair
 from ..settings import Settings
 from .types import Prompt
@@ -27,9 +29,10 @@ def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> Earl
     if isinstance(memory, str):
         raise SettingsError("memory is one text: use a list of texts, each as text or as ids.")
     drafters = [one.drafter for one in settings]
-    if "suffix" not in drafters:
+    if not any(drafter_kind(name).reads_memory for name in drafters):
+        readers = " or ".join(repr(kind.name) for kind in every_drafter() if kind.reads_memory)
         raise SettingsError(
-            f"memory is given and the drafter is {drafters[0]!r}: only 'suffix' reads earlier "
+            f"memory is given and the drafter is {drafters[0]!r}: only {readers} reads earlier "
             "texts, so choose it or leave memory out."
         )
     return tuple(ids for text in memory if (ids := tuple(pair.text_ids(text))))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from ..core.agreement import agreement_of
 from ..core.events import End, EndReason, Event, Round
 from ..errors import SettingsError
+from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane, Several, checked_lanes
 from ..models.pair import Pair, context_length
 from ..models.watched import Watched
@@ -76,7 +77,7 @@ def _race(
 ) -> Generator[Event, bool | None, None]:
     """settings: of all lanes, the baseline last."""
     # All lanes run the target in one form, or their clocks could not be compared.
-    states = any(own.drafter == "head" for own in settings.values())
+    states = any(drafter_kind(own.drafter).reads_states for own in settings.values())
     for lane, own in settings.items():
         _warm_up(pair, prompt_ids, own, lane, states)
     lanes = {

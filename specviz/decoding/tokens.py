@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.events import DIGITS, Choice, Outcome, Token
+from ..kinds import verdict_kind
 from ..settings import Settings
 from .detokenize import Pieces, TextStream
 from .types import Judged
@@ -163,7 +164,8 @@ class Views:
         partial: bool = False,
     ) -> None:
         self._numbers, self._pieces, self._seen = numbers, pieces, seen
-        self._greedy, self._rule, self._partial = settings.greedy, settings.rule, partial
+        self._greedy, self._partial = settings.greedy, partial
+        self._rule = verdict_kind(settings.rule)
 
     @property
     def not_finite(self) -> str | None:
@@ -174,7 +176,7 @@ class Views:
     def unjudged(self, i: int, token_id: int, text: str) -> Token:
         """A draft that no verdict reached: only the draft model's view of it has a meaning, unless
         the verdict looks at all drafts of a round at once."""
-        together = ("p", "u", "weight", "threshold") if self._rule == "block" else ()
+        together = ("p", "u", "weight", "threshold") if self._rule.together else ()
         return Token(
             token_id,
             text,
@@ -193,7 +195,7 @@ class Views:
             token,
             outcome=outcome,
             p=self._numbers["p"][i],
-            u=None if self._rule == "typical" else self._numbers["u"][i],
+            u=self._numbers["u"][i] if self._rule.draws else None,
             weight=self._of("weight", i),
             threshold=self._of("threshold", i),
             chance=self._of("chance", i),

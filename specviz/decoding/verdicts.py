@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..core.kinds import resolved
+from ..kinds import TOKEN, verdict_kind
 from ..settings import Settings
 from ..theory import TYPICAL_DELTA, TYPICAL_EPSILON
 from .sampling import Decide, RandomSource, decide, draw, residual, uniforms, usable
@@ -19,7 +21,10 @@ from .sampling import Decide, RandomSource, decide, draw, residual, uniforms, us
 
 def rule(settings: Settings, token_rule: Decide = decide) -> Decide:
     """The function that judges the drafts of a run. token_rule: for the verdict "token"."""
-    return OTHERS.get(settings.rule, token_rule)
+    if settings.rule == TOKEN:
+        return token_rule
+    found: Decide = resolved(verdict_kind(settings.rule).decide)
+    return found
 
 
 def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
@@ -111,27 +116,10 @@ def typical_thresholds(p: Tensor) -> Tensor:
     return (TYPICAL_DELTA * torch.exp(-entropy)).clamp(max=TYPICAL_EPSILON)
 
 
-OTHERS: dict[str, Decide] = {
-    "block": decide_block,
-    "exact-match": decide_exact_match,
-    "typical": decide_typical,
-}
-"""By name, all but "token"."""
-
-
 def shown_numbers(name: str, p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
     """What a reader must know of each draft besides p, q and u, [gamma] by field of `Token`."""
-    judged = p[: len(drafted)]
-    if name == "block":
-        weight, threshold = block_numbers(p, q, drafted)
-        return {"weight": weight, "threshold": threshold}
-    if name == "exact-match":
-        return {"chance": (judged * q).sum(-1)}
-    if name == "typical":
-        threshold = typical_thresholds(judged)
-        above = torch.where(judged > threshold.unsqueeze(-1), q, 0.0)
-        return {"threshold": threshold, "chance": above.sum(-1)}
-    return {}
+    numbers = verdict_kind(name).numbers
+    return resolved(numbers)(p, q, drafted) if numbers else {}
 
 
 def left_after_rejection(
@@ -141,12 +129,46 @@ def left_after_rejection(
 
     None where it is p itself.
     """
-    if name == "typical":
+    kind = verdict_kind(name)
+    if not kind.residual:
         return None
-    if name == "exact-match":  # the target's own draws, but for the one that would have kept it
-        at = drafted[place : place + 1]
-        return residual(p[place], torch.zeros_like(p[place]).scatter(0, at, 1.0))
-    if name == "block" and place:
-        weight = block_numbers(p, q, drafted)[0][place - 1]
-        return residual(weight.float() * p[place], q[place], p[place])
+    found: Tensor = resolved(kind.after or left_of_p)(p, q, drafted, place)
+    return found
+
+
+def left_of_p(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
+    """What the token rule draws a correction from."""
     return residual(p[place], q[place])
+
+
+def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
+    """The numbers of block verification."""
+    weight, threshold = block_numbers(p, q, drafted)
+    return {"weight": weight, "threshold": threshold}
+
+
+def left_of_block(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
+    """What block verification draws a correction from."""
+    if not place:
+        return residual(p[place], q[place])
+    weight = block_numbers(p, q, drafted)[0][place - 1]
+    return residual(weight.float() * p[place], q[place], p[place])
+
+
+def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
+    """How likely a draft was to be the target's own draw."""
+    return {"chance": (p[: len(drafted)] * q).sum(-1)}
+
+
+def left_of_exact_match(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
+    """The target's own draws, but for the one that would have kept the draft."""
+    at = drafted[place : place + 1]
+    return residual(p[place], torch.zeros_like(p[place]).scatter(0, at, 1.0))
+
+
+def typical_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
+    """The thresholds of typical acceptance, and the q of all that is above them."""
+    judged = p[: len(drafted)]
+    threshold = typical_thresholds(judged)
+    above = torch.where(judged > threshold.unsqueeze(-1), q, 0.0)
+    return {"threshold": threshold, "chance": above.sum(-1)}

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import PairError
+from ..kinds import engine_kind
 from ..models.heads.assistant import Assistant
 from ..models.heads.eagle import Head
 from ..models.heads.mtp import MtpHead
@@ -21,18 +22,8 @@ from ..models.sizes import parameter_bytes, pass_bytes
 from ..models.truncated import truncated_model
 from ..remote.target import RemoteTarget
 
-# Bytes that could be read during the call of one module, by form, right to about half an order of
-# magnitude. A static form makes fewer and cheaper calls; in compiled passes and draft runs, only
-# the work itself is left.
-CALL_ON_CPU = {"eager": 2**18, "static": 2**17, "compiled": 2**15}
-CALL_ELSEWHERE = {"eager": 2**26, "static": 2**23}
-
-# What each further token adds to a target pass, in passes of one token: hardware that waits for
-# its memory processes several tokens in the same time; a processor's arithmetic is the limit
-# sooner, the more so the faster it reads. On two cores of an AMD EPYC, six tokens of the built-in
-# target take 2.2 times as long as one in compiled passes, and 1.7 times as long in transformers'
-# modules.
-EXTRA_TOKEN = {"compiled": 0.25, "eager": 0.14}
+# What each further token adds to a target pass off the processor, in passes of one token: hardware
+# that waits for its memory processes several tokens in the same time.
 EXTRA_TOKEN_ELSEWHERE = 0.01
 
 
@@ -60,8 +51,8 @@ def head_step_cost(head: Head | MtpHead | Assistant, form: str) -> float:
 def _call_cost(modules: Sequence[Any], device: torch.device, form: str) -> float:
     every = (one for module in modules for one in module.modules())
     calls = sum(1 for one in every if next(one.children(), None) is None)
-    costs = CALL_ON_CPU if device.type == "cpu" else CALL_ELSEWHERE
-    return calls * costs.get(form, costs["static"])
+    kind = engine_kind(form)
+    return calls * (kind.call_on_cpu if device.type == "cpu" else kind.call_elsewhere)
 
 
 def extra_token_cost(device: torch.device, form: str) -> float:
@@ -71,4 +62,4 @@ def extra_token_cost(device: torch.device, form: str) -> float:
     """
     if device.type != "cpu":
         return EXTRA_TOKEN_ELSEWHERE
-    return EXTRA_TOKEN.get(form, EXTRA_TOKEN["eager"])
+    return engine_kind(form).extra_token

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..environment import ASSETS, PAIRS
 from ..errors import SettingsError
-from ..settings import drafters_of
+from ..kinds import drafters_for
 from .sizes import (
     DRAFTING_LANES,
     LANES,
@@ -108,8 +108,8 @@ class NamedPair:
     @property
     def drafters(self) -> tuple[str, ...]:
         """The drafters that it offers, its default first, as `Pair.drafters` has them."""
-        held = {"model": self.draft, "head": self.head}
-        return drafters_of([name for name, part in held.items() if part is not None])
+        held = {"draft": self.draft, "head": self.head}
+        return drafters_for(["layers", *(name for name, part in held.items() if part)])
 
     @property
     def sized(self) -> bool:

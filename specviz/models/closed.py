@@ -41,6 +41,5 @@ def closed_sentence(names: Sequence[str]) -> str | None:
     return (
         f"{' and '.join(closed)} {has} no weights to load, and {gives} no log-probabilities of "
         "given tokens, so no guess can be checked: see instead what a draft would have got right "
-        f"of a text that {wrote} wrote, with `specviz guess` or, on the page, “A model that you "
-        "cannot load”."
+        f"of a text that {wrote} wrote, with `specviz guess`."
     )

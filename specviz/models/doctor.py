@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ..errors import PairError, ServerError
+from ..kinds import drafters_for
 from ..remote.target import split_address
 from ..remote.watched.recognise import watched_addresses
 from ..remote.watched.watching import tells_steps
-from ..settings import drafters_of
 from .catalogue import known_head, known_model, suggested_draft
 from .closed import closed_sentence
 from .findings import (
@@ -270,8 +270,12 @@ def _memory_by_table(
 
 
 def _drafters(models: list[ModelMetadata], head: AnyMetadata | None) -> tuple[str, ...]:
-    parts = (["model"] if len(models) > 1 else []) + (["head"] if head is not None else [])
-    return drafters_of(parts, early_exit=has_early_exits(models[0].model))
+    held = {
+        "draft": len(models) > 1,
+        "head": head is not None,
+        "layers": has_early_exits(models[0].model),
+    }
+    return drafters_for([name for name, is_there in held.items() if is_there])
 
 
 def _suggestion(suggested: str | None) -> Finding:

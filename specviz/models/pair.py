@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from ..errors import PairError, PromptError, SettingsError
-from ..settings import CHATS, Settings, drafters_of
+from ..kinds import drafter_kind, drafters_for
+from ..settings import CHATS, Settings
 from .shared_tokens import FEWEST, SharedTokens, shared_tokens
 from .truncated import has_early_exits
 
@@ -59,9 +60,19 @@ class Pair:
     def drafters(self) -> tuple[str, ...]:
         """The drafters that can be used with this pair, by their names in `Settings`; the first is
         what it drafts with if nothing else is asked for."""
-        held = {"model": self.draft, "head": self.head}
-        parts = [name for name, part in held.items() if part is not None]
-        return drafters_of(parts, early_exit=has_early_exits(self.target))
+        return tuple(
+            name for name in drafters_for(self.parts) if drafter_kind(name).lacking(self) is None
+        )
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """What it could draft with: "draft", "head" and "layers", the target's first ones."""
+        held = {
+            "draft": self.draft is not None,
+            "head": self.head is not None,
+            "layers": has_early_exits(self.target),
+        }
+        return frozenset(name for name, is_there in held.items() if is_there)
 
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless `drafter` is among them, the first of

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ..environment import REMOTE, REMOTE_KEY, SERVED
+from ..environment import REMOTE, SERVED
 from ..errors import PairError
+from ..remote.address import server_address
 from ..remote.target import RemoteTarget, remote_target, split_address
 from ..remote.watched.recognise import watched_addresses
 from .hub import ModelSource, find_source
@@ -89,4 +90,4 @@ def served_target(address: str) -> tuple[RemoteTarget, ModelSource, Any]:
     url, model, draft = parts
     source = find_source(draft)
     tokenizer = read_tokenizer(source)
-    return remote_target(url, model, tokenizer, REMOTE_KEY.read()), source, tokenizer
+    return remote_target(server_address(url), model, tokenizer), source, tokenizer

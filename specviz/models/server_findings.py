@@ -21,13 +21,14 @@ def watched_findings(engine: Engine, alone: Engine | None, *, told: bool) -> lis
         )
     )
     baseline = (
-        Finding("good", "baseline", f"{alone.source} answers for the target alone.")
+        Finding("good", "baseline", f"{alone.identity.software} answers for the target alone.")
         if alone
         else Finding("warning", "baseline", "without a second server there is no ratio.")
     )
+    software = engine.identity.software
     times = "times are the client's, from chunk to chunk: with the network and other users."
     return [
-        Finding("good", "server", f"{engine.source} answers; its own speculation is watched."),
+        Finding("good", "server", f"{software} answers; its own speculation is watched."),
         steps,
         baseline,
         Finding("warning", "times", times),
@@ -46,11 +47,15 @@ def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
     exact = (
         "the server gives whole distributions: every setting is exact."
         if whole
-        else f"{lists}{draws if able.draws else ''}."
+        else f"{lists}{draws if not whole and able.draws else ''}."
     )
-    context = f"of {able.context:,} tokens" if able.context else "of a length that it does not tell"
+    context = (
+        f"of {able.identity.context:,} tokens"
+        if able.identity.context
+        else "of a length that it does not tell"
+    )
     return [
-        Finding("good", "server", f"{able.software} answers, with a context {context}."),
+        Finding("good", "server", f"{able.identity.software} answers, with a context {context}."),
         Finding("good", "tokenizer", f"the server splits and spells text as {draft} does."),
         Finding("good" if whole else "warning", "distributions", exact),
         Finding(

@@ -8,11 +8,9 @@ from typing import Any, NoReturn
 
 import torch
 
-from ..environment import REMOTE_KEY
 from ..errors import PairError
-from ..remote.watched.counters import counters
+from ..remote.address import server_address
 from ..remote.watched.recognise import recognised, watched_addresses
-from ..remote.watched.stream import Engine
 from .pair import Pair
 
 ONLY_WATCHED = (
@@ -61,18 +59,12 @@ def watched_pair(name: str) -> Watched | None:
     addresses = watched_addresses(name)
     if addresses is None:
         return None
-    engines = [recognised(url, model, REMOTE_KEY.read()) for url, model in addresses]
+    engines = [recognised(server_address(url), model) for url, model in addresses]
     alone = engines[1] if engines[1:] else None
-    if alone is not None and _speculates(alone):
+    if alone is not None and alone.identity.speculates:
         raise PairError(
             f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
             "so start it without speculation."
         )
     shown = engines[0].model
     return Watched(None, None, None, name=shown, stream=engines[0], alone=alone)
-
-
-def _speculates(engine: Engine) -> bool:
-    """Whether a server counts drafts: vLLM does if it speculates, llama.cpp always, 0 if not."""
-    counted = counters(engine.server, engine.model)
-    return counted is not None and (not engine.steps_told or counted["drafted"] > 0)

@@ -14,8 +14,9 @@ import orjson
 
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
+from ..kinds import swept_drafters
 from ..measure.sweep.reading import BATCHES, MOST, PROMPTS
-from ..measure.sweep.types import SWEPT_DRAFTERS, SweepRequest
+from ..measure.sweep.types import SweepRequest
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair
@@ -74,7 +75,7 @@ def choose_config() -> dict[str, Any] | None:
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
         "kinds": kinds_of(builtin_prompts()),
-        "drafters": {name: labels.get(name, name) for name in SWEPT_DRAFTERS},
+        "drafters": {name: labels.get(name, name) for name in swept_drafters()},
         "policies": policies,
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,

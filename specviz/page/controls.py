@@ -9,8 +9,11 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from ..errors import PromptError, SettingsError
+from ..kinds import drafters, verdicts
 from ..lanes import Lane, beside, parsed_lane
 from ..settings import Settings
+from ..vocabulary import COMPARED as COMPARED_WORDS
+from ..vocabulary import POLICIES
 from .choices import MOST_NAME, OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
@@ -38,19 +41,12 @@ OFFERED = {
     "drafter": Setting(
         "Drafter",
         "Where guesses come from: all that this pair can use.",
-        choices={
-            "Draft model": "model",
-            "n-grams": "ngram",
-            "Counts": "suffix",
-            "Early exit": "early-exit",
-            "Head on the target": "head",
-            "None": "none",
-        },
+        choices={kind.choice: kind.name for kind in drafters()},
     ),
     "gamma_policy": Setting(
         "γ policy",
         "Fixed, or adapted up to γ after each round.",
-        choices={"Fixed": "fixed", "Heuristic": "heuristic", "Optimal": "optimal"},
+        choices={words["choice"]: name for name, words in POLICIES.items()},
     ),
     "gamma": Setting(
         "γ, guesses per round", "More can save target passes, or waste draft steps.", (1, 16), 1
@@ -69,27 +65,13 @@ OFFERED = {
     "verdict": Setting(
         "Verdict",
         "How guesses are judged. Typical is not exact: it changes the text.",
-        choices={
-            "Token by token": "token",
-            "Block": "block",
-            "Exact match": "exact-match",
-            "Typical (changes the text)": "typical",
-        },
+        choices={kind.choice: kind.name for kind in verdicts()},
     ),
 }
 """All settings that visitors can change, by their field in `Settings`, in the panel's order."""
 
-COMPARED = {
-    "One": "one",
-    "Drafters": "drafters",
-    "γ": "gammas",
-    "Policies": "policies",
-    "Verdicts": "verdicts",
-}
+COMPARED = {words["choice"]: name for name, words in COMPARED_WORDS.items()}
 """What the lanes with drafts of a run may differ in, by label."""
-
-SIDE_BY_SIDE = ("model", "ngram", "early-exit", "suffix", "head")
-"""The drafters that race against the chosen one, in the order in which they are taken."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
 LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
@@ -127,8 +109,9 @@ def compared_with(settings: Settings, compare: object, offered: Collection[str])
         known = ", ".join(map(repr, COMPARED.values()))
         raise SettingsError(f"the lanes are {str(compare)[:40]!r}: use one of {known}.")
     if compare == "drafters":
-        possible = [one for one in SIDE_BY_SIDE if one in offered]
-        others = [f"drafter={one}" for one in possible if one != settings.drafter]
+        kinds = sorted(drafters()[:-1], key=lambda kind: kind.beside)
+        names = [kind.name for kind in kinds if kind.name in offered]
+        others = [f"drafter={one}" for one in names if one != settings.drafter]
     elif compare == "gammas":
         most, own = int(LIMITS["gamma"][1]), settings.gamma
         near = (max(1, own // 2), min(most, 2 * own), 1, most)

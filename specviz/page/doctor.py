@@ -14,10 +14,6 @@ from .offers import Offers
 
 MARKS = {"good": "✓", "warning": "!", "stop": "✕"}
 READING = "Reading configs and tokenizers; no weights are fetched."
-CLOSED = (
-    '<button type="button" class="sv-link" data-open-closed>Paste a text that it wrote</button>'
-)
-"""Opens the panel about such models."""
 IDLE = 120.0  # seconds without a question after which its process ends
 
 
@@ -73,7 +69,5 @@ def report_html(report: dict[str, Any]) -> str:
         f"<span><b>{escape(one['topic'])}</b> {escape(one['sentence'])}</span></li>"
         for one in findings
     )
-    if any(one["topic"] == "closed" for one in findings):
-        rows += f"<li>{CLOSED}</li>"
     summary = f'<p class="{report["verdict"]}">{escape(report["summary"])}</p>'
     return f"{summary}<ul>{rows}</ul>"

@@ -12,6 +12,7 @@ import gradio as gr
 
 from ..environment import BUILTIN
 from ..errors import SpecvizError
+from ..kinds import drafter_kind
 from ..runs.modules import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
@@ -34,7 +35,6 @@ from .differences import difference_functions
 from .doctor import Doctor
 from .download import taker
 from .experiment import sampling_functions
-from .guesses import guess_functions
 from .jobs import Run
 from .look import (
     IN_BROWSER,
@@ -151,7 +151,6 @@ def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict
         taker(reader),
         *sampling_functions(runs, pair),
         *difference_functions(runs, pair),
-        *guess_functions(runs, pair),
         *choosing_functions(runs, pair, reader),
     )
     return [answering(one) for one in functions]
@@ -229,7 +228,8 @@ def _started(
         refused.error = str(error)
         yield refused.delta(refused.update(over=True))
         return
-    reads = "suffix" in {one.drafter for one in (settings, *(lanes or {}).values())}
+    every = (settings, *(lanes or {}).values())
+    reads = any(drafter_kind(one.drafter).reads_memory for one in every)
     memory = memories.of(session, name) if memories is not None and reads else ()
     run = Run(session, name, prompt, settings, lanes, memory=memory)
     try:

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ..environment import REMOTE, SERVED
+from ..kinds import drafter_names, drafters_for
 from ..models.catalogue import named_pair
 from ..remote.watched.recognise import watched_addresses
-from ..settings import DRAFTERS, drafters_of
 from ..worker.loading import pair_and_options
 from .choices import NO_DRAFT
 
@@ -22,11 +22,11 @@ def listed_drafters(pair: str) -> tuple[str, ...] | None:
     if row is not None:
         return row.drafters
     if pair.endswith(f"+{NO_DRAFT}"):
-        return drafters_of(())
+        return drafters_for(["layers"])
     served = REMOTE.read() if pair == SERVED else None
     if served is None or watched_addresses(served) is not None:
         return None
-    return drafters_of(("model",), early_exit=False)
+    return drafters_for(["draft"])
 
 
 class Offers:
@@ -42,7 +42,7 @@ class Offers:
         name, _ = pair_and_options(pair)
         with self._lock:
             known = self._known.get(name)
-        return listed_drafters(name) or known or DRAFTERS
+        return listed_drafters(name) or known or drafter_names()
 
     def learn(self, pair: str, drafters: Sequence[str]) -> None:
         """Remember what a pair offers; nothing is remembered if `drafters` is empty."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import gradio as gr
 
+from ..kinds import drafter_names
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.schema import SCHEMA
-from ..settings import DRAFTERS
 from ..theory import MOST_GAMMA
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
@@ -72,7 +72,7 @@ def make_player(
         "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
         "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
-        "drafterLabels": drafter_choices(DRAFTERS),
+        "drafterLabels": drafter_choices(drafter_names()),
         "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,

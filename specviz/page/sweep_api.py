@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from ..errors import SpecvizError
-from ..measure.sweep.types import SWEPT_DRAFTERS
+from ..kinds import swept_drafters
 from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
@@ -28,7 +28,7 @@ def add_sweep_api(runs: RunQueue, own: str, reader: Reader) -> None:
     def sweep(
         pair: str = own,
         prompts: list[str] | None = None,
-        drafters: str = " ".join(SWEPT_DRAFTERS),
+        drafters: str = " ".join(swept_drafters()),
         gammas: str = "1 2 3 5 8",
         policies: str = "fixed",
         temperatures: str = "0",

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ..errors import PairError
 from ..settings import Settings
-from .interface import LISTS, Abilities, Drawn, Spent, UnsuitedError
-from .reading import listed_count, positive, rate_of, row_of, served_models, texts_or_ids
+from .interface import LISTS, Drawn, Spent, UnsuitedError
+from .reading import listed_count, rate_of, row_of, texts_or_ids
 from .wire import RefusedError, Server
 
 ID_MARK = "token_id:"  # nosec B105
@@ -70,11 +70,37 @@ class Completions:
         self.spent = Spent(answer.sent + answer.received)
         return self._drawn(answer.value, len(prefixes), count)
 
-    def abilities(self, vocab: int) -> Abilities:
-        served = served_models(self.server).get(self.model, {})
-        listed = self._listed(vocab)
-        context = positive(served.get("max_model_len"))
-        return Abilities(self._software(), context, listed, self._draws_processed(vocab))
+    def lists(self, vocab: int, wanted: int) -> int:
+        for listed in (wanted, *(shorter for shorter in LISTS if shorter < wanted)):
+            try:
+                answer = self.server.ask("completions", self._question([[0], [0, 0]], listed))
+            except RefusedError as refused:
+                most = _named_limit(refused.said)
+                if listed > 1 and (most is None or most < listed):
+                    continue
+                raise UnsuitedError(str(refused)) from refused
+            return listed_count(self._read(answer, 2, vocab).numpy(), listed, vocab)
+        raise AssertionError("the last attempt returns or raises")
+
+    def can_draw(self, vocab: int) -> bool:
+        """Whether the server gives the probabilities of chosen tokens under top-k.
+
+        Under a top-k of 1 at least one of two tokens has none, which no softmax of a whole
+        vocabulary ever says. A repeated seed must draw the same token again.
+        """
+        settings = Settings(temperature=1.0, top_k=1)
+        if vocab < 2:
+            return False
+        question = self._draw_question([[0], [0, 0]], (0, 1), settings, seed=1, count=2)
+        try:
+            found = self._drawn(self.server.ask("completions", question), 2, 2)
+        except PairError:
+            return False
+        return all(
+            drawn.p > 0.99 and drawn.asked.keys() >= {0, 1} and min(drawn.asked.values()) == 0.0
+            for after in found
+            for drawn in after
+        )
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
         body = self._body([list(prompt)]) | {"max_tokens": count, "ignore_eos": True}
@@ -124,39 +150,6 @@ class Completions:
             "n": count,
         }
 
-    def _listed(self, vocab: int) -> int:
-        """The most log-probabilities that the server lists."""
-        for listed in (vocab, *LISTS):
-            try:
-                answer = self.server.ask("completions", self._question([[0], [0, 0]], listed))
-            except RefusedError as refused:
-                most = _named_limit(refused.said)
-                if listed > 1 and (most is None or most < listed):
-                    continue
-                raise UnsuitedError(str(refused)) from refused
-            return listed_count(self._read(answer, 2, vocab).numpy(), listed, vocab)
-        raise AssertionError("the last attempt returns or raises")
-
-    def _draws_processed(self, vocab: int) -> bool:
-        """Whether the server gives the probabilities of chosen tokens under top-k.
-
-        Under a top-k of 1 at least one of two tokens has none, which no softmax of a whole
-        vocabulary ever says. A repeated seed must draw the same token again.
-        """
-        settings = Settings(temperature=1.0, top_k=1)
-        if vocab < 2:
-            return False
-        question = self._draw_question([[0], [0, 0]], (0, 1), settings, seed=1, count=2)
-        try:
-            found = self._drawn(self.server.ask("completions", question), 2, 2)
-        except PairError:
-            return False
-        return all(
-            drawn.p > 0.99 and drawn.asked.keys() >= {0, 1} and min(drawn.asked.values()) == 0.0
-            for after in found
-            for drawn in after
-        )
-
     def _choices(self, answer: Any, count: int) -> Iterator[dict[str, Any]]:
         choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
         if len(choices) != count:
@@ -188,14 +181,6 @@ class Completions:
             f"{self.server.shown} gives no log-probabilities by token id after several prefixes: "
             "a target needs them, as vLLM gives them (logprobs, return_tokens_as_token_ids)."
         )
-
-    def _software(self) -> str:
-        # vLLM tells its version there; others have no such address.
-        try:
-            version = self.server.get("/version")["version"]
-        except (PairError, RuntimeError, KeyError, TypeError):
-            return "a server of OpenAI's protocol"
-        return f"vLLM {str(version)[:40]}"
 
 
 def _id(name: str) -> int:

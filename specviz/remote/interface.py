@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -17,21 +16,6 @@ USUAL_LIST = 20
 
 LISTS = (USUAL_LIST, 5, 1)
 """The lengths of lists to try where a server does not list a whole vocabulary."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """What a server has shown that it can do.
-
-    software: its name and version, if it tells them. context: the most tokens it can see, if it
-    tells. listed: the most log-probabilities that it gives after a prefix. draws: it gives a token
-    that it has drawn, and the probabilities of chosen tokens, under temperature, top-k and top-p.
-    """
-
-    software: str
-    context: int | None
-    listed: int
-    draws: bool = False
 
 
 class Drawn(NamedTuple):
@@ -75,11 +59,9 @@ class TargetServer(Protocol):
     model: str
     spent: Spent
 
-    def abilities(self, vocab: int) -> Abilities:
-        """What the server can do for a vocabulary of `vocab` tokens, by the shape of its answers.
-
-        Raises `ServerError`, and `UnsuitedError` if its answers have another form.
-        """
+    def lists(self, vocab: int, wanted: int) -> int:
+        """How many log-probabilities the server gives after a prefix, up to `wanted`, by the shape
+        of its answers. Raises `ServerError`, and `UnsuitedError` if they have another form."""
         ...
 
     def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
@@ -98,7 +80,12 @@ class TargetServer(Protocol):
         """`count` tokens drawn after each prefix under the temperature, top-k and top-p of
         `settings`, and the probabilities of the tokens `asked`. Those after one prefix are
         independent; those after different ones need not be. Raises `ServerError`, and `PairError`
-        if the server cannot draw (`Abilities.draws`)."""
+        if the server cannot draw."""
+        ...
+
+    def can_draw(self, vocab: int) -> bool:
+        """Whether it does. A server that speculates must not be asked: vLLM 0.32.0 has ended over
+        the question. Raises `ServerError`."""
         ...
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ..errors import PairError
 from ..settings import Settings
-from .interface import Abilities, Drawn, Spent, UnsuitedError
-from .reading import listed_count, positive, rate_of, row_of, texts_or_ids
+from .interface import Drawn, Spent, UnsuitedError
+from .reading import listed_count, rate_of, row_of, texts_or_ids
 from .wire import Server
 
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
@@ -47,13 +47,12 @@ class LlamaServer:
     ) -> list[list[Drawn]]:
         raise PairError("llama.cpp's server does not tell the probabilities of chosen tokens.")
 
-    def abilities(self, vocab: int) -> Abilities:
-        answer = self.server.ask("/completion", self._question([[0], [0, 0]], vocab))
-        listed = listed_count(self._read(answer, 2, vocab).numpy(), vocab, vocab)
-        told = self.server.get("/props")
-        limit = told.get("default_generation_settings", {}).get("n_ctx")
-        build = str(told.get("build_info", ""))[:40]
-        return Abilities(f"llama.cpp {build}".strip(), positive(limit), listed)
+    def lists(self, vocab: int, wanted: int) -> int:
+        answer = self.server.ask("/completion", self._question([[0], [0, 0]], wanted))
+        return listed_count(self._read(answer, 2, vocab).numpy(), wanted, vocab)
+
+    def can_draw(self, vocab: int) -> bool:
+        return False
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
         body = {**self._body([list(prompt)], count), "prompt": list(prompt), "stream": True}

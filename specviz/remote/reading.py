@@ -32,15 +32,6 @@ def listed_count(rows: Any, asked: int, vocab: int) -> int:
     return vocab if found >= vocab else min(asked, found)
 
 
-def served_models(server: Server) -> dict[str, dict[str, Any]]:
-    """The server's models by name, as it describes them. Raises `ServerError`."""
-    listing = server.get("models")
-    try:
-        return {str(entry["id"]): entry for entry in listing["data"]}
-    except (KeyError, TypeError) as error:
-        raise PairError(server.rubbish()) from error
-
-
 def texts_or_ids(server: Server, answer: Any, name: str, kind: type) -> Any:
     """`answer[name]`, which must be of this kind; a list must hold ids. Raises `UnsuitedError`."""
     found = answer.get(name) if isinstance(answer, dict) else None
@@ -62,8 +53,3 @@ def rate_of(server: Server, began: float, chunks: Iterable[Any], count: int) -> 
     if not times:
         raise PairError(f"{server.shown} streams nothing: its own speed is unknown.")
     return count / (times[-1] - began)
-
-
-def positive(value: Any) -> int | None:
-    """A whole number above 0 as it is; None for anything else."""
-    return value if type(value) is int and value > 0 else None

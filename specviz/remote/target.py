@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,8 +12,12 @@ from transformers import GenerationConfig, PretrainedConfig
 
 from ..errors import PairError
 from ..settings import Settings
-from .interface import Abilities, TargetServer
-from .probing import find_server
+from .address import ServerAddress
+from .completions import Completions
+from .identity import LLAMA_CPP, Identity, identity_of
+from .interface import TargetServer, UnsuitedError
+from .llama_server import LlamaServer
+from .wire import Server, UnknownError
 
 LISTED = 5  # of a greedy run: as many as a card shows
 
@@ -23,24 +28,47 @@ PROBE = (
 """A text on which tokenizers differ."""
 
 
+class Abilities:
+    """What a server can do for a vocabulary of `vocab` tokens.
+
+    It is asked when a run first needs to know, and once. few: how many log-probabilities, up to
+    `LISTED`, it gave after a prefix when it was attached to.
+    """
+
+    def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
+        self.identity = identity
+        self._server, self._vocab = server, vocab
+        self.few = server.lists(vocab, min(LISTED, vocab))
+
+    @cached_property
+    def listed(self) -> int:
+        """The most log-probabilities that it gives after a prefix. Raises `ServerError`."""
+        return self._server.lists(self._vocab, self._vocab)
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it gives a token that it has drawn, and the probabilities of chosen tokens, under
+        temperature, top-k and top-p. One that speculates is not asked. Raises `ServerError`."""
+        return not self.identity.speculates and self._server.can_draw(self._vocab)
+
+
 class RemoteTarget:
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    server: the model on its server. abilities: what the server can do. Passes are made by
-    `engines.remote`.
+    server: the model on its server. Passes are made by `engines.remote`.
     """
 
     training = False
     device = torch.device("cpu")  # where its distributions arrive
     dtype = "unknown"
 
-    def __init__(self, server: TargetServer, abilities: Abilities, vocab: int) -> None:
-        self.server, self.abilities = server, abilities
+    def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
+        self.server, self.abilities = server, Abilities(server, identity, vocab)
         self.name_or_path = server.model
         self.vocab = vocab
         self.config: Any = PretrainedConfig()
-        self.config.vocab_size, self.config.max_position_embeddings = vocab, abilities.context
+        self.config.vocab_size, self.config.max_position_embeddings = vocab, identity.context
         self.generation_config = GenerationConfig()
 
     def can_generate(self) -> bool:
@@ -64,10 +92,11 @@ class RemoteTarget:
         Greedy, the first choice; with top-k, k; otherwise all. None if the server does not list as
         many but draws, which is exact too. Raises `PairError` if it can do neither.
         """
-        vocab, most = self.vocab, self.abilities.listed
-        if settings.greedy:
-            return min(LISTED, most)
+        vocab, few = self.vocab, self.abilities.few
         needed = min(settings.top_k or vocab, vocab)
+        if settings.greedy or needed <= few:
+            return few
+        most = self.abilities.listed
         if needed <= most:
             return min(vocab, max(needed, min(LISTED, most)))
         lists = f"this server lists {most} log-probabilities"
@@ -78,24 +107,41 @@ class RemoteTarget:
                 f"{lists}, and the verdict {settings.verdict} needs all of them: set verdict to "
                 f"'token', for which the server draws, or top_k from 1 to {most}."
             )
+        own = "; it is not asked to draw, since it speculates by itself" * (
+            self.abilities.identity.speculates
+        )
         raise PairError(
-            f"{lists}, so above temperature 0 a run is exact only with top_k from 1 to {most}: set "
-            "top_k, or start the server with all of them (vLLM: --max-logprobs -1) or so that it "
-            "can draw (vLLM: --logprobs-mode processed_logprobs)."
+            f"{lists}{own}, so above temperature 0 a run is exact only with top_k from 1 to "
+            f"{most}: set top_k, or start the server with all of them (vLLM: --max-logprobs -1) or "
+            "so that it can draw (vLLM: --logprobs-mode processed_logprobs)."
         )
 
 
-def remote_target(url: str, model: str, tokenizer: Any, key: str | None) -> RemoteTarget:
+def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteTarget:
     """The target with this name on a server, if it has the vocabulary of `tokenizer`.
 
     Raises `ServerError`, and `PairError` if it cannot be a target or has another tokenizer.
     """
+    server = Server(address)
+    identity = identity_of(server, model)
     vocab = max(tokenizer.get_vocab().values()) + 1
-    server, abilities = find_server(url, model, key, vocab)
-    check_tokenizer(server, tokenizer, vocab)
-    target = RemoteTarget(server, abilities, vocab)
+    target = _answering(server, model, identity, vocab)
+    check_tokenizer(target.server, tokenizer, vocab)
     target.generation_config.eos_token_id = tokenizer.eos_token_id
     return target
+
+
+def _answering(server: Server, model: str, identity: Identity, vocab: int) -> RemoteTarget:
+    """The target in the form of questions that the server understands. Of a server that does not
+    say what it is, both forms are tried. Raises `ServerError` and `PairError`."""
+    known = (LlamaServer,) if identity.engine == LLAMA_CPP else (Completions, LlamaServer)
+    reasons: list[Exception] = []
+    for form in known:
+        try:
+            return RemoteTarget(form(server, model), identity, vocab)
+        except (UnsuitedError, UnknownError) as error:
+            reasons.append(error)
+    raise reasons[0]
 
 
 def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:

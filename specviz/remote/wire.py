@@ -14,16 +14,18 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 import orjson
 
-from ..environment import REMOTE
 from ..errors import ServerError
+from .address import ServerAddress, checked_url
 
-HIDDEN = "the target's server"
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 2.0  # servers close idle connections after 5 s, some while a request is on its way
 ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
 MOST_WAIT = 10.0  # seconds that a busy server may ask a client to wait
 RETRIES = 2  # where nothing is timed
+LEFT_OUT = ("model", "prompt", "messages", "stream")  # of a question, where a sentence names it
+MOST_SHOWN = 200  # characters of it
+RIGHT_AFTER = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,18 @@ class Answer:
 class Server:
     """A server that speaks OpenAI's protocol, over connections that are kept.
 
-    url: of the interface, such as http://127.0.0.1:8000/v1. key: sent as a bearer token; it stands
-    in no error and no repr. transport: for tests. Raises `ServerError` for other addresses.
+    where: its address with the key for it, or an address that takes none. The key stands in no
+    error and no repr. transport: for tests. Raises `ServerError` for what is no address.
     """
 
     def __init__(
-        self, url: str, key: str | None = None, transport: httpx.BaseTransport | None = None
+        self, where: ServerAddress | str, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self._url = _checked_url(url)
-        self._key = key
+        self.address = ServerAddress(checked_url(where)) if isinstance(where, str) else where
+        self._url, self._key = self.address.url, self.address.key
+        self._last: tuple[str, float] | None = None  # a question, and when it was answered
         self._client = httpx.Client(
-            headers={"authorization": f"Bearer {key}"} if key else {},
+            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
             transport=transport,
@@ -59,8 +62,7 @@ class Server:
     @property
     def shown(self) -> str:
         """Host and port, for sentences; visitors must not learn those of the operator's server."""
-        operators = REMOTE.read() or ""
-        return HIDDEN if str(self._url) in operators else self._url.netloc.decode()
+        return self.address.shown
 
     def __repr__(self) -> str:
         return f"Server({str(self._url)!r})"
@@ -72,10 +74,11 @@ class Server:
 
     def text(self, path: str) -> str:
         """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
-        with self._faults(), self._client.stream("GET", self._at(path)) as response:
+        with self._faults(path), self._client.stream("GET", self._at(path)) as response:
             raw = self._read(response)
             if response.status_code != httpx.codes.OK:
-                raise self._refusal(response, raw)
+                raise self._refusal(response, path, raw)
+            self._last = path, time.monotonic()
             return raw.decode("utf-8", "replace")
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
@@ -90,11 +93,14 @@ class Server:
     @contextmanager
     def stream(self, path: str, body: dict[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
         """The chunks of a streamed answer, as they come. Raises `ServerError`."""
-        with self._faults(), self._client.stream("POST", self._at(path), json=body) as response:
+        question = _question(path, body)
+        sent = self._client.stream("POST", self._at(path), json=body)
+        with self._faults(question), sent as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
-                raise self._refusal(response)
+                raise self._refusal(response, question)
             yield self._chunks(response)
+            self._last = question, time.monotonic()
 
     def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
         for attempt in range(RETRIES + 1):
@@ -109,7 +115,8 @@ class Server:
     def _once(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
         content = None if body is None else orjson.dumps(body)
         headers = {"content-type": "application/json"} if content else {}
-        with self._faults():
+        question = _question(path, body)
+        with self._faults(question):
             request = self._client.build_request(
                 method, self._at(path), content=content, headers=headers
             )
@@ -118,7 +125,8 @@ class Server:
                 raw = self._read(response)
             seconds = time.perf_counter() - start
             if response.status_code != httpx.codes.OK:
-                raise self._refusal(response, raw)
+                raise self._refusal(response, question, raw)
+            self._last = question, time.monotonic()
             return Answer(orjson.loads(raw), seconds, len(content or b""), len(raw))
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
@@ -126,8 +134,11 @@ class Server:
         way: the request is then sent again, once, on a new one."""
         try:
             return self._client.send(request, stream=True)
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            return self._client.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as ended:
+            try:
+                return self._client.send(request, stream=True)
+            except httpx.ConnectError:
+                raise ended from None  # by this request
 
     def _at(self, path: str) -> httpx.URL:
         whole = path if path.startswith("/") else f"{self._url.path.rstrip('/')}/{path}"
@@ -151,9 +162,9 @@ class Server:
                 yield json.loads(data)
 
     @contextmanager
-    def _faults(self) -> Iterator[None]:
+    def _faults(self, question: str) -> Iterator[None]:
         """Turns what httpx and parsers raise into sentences, which hold neither key nor address
-        but host and port."""
+        but host and port. question: what is asked inside the block."""
         try:
             yield
         except httpx.ConnectTimeout as error:
@@ -165,14 +176,32 @@ class Server:
                 f"the proxy did not lead to {self.shown}: check HTTPS_PROXY and NO_PROXY."
             ) from error
         except httpx.ConnectError as error:
+            if self._last and time.monotonic() - self._last[1] < RIGHT_AFTER:
+                raise ServerError(self._stopped(self._last[0])) from error
             raise ServerError(self._unreachable(error)) from error
         except httpx.TransportError as error:
+            if not self._is_alive():
+                raise ServerError(self._stopped(question)) from error
             raise ServerError(
                 f"{self.shown} ended the connection in mid-answer: see whether the server still "
                 "runs, and start again."
             ) from error
         except ValueError as error:  # not JSON
             raise ServerError(self.rubbish()) from error
+
+    def _is_alive(self) -> bool:
+        """Whether the server still answers; an engine that has ended makes vLLM's /health 503."""
+        try:
+            status = self._client.get(self._at("/health"), timeout=CONNECT_SECONDS).status_code
+        except httpx.TransportError:
+            return False
+        return status < 500
+
+    def _stopped(self, question: str) -> str:
+        return (
+            f"{self.shown} stopped answering right after a question of ours ({question}): see its "
+            "log for the reason, and start it again."
+        )
 
     def _silent(self, seconds: float) -> str:
         return (
@@ -203,13 +232,13 @@ class Server:
             "address ends in /v1 and leads to vLLM or a server like it."
         )
 
-    def _refusal(self, response: httpx.Response, raw: bytes | None = None) -> ServerError:
+    def _refusal(
+        self, response: httpx.Response, question: str, raw: bytes | None = None
+    ) -> ServerError:
         status = response.status_code
         said = _message(response.content if raw is None else raw, self._key)
         if status in (401, 403):
-            return ServerError(
-                f"{self.shown} refuses the key: set SPECVIZ_REMOTE_KEY to one of its keys."
-            )
+            return ServerError(f"{self.shown} refuses the key: {self.address.keyless}")
         if status == 429:
             return _BusyError(self.shown, _wait(response))
         if status in (404, 405, 501):
@@ -219,6 +248,8 @@ class Server:
             )
         if status in (502, 504) and not said:
             return ServerError(f"a proxy before {self.shown} cannot reach it: status {status}.")
+        if status >= 500 and not self._is_alive():
+            return ServerError(self._stopped(question))
         if status >= 500:
             return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
         return RefusedError(f"{self.shown} refused a request with status {status}{said}.", said)
@@ -244,16 +275,11 @@ class _BusyError(ServerError):
         self.wait = wait
 
 
-def _checked_url(url: str) -> httpx.URL:
-    try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError) as error:
-        raise ServerError("this is no address: write http://HOST:PORT/v1.") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ServerError("this is no address of a server: write http://HOST:PORT/v1.")
-    if parsed.userinfo:
-        raise ServerError("an address must not hold a password: set SPECVIZ_REMOTE_KEY instead.")
-    return parsed.copy_with(query=None, fragment=None)
+def _question(path: str, body: dict[str, Any] | None) -> str:
+    """A question in a few words, for sentences: its path and what it sets, without any text."""
+    options = (body or {}).items()
+    plain = (f"{name} {value}" for name, value in options if isinstance(value, int | float))
+    return ", ".join([path, *(one for one in plain if one.split()[0] not in LEFT_OUT)])[:MOST_SHOWN]
 
 
 def _message(raw: bytes, key: str | None) -> str:

@@ -48,18 +48,23 @@ def _settings(**values: Any) -> Settings:
         raise Invalid(str(error).rstrip("."), "settings") from error
 
 
+def _kind(field: str) -> Any:
+    """Reads one of the names that a field may hold, which packages of others may add to."""
+    return lambda value: one_of(CHOICES[field]())(value)
+
+
 SETTINGS = object_of(
     _settings,
     {
         **{name: integer(*map(int, RANGES[name])) for name in ("gamma", "top_k", "max_new_tokens")},
         "seed": integer(*map(int, RANGES["seed"])),
         **{name: number(*RANGES[name]) for name in ("temperature", "top_p")},
-        "drafter": one_of(CHOICES["drafter"]),
+        "drafter": _kind("drafter"),
         "stop": list_of(text(1000), 100, "stop text"),
         "ignore_eos": boolean,
     },
     # Older recordings lack these fields; their runs used the defaults.
-    {name: one_of(CHOICES[name]) for name in ("gamma_policy", "chat", "verdict")},
+    {name: _kind(name) for name in ("gamma_policy", "chat", "verdict")},
     label="settings",
 )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..core.events import UNKNOWN_ID, Event, Header, Outcome, Round, Token
+from ..kinds import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
-from ..settings import CHANGES_THE_TEXT
 from .metrics import Metrics, best_lane, compute_metrics
 from .requests import request_lines
 from .trace import Trace
@@ -73,13 +73,6 @@ def styled(outcome: Outcome, text: str, color: bool) -> str:
     return f"\x1b[{style}m{text}\x1b[0m" if color else text
 
 
-def _meaning_of_beta(rule: str) -> str:
-    if rule in ("exact-match", "typical"):
-        return "mean probability that the rule keeps a draft"
-    token_rule = ", as the token rule has it" if rule == "block" else ""
-    return f"mean overlap of the two distributions{token_rule}"
-
-
 def metric_lines(trace: Trace) -> Iterator[str]:
     """The metrics of a trace, one line for each; of several speculative lanes, a table with a line
     for each of them."""
@@ -98,7 +91,8 @@ def metric_lines(trace: Trace) -> Iterator[str]:
     else:
         yield from _several_lanes(trace, by_lane)
     if changing := [label_of(one) for one in by_lane if not head.settings_of(one).exact]:
-        yield f"{', '.join(changing)}: {CHANGES_THE_TEXT}"
+        rule = next(own.rule for own in map(head.settings_of, by_lane) if not own.exact)
+        yield f"{', '.join(changing)}: {verdict_kind(rule).warning}"
     if head.source is not None:
         yield from watched_lines(trace, first)
         return
@@ -114,7 +108,7 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), _meaning_of_beta(trace.header.settings_of(lane).rule)),
+        "beta": (shown_number(m.beta, 3), verdict_kind(trace.header.settings_of(lane).rule).beta),
         "tau": (
             shown_number(m.tau, 2),
             f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
+from ..kinds import drafter_kind
 from ..models.catalogue import named_pair, operator_pairs
 from ..models.sizes import parameter_bytes
 from ..settings import Settings
@@ -110,9 +111,8 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
 
 
 def _guess_seconds(settings: Settings, cost: CostEstimate) -> float:
-    if settings.drafter == "model":
-        return cost.draft
-    return cost.target if settings.drafter in ("early-exit", "head") else 0.0
+    kind = drafter_kind(settings.drafter)
+    return {"draft": cost.draft, "target": cost.target, "nothing": 0.0}[kind.cost]
 
 
 def _pass_seconds(model: Any) -> float:

@@ -18,18 +18,19 @@ from torch import Tensor
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
+from specviz.core.kinds import resolved
 from specviz.decoding import verdicts
 from specviz.decoding.loop import _Run, decode
 from specviz.decoding.paths import TensorPath
 from specviz.decoding.sampling import PremadeDraws, decide, uniforms
+from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.rules import check_trace
 from specviz.runs.validators import Invalid
-from specviz.settings import VERDICTS
 
 GAMMA, WORDS, SAMPLES = 3, 3, 2000
 UNLIKE = (1, 12)  # seeds of two tables that agree little
-EXACT = [name for name in VERDICTS if name != "typical"]
-RULES = {"token": decide, **verdicts.OTHERS}
+EXACT = [name for name in verdict_names() if verdict_kind(name).exact]
+RULES = {name: resolved(verdict_kind(name).decide) for name in verdict_names()}
 
 
 def tables(seed: int) -> dict[Ids, Tensor]:
@@ -93,7 +94,7 @@ def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[s
     return expected
 
 
-@pytest.mark.parametrize("name", VERDICTS)
+@pytest.mark.parametrize("name", verdict_names())
 def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name: str):
     target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
     fit = p_value(whole_texts(RULES[name], target, draft), law(target))
@@ -132,7 +133,7 @@ def test_the_published_example_of_block_verification():
     assert expected["block"] == pytest.approx(11 / 9)
 
 
-@pytest.mark.parametrize("name", VERDICTS)
+@pytest.mark.parametrize("name", verdict_names())
 def test_one_hot_rows_get_one_verdict(name: str):
     """Then a greedy run needs no rule but one: see `Settings.rule`."""
     source = torch.Generator().manual_seed(1)
@@ -153,7 +154,7 @@ def pair() -> Pair:
     return pair_of(target, relative(target, noise=0.1))
 
 
-OTHERS = [name for name in VERDICTS if name != "token"]
+OTHERS = [name for name in verdict_names() if name != "token"]
 
 
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
@@ -214,7 +215,7 @@ def test_a_recording_obeys_the_rules_of_its_verdict_and_no_others(pair: Pair, na
     assert metrics.alpha is not None and metrics.beta is not None
     if name != "block":  # which judges a round at once, so no place has a chance of its own
         assert metrics.alpha == pytest.approx(metrics.beta, abs=0.2)
-    for other in set(VERDICTS) - {name}:
+    for other in set(verdict_names()) - {name}:
         data = trace.to_dict()
         data["header"]["settings"]["verdict"] = other
         with pytest.raises(Invalid):

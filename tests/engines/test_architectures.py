@@ -9,8 +9,8 @@ from toy_models import emitted_ids, generated, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
 from specviz.engines.choose import make_engine
+from specviz.kinds import drafter_names
 from specviz.models.pair import context_length
-from specviz.settings import DRAFTERS
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]  # longer than the window of sliding attention
@@ -30,7 +30,7 @@ def test_both_lanes_write_what_generate_writes(kind: str, gamma: int):
     assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
 
 
-@pytest.mark.parametrize("drafter", [d for d in DRAFTERS if d not in ("model", "none")])
+@pytest.mark.parametrize("drafter", [d for d in drafter_names() if d not in ("model", "none")])
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_a_target_alone_writes_what_generate_writes(kind: str, drafter: str):
     target = build(kind)

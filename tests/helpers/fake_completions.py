@@ -33,6 +33,8 @@ class FakeServer:
     tokenizer: Any
     name: str = "target"
     key: str | None = None
+    counted: int | None = None  # drafts of its own; it speculates
+    dead: bool = False  # it answers nobody any more
     most: int | None = None  # log-probabilities that are listed at most
     processed: bool = False  # log-probabilities are those after temperature, top-k and top-p
     url: str = ""
@@ -87,6 +89,8 @@ class FakeServer:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/version":
             return 200, {"version": VERSION}
+        if path == "/metrics" and self.counted is not None:
+            return 200, speculation_counters(self.name, self.counted)
         if path == "/v1/models":
             limit = self.model.config.max_position_embeddings
             return 200, {"data": [{"id": self.name, "max_model_len": limit}]}
@@ -98,6 +102,26 @@ class FakeServer:
             self.asked.append(body)
             return self.completion(body)
         return 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}}
+
+
+@dataclass
+class Mortal(FakeServer):
+    """As vLLM 0.32.0 on a processor that speculates: a top-k of 1 ends its engine."""
+
+    counted: int | None = 0
+
+    def completion(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if body["temperature"] and body["top_k"] == 1:
+            self.dead = True
+            return 500, {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
+        return super().completion(body)
+
+
+def speculation_counters(model: str, count: int) -> bytes:
+    """The lines of vLLM's /metrics that are there if it speculates."""
+    kinds = ("drafts", "draft_tokens", "accepted_tokens")
+    names = (f'vllm:spec_decode_num_{kind}_total{{model_name="{model}"}}' for kind in kinds)
+    return "\n".join(f"{name} {count:.1f}" for name in names).encode()
 
 
 @contextmanager
@@ -118,7 +142,9 @@ def fake_server(
             self.respond(json.loads(self.rfile.read(length)))
 
         def respond(self, body: dict[str, Any]) -> None:
-            if fake.key and self.headers.get("authorization") != f"Bearer {fake.key}":
+            if fake.dead:
+                self.close_connection = True
+            elif fake.key and self.headers.get("authorization") != f"Bearer {fake.key}":
                 self.send(401, {"error": "Unauthorized"})
             elif not (self.path.endswith("completions") and fake.fault and fake.fault(self)):
                 self.send(*fake.answer(self.path, body))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.measure.sweep.compare import best_row, difference, estimate, slower
+from specviz.measure.sweep.compare import best_row, difference, estimate, is_open, slower
 
 
 def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
@@ -33,3 +33,12 @@ def test_an_interval_needs_two_prompts_and_holds_the_mean():
     found = estimate([0.0, 0.2, 0.4])
     assert found.value == pytest.approx(1.2214, abs=1e-4)
     assert 1.0 <= found.low < found.value < found.high <= 1.4919
+
+
+def test_a_promise_is_compared_on_the_prompts_that_both_have():
+    best = {0: 0.2, 1: 0.2, 2: 0.9, 3: 0.9}  # prompts 2 and 3 are easy
+    assert is_open({}, best, {0: 0.3, 1: 0.3}), "it is predicted to be faster where both are known"
+    assert not is_open({}, best, {2: 0.8, 3: 0.8}), "its prompts were the easy ones"
+    assert not is_open({0: 0.1, 1: 0.1, 2: 0.1}, best, {0: 0.9}), "it ran on enough prompts"
+    assert is_open({0: 0.1}, best, {0: 0.9}) and is_open({0: 0.5}, best, {})
+    assert not is_open({}, best, {}), "nothing is known of it"

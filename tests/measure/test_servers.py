@@ -75,7 +75,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
         _, written = own_run(pair, "the cat", SETTINGS, Way(HERE, "baseline", 1, 0))
         transport = httpx.MockTransport(engine(written, asked))
         for module in (servers, recognise):
-            monkeypatch.setattr(module, "Server", lambda url, key: Server(url, key, transport))
+            monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
         compare = partial(
             compare_with_servers, [ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2
         )

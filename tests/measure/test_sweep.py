@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import pickle
 from collections.abc import Sequence
@@ -14,13 +15,16 @@ from toy_models import VirtualTime, llama, mini, pair_of, relative
 from specviz import Pair, Settings
 from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
+from specviz.kinds import swept_drafters
 from specviz.measure.sweep.advice import NEAR, recommendations
+from specviz.measure.sweep.cli import add_arguments
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
 from specviz.measure.sweep.measure import raced
 from specviz.measure.sweep.sweep import Sweep, sweep
 from specviz.measure.sweep.terminal import table_lines
 from specviz.measure.sweep.types import (
+    Estimate,
     Plan,
     Progress,
     Question,
@@ -112,6 +116,69 @@ def test_a_dear_or_a_wrong_draft_is_not_recommended(timed: VirtualTime, cost: fl
     assert advice.answer == "do not speculate", advice
     assert advice.best is None and advice.settings == ()
     assert advice.headline.startswith("Do not speculate here")
+
+
+@pytest.mark.parametrize("pieces", [4, 6, 8, 12, 20, 40])
+def test_no_answer_contradicts_a_prediction_that_was_never_measured(
+    timed: VirtualTime, monkeypatch: pytest.MonkeyPatch, pieces: int
+):
+    """However short the time is: what promises more than the best measured row was measured on its
+    prompts too, or the answer says that it was not."""
+    monkeypatch.setattr("specviz.measure.sweep.sweep.time", timed)
+    pair = scripted_pair(timed, cost=0.3, noise=0.35)  # the smallest gamma is the best one
+    seconds = pieces * 24 * 2 * PASS
+    request = replace(REQUEST, drafters=("model",), gammas=(1, 2, 3, 8), seconds=seconds)
+    result = result_of(list(sweep(pair, request)))
+    (advice,) = result.recommendations
+    best = next(one for one in result.rows if one.mark == "best")
+    assert best.measured.speedup is not None
+    promising = [
+        one
+        for one in result.rows
+        if one.configuration.drafter == best.configuration.drafter
+        and one.predicted.speedup > best.measured.speedup.value
+        and (one.measured is None or one.measured.prompts < min(3, best.measured.prompts))
+    ]
+    assert {one.mark for one in promising} <= {"open"}
+    if promising and advice.answer == "speculate":
+        first = max(promising, key=lambda one: one.predicted.speedup)
+        assert f"{first.configuration.label} may be better" in advice.headline
+    if pieces >= 6:
+        assert not promising and best.configuration.gamma == 1 and best.measured.prompts >= 3
+        assert advice.answer == "speculate", "the largest gamma, which is scouted, would lose"
+
+
+def opened(events: list[SweepEvent]) -> SweepResult:
+    """A sweep whose time ended before the row that promises most was measured."""
+    result = result_of(events)
+    promising = next(one for one in result.rows if one.configuration.key == "model g2 fixed t0")
+    promising = replace(
+        promising,
+        status="predicted",
+        mark="open",
+        measured=None,
+        predicted=replace(promising.predicted, speedup=9.5),
+    )
+    others = (replace(one, mark=None if one.mark == "open" else one.mark) for one in result.rows)
+    key = promising.configuration.key
+    rows = tuple(promising if one.configuration.key == key else one for one in others)
+    return replace(result, rows=rows)
+
+
+def test_a_row_that_may_be_better_is_named_in_the_answer(good: list[SweepEvent]):
+    result = opened(good)
+    (advice,) = recommendations(result.rows, result.machine, result.request)
+    assert advice.headline.endswith("model, gamma 2 may be better, not measured.")
+    assert "model, gamma 2 is predicted at 9.50, and it was not measured" in advice.doubt
+    assert any("may be better" in line for line in table_lines(result.rows))
+    slow = tuple(
+        replace(one, measured=replace(one.measured, speedup=Estimate(0.8, 0.75, 0.85)))
+        if one.measured
+        else one
+        for one in result.rows
+    )
+    (advice,) = recommendations(slow, result.machine, result.request)
+    assert advice.answer == "cannot tell", "what was not measured may still pay"
 
 
 def test_few_prompts_decide_nothing(timed: VirtualTime):
@@ -294,6 +361,16 @@ def test_csv_json_and_html_tell_the_same(good: list[SweepEvent], tmp_path):
     assert specs["speedup"]["layout"]["shapes"][0]["y0"] == 1, "the line of break-even"
 
 
+def test_the_old_name_of_the_length_works_on_with_a_word(capsys: pytest.CaptureFixture[str]):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert parser.parse_args(["--max-new-tokens", "9"]).max_new_tokens == 9
+    assert capsys.readouterr().err == ""
+    assert parser.parse_args(["--length", "7"]).max_new_tokens == 7
+    assert "--length is now --max-new-tokens" in capsys.readouterr().err
+    assert "--length" not in parser.format_help()
+
+
 def test_the_page_and_python_call_the_same_speedups_even():
     assert f"NEAR = {NEAR};" in (ASSETS / "page" / "words" / "verdict.js").read_text("utf-8")
 
@@ -307,7 +384,27 @@ def test_a_busy_machine_is_told(good: list[SweepEvent]):
         for one in result.rows
     )
     (advice,) = recommendations(rows, result.machine, result.request)
-    assert "machine was busy in" in advice.doubt
+    assert advice.answer == "cannot tell" and advice.best is None and advice.settings == ()
+    assert advice.headline.startswith("No firm answer: the machine was busy in ")
+    half = tuple(
+        replace(one, measured=replace(one.measured, doubts=one.measured.runs // 2))
+        if one.measured
+        else one
+        for one in result.rows
+    )
+    (advice,) = recommendations(half, result.machine, result.request)
+    assert advice.answer == "speculate" and "machine was busy in" in advice.doubt
+
+
+def test_five_drafters_have_five_colours(good: list[SweepEvent]):
+    result = result_of(good)
+    rows = tuple(
+        replace(one, configuration=replace(one.configuration, drafter=drafter))
+        for drafter in swept_drafters()
+        for one in result.rows[:2]
+    )
+    drawn = figure_specs(replace(result, rows=rows))["positions"]["data"]
+    assert len({one["line"]["color"] for one in drawn}) == len(swept_drafters()) == 5
 
 
 def test_early_exit_is_swept_and_spelled_for_transformers(monkeypatch: pytest.MonkeyPatch):

@@ -25,8 +25,8 @@ from transformers import AutoModelForCausalLM
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
 from specviz.decoding.loop import _Run
 from specviz.errors import PairError, SpecvizError
+from specviz.kinds import drafter_names
 from specviz.models.pair import text_config
-from specviz.settings import DRAFTERS
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
@@ -36,7 +36,7 @@ LONG, SHORT = 240, 48  # tokens to write
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
 OTHER_SEEDS = 3
 
-DRAFTING = [name for name in DRAFTERS if name not in ("none", "head")]
+DRAFTING = [name for name in drafter_names() if name not in ("none", "head")]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def test_a_text_may_become_longer_than_the_window(case: Case):
     prompt = case.prompt[: WINDOW // 2]
     wanted = endless_text(case.target, prompt, SHORT // 2)
     pair = replace(case.pair, head=random_head(case.pair.target))
-    for drafter in DRAFTERS:
+    for drafter in drafter_names():
         rounds = speculate(pair, prompt, greedy(3, drafter, SHORT // 2))
         assert emitted_ids(rounds) == wanted, drafter
 

@@ -258,7 +258,7 @@ def test_the_page_offers_what_settings_allow() -> None:
     for name, (least, most) in LIMITS.items():
         assert RANGES[name][0] <= least <= DEFAULTS[name] <= most <= RANGES[name][1]
     assert {name: set(values) for name, values in CHOICES.items()} == {
-        name: set(values) for name, values in ALL_CHOICES.items()
+        name: set(values()) for name, values in ALL_CHOICES.items()
     }
     assert DEFAULTS.keys() == LIMITS.keys() | CHOICES.keys()
 

@@ -13,9 +13,10 @@ from toy_models import byte_level, llama
 from specviz import load_pair
 from specviz.__main__ import main
 from specviz.errors import PairError, ServerError
+from specviz.guess import written_by
 from specviz.models.closed import closed_maker
 from specviz.models.doctor import examine
-from specviz.remote.closed import split_closed, written_by
+from specviz.remote.address import ServerAddress
 from specviz.remote.wire import RefusedError, Server
 
 
@@ -30,7 +31,8 @@ def api(answers: list[Any], asked: list[dict[str, Any]]) -> Server:
         lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in one]
         return httpx.Response(200, text="".join([": keep-alive\n\n", *lines, "data: [DONE]\n\n"]))
 
-    return Server("https://api.example.com/v1", "sk-key", httpx.MockTransport(answer))
+    where = ServerAddress(httpx.URL("https://api.example.com/v1"), "sk-key")
+    return Server(where, httpx.MockTransport(answer))
 
 
 def chat(*pieces: str | None) -> list[dict[str, Any]]:
@@ -41,17 +43,18 @@ def chat(*pieces: str | None) -> list[dict[str, Any]]:
 def test_an_api_is_asked_without_what_its_model_refuses():
     asked: list[dict[str, Any]] = []
     no_heat = "Unsupported value: 'temperature' does not support 0 with this model."
-    server = api([no_heat, "Unknown stream_options", chat("", "Yes", None, ", it is.")], asked)
-    found = written_by(server, "gpt-x", "Is it?", 50)
-    assert (found.text, found.counted) == ("Yes, it is.", 7)
+    server = api(
+        [no_heat, "max_completion_tokens is unknown", chat("", "Yes", None, ", it is.")], asked
+    )
+    assert written_by(server, "gpt-x", "Is it?", 50) == "Yes, it is."
     assert asked[0]["messages"] == [{"role": "user", "content": "Is it?"}]
     assert asked[0]["path"] == "/v1/chat/completions" and asked[0]["temperature"] == 0
-    assert "temperature" not in asked[1] and "stream_options" not in asked[2]
-    assert all(one["max_completion_tokens"] == 50 and one["stream"] for one in asked)
+    assert "temperature" not in asked[1] and "max_completion_tokens" not in asked[2]
+    assert asked[1]["max_completion_tokens"] == 50 and all(one["stream"] for one in asked)
 
     asked.clear()
     server = api([[{"choices": [{"text": " on"}]}]], asked)
-    assert written_by(server, "m", "Go", 5, continues=True).counted is None
+    assert written_by(server, "m", "Go", 5, continues=True) == " on"
     assert asked[0]["path"] == "/v1/completions" and asked[0]["prompt"] == "Go"
 
 
@@ -72,8 +75,6 @@ def test_each_fault_of_an_api_has_its_sentence(answer: Any, said: str):
 def test_a_refusal_for_another_reason_stays_one():
     with pytest.raises(RefusedError, match="no credit"):
         written_by(api(["no credit"], []), "m", "Is it?", 5)
-    with pytest.raises(PairError, match="https://HOST/v1#MODEL"):
-        split_closed("https://api.example.com/v1")
 
 
 def test_closed_models_are_known_by_name_and_open_ones_are_not():
@@ -123,3 +124,5 @@ def test_guess_prints_places_and_rounds(tmp_path: Path, capsys: pytest.CaptureFi
     assert "cannot be read" in capsys.readouterr().err
     assert main(["guess", "--api", "https://api.example.com/v1#m"]) == 2
     assert "--prompt" in capsys.readouterr().err
+    assert main(["guess", "--api", "https://api.example.com/v1", "--prompt", "Why?"]) == 2
+    assert "https://HOST/v1#MODEL" in capsys.readouterr().err

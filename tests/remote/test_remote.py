@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from fake_completions import FakeServer, fake_server
+from fake_completions import FakeServer, Mortal, fake_server
 from model_families import saved
 from reference_distribution import chain_p_value
 from toy_models import byte_level, emitted_ids, llama, mini, pair_of, relative, words
@@ -35,8 +35,9 @@ from specviz.errors import PairError, ServerError
 from specviz.models.doctor import examine_served
 from specviz.page.choices import chosen_pair, pair_choices
 from specviz.remote import wire
+from specviz.remote.address import server_address
 from specviz.remote.completions import Completions
-from specviz.remote.interface import Abilities
+from specviz.remote.identity import identity_of
 from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
 from specviz.runs.charts import figures
@@ -119,9 +120,11 @@ def test_the_law_is_kept_whatever_the_draft() -> None:
               for seed in (2, 3)]  # fmt: skip
     local = pair_of(*chains)
     settings = Settings(temperature=0.8, gamma=3, max_new_tokens=500, seed=1)
-    with fake_server(chains[0], words(4), processed=True) as server:
-        for able in (Abilities("vLLM", 4000, 4), Abilities("vLLM", 4000, 3, draws=True)):
-            target = RemoteTarget(Completions(Server(server.url), "target"), able, 4)
+    for most in (4, 3):
+        with fake_server(chains[0], words(4), processed=True, most=most) as server:
+            connected = Server(server.url)
+            identity = identity_of(connected, "target")
+            target = RemoteTarget(Completions(connected, "target"), identity, 4)
             ids = [2, *emitted_ids(speculate(replace(local, target=target), [2], settings))]
             assert chain_p_value(chains[0], ids, settings) > 1e-4
             assert chain_p_value(chains[0], ids, replace(settings, temperature=4.0)) < 1e-4
@@ -182,7 +185,7 @@ def test_another_tokenizer_is_refused_before_the_first_round(target: Any, draft:
     shifted = byte_level(VOCAB, special=["<new>"])
     with fake_server(target, shifted) as server, pytest.raises(PairError, match="another token"):
         remote_pair(server, draft)
-    assert not server.asked[2:]  # only what it can do was asked
+    assert len(server.asked) == 1  # only what it can do was asked
 
 
 def answered(status: int, body: Any, **headers: str) -> Callable[[Any], bool]:
@@ -248,7 +251,7 @@ def test_nobody_there_and_addresses_that_are_none(draft: Path) -> None:
 
 def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "ANSWER_SECONDS", 0.2)
-    patient, release = Completions(Server(server.url, KEY), "target"), Event()
+    patient, release = Completions(Server(server.url), "target"), Event()
 
     def silent(_: Any) -> bool:
         return release.wait(20) and False
@@ -262,22 +265,69 @@ def test_faults_of_the_way_to_a_server(server: FakeServer, monkeypatch: pytest.M
     # A busy server is asked again where nothing is timed, and not in a lane.
     waits = [answered(429, {}, **{"retry-after": "0"})] * 2
     server.fault = lambda handler: bool(waits) and waits.pop()(handler)
-    assert patient.abilities(VOCAB).listed == VOCAB and not waits
+    assert patient.lists(VOCAB, VOCAB) == VOCAB and not waits
     waits += [answered(429, {}, **{"retry-after": "0"})]
     with pytest.raises(ServerError, match="too many requests"):
         patient.rows([[1]], 5, VOCAB)
     server.fault = None
     # The operator's own server has no address in sentences that visitors may read.
     monkeypatch.setenv("SPECVIZ_REMOTE", f"{server.url}#target+draft")
-    with pytest.raises(ServerError, match=r"^the target's server does not know") as caught:
-        Server(server.url, KEY).get("nothing")
-    assert KEY not in str(caught.value)
+    with pytest.raises(ServerError, match=r"^the target's server does not know"):
+        Server(server_address(server.url)).get("nothing")
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")
     with pytest.raises(ServerError, match=r"by way of the proxy: check HTTP_PROXY"):
         Server("http://10.0.0.1/v1").get("models")
+
+
+def test_attaching_asks_a_server_only_what_the_run_needs(target: Any, draft: Path) -> None:
+    """vLLM 0.32.0 on a processor, when it speculates, ends its engine over a top-k of 1."""
+    with fake_server(target, byte_level(VOCAB), Mortal) as server:
+        pair = remote_pair(server, draft)
+        assert [*speculate(pair, "hello", GREEDY)]
+        assert {asked["logprobs"] for asked in server.asked} == {5}
+        assert not any(asked["temperature"] for asked in server.asked)
+        assert [*speculate(pair, "hello", SAMPLED)] and not server.dead
+    with fake_server(target, byte_level(VOCAB), Mortal, most=20, processed=True) as server:
+        pair = remote_pair(server, draft)
+        with pytest.raises(PairError, match=r"not asked to draw, since it speculates by itself"):
+            [*speculate(pair, "hello", SAMPLED)]
+        report = examine_served(f"{server.url}#target+{draft}")
+        assert report.verdict == "warning" and "it draws" not in str(report) and not server.dead
+
+
+def test_a_server_that_stops_answering_over_a_question_is_told_of(target: Any, draft: Path) -> None:
+    """One that speculates without saying so."""
+    with fake_server(target, byte_level(VOCAB), Mortal, most=20, counted=None) as server:
+        pair = remote_pair(server, draft)
+        stopped = r"stopped answering right after a question of ours \(completions.*top_k 1"
+        with pytest.raises(ServerError, match=stopped) as caught:
+            [*speculate(pair, "hello", SAMPLED)]
+        assert "see its log" in str(caught.value) and server.dead
+        with pytest.raises(ServerError, match="stopped answering right after"):
+            [*speculate(pair, "hello", GREEDY)]
+
+
+def test_a_key_goes_to_the_address_it_belongs_to(
+    target: Any, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECVIZ_REMOTE_KEY", KEY)
+    with fake_server(target, byte_level(VOCAB), key=KEY) as server:
+        named = f"{server.url}#target+{draft}"
+        assert load_pair(named).target is not None  # the user's own key, and address
+        monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1:8000/v1#big+small")
+        with pytest.raises(ServerError, match="no key was sent, since SPECVIZ_REMOTE_KEY belongs"):
+            load_pair(named)
+        monkeypatch.setenv("SPECVIZ_REMOTE", named)
+        assert load_pair(SERVED).target is not None
+    for operators in ("http://h:1/v1#m+d", "http://x/v1#m | http://h:1/v1#n"):
+        monkeypatch.setenv("SPECVIZ_REMOTE", operators)
+        assert server_address("http://H:1/other").key == KEY
+        for other in ("https://h:1/v1", "http://h:2/v1", "http://h/v1", "http://h.x:1/v1"):
+            assert server_address(other).key is None
+        assert KEY not in repr(server_address("http://h:1/v1"))
 
 
 def test_a_wrong_key_and_a_wrong_name(target: Any, draft: Path) -> None:

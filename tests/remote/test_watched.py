@@ -1,7 +1,6 @@
 """A server that speculates by itself, watched: rounds as far as it tells them, and nothing made up.
 
-The servers replay streams that vLLM 0.32.0 and llama.cpp's server gave; SGLang's is written after
-its sources.
+The servers replay streams that vLLM 0.32.0 and llama.cpp's server gave.
 """
 
 from __future__ import annotations
@@ -144,29 +143,6 @@ def test_llama_cpps_steps_are_told_as_they_come() -> None:
         assert server.asked[-1]["samplers"] == ["temperature", "top_k", "top_p"]
         with pytest.raises(SettingsError, match="smaller seed"):
             watched(server, settings=Settings(max_new_tokens=12, seed=2**32))
-
-
-def sglang_chunk(ids: list[int], text: str, ended: Any = None, **meta: Any) -> dict[str, Any]:
-    meta = {"completion_tokens": len(ids), "finish_reason": ended, **meta}
-    return {"text": text, "output_ids": ids, "meta_info": meta}
-
-
-def test_sglang_repeats_its_tokens_and_counts_its_own_with_the_drafts() -> None:
-    stats = {"verify_lengths": [6, 6], "accept_lengths": [3, 1]}
-    chunks = [
-        sglang_chunk([7], "a"),
-        sglang_chunk([7, 8, 9, 10], "abcd"),
-        sglang_chunk([7, 8, 9, 10, 11], "abcde", {"type": "length", "length": 5},
-                     speculative_decoding_stats=stats),
-    ]  # fmt: skip
-    models = {"data": [{"id": "target", "owned_by": "sglang", "max_model_len": 64}]}
-    answers = {"/v1/models": models, "/server_info": {"version": "0.5.9"}}
-    with replaying(Replay(answers, chunks)) as server:
-        trace = checked(watched(server, settings=Settings(max_new_tokens=5)))
-        assert trace.header.source == "SGLang 0.5.9" and trace.text(SPECULATIVE) == "abcde"
-        assert [(len(r.drafted), len(r.emitted)) for r in trace.rounds] == [(0, 1), (5, 3), (5, 1)]
-        with pytest.raises(SettingsError, match="without a seed"):
-            watched(server, settings=Settings(temperature=1.0, seed=3))
 
 
 def chunks_of(*lengths: int) -> list[Step]:

@@ -17,8 +17,9 @@ from toy_models import byte_level, examples, llama, mini, pair_of, relative, scr
 
 from specviz import Pair, Settings, Trace, race
 from specviz.environment import ASSETS
+from specviz.kinds import drafter_names
 from specviz.runs.recording import read_recording
-from specviz.settings import DRAFTERS, GAMMA_POLICIES
+from specviz.settings import GAMMA_POLICIES
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -76,12 +77,12 @@ def assert_passes(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("drafter", drafter_names())
 def test_a_real_run_is_never_refused(drafter: str, end: str):
     pair = pair_for(end, seed=1)
     # Each policy meets each sampling with one drafter or another.
     policies = itertools.cycle(GAMMA_POLICIES)
-    for _ in range(DRAFTERS.index(drafter)):
+    for _ in range(drafter_names().index(drafter)):
         next(policies)
     for seed, (sampling, policy) in enumerate(zip(SAMPLINGS.values(), policies, strict=False)):
         values = {"drafter": drafter, "gamma_policy": policy, **ENDS[end], **sampling}
@@ -103,7 +104,7 @@ def test_the_runs_above_hold_rounds_that_a_short_context_cut_off():
 
 @examples(40)
 @given(
-    st.sampled_from(DRAFTERS),
+    st.sampled_from(drafter_names()),
     st.sampled_from(GAMMA_POLICIES),
     st.sampled_from(list(SAMPLINGS)),
     st.sampled_from(list(ENDS)),
@@ -121,7 +122,7 @@ def test_no_real_run_of_any_seed_is_refused(
 @pytest.mark.parametrize("left", range(1, 8))
 def test_an_interrupted_run_is_never_refused(left: int):
     pair = pair_for("length", 0)
-    for drafter, mode in itertools.product(DRAFTERS, ("interleaved", "sequential")):
+    for drafter, mode in itertools.product(drafter_names(), ("interleaved", "sequential")):
         settings = Settings(gamma=3, temperature=1.0, drafter=drafter, max_new_tokens=20)
         whole = Trace.from_events(race(pair, [1, 3], settings, mode=mode))  # type: ignore[arg-type]
         assert_passes(Trace(whole.header, whole.rounds[: 2 * left]))

@@ -9,7 +9,7 @@ import { nameOf } from "specviz/choose/words.js";
 
 const LATER = "–";
 /** @type {Record<string, string>} */
-const MARKS = { best: "best", tied: "may be as good" };
+const MARKS = { best: "best", tied: "may be as good", open: "may be better" };
 /** @type {Record<string, string>} */
 const STATES = { planned: "not reached yet", predicted: "predicted", eliminated: "clearly slower" };
 
@@ -153,7 +153,8 @@ export class Table {
     const { temperature } = row.configuration;
     const greedy = temperature === 0 ? "greedy" : `T ${temperature}`;
     name.append(element("span", "", nameOf(row.configuration, this.#labels) + (several ? `, ${greedy}` : "")));
-    const state = row.mark ? MARKS[row.mark] : STATES[row.status];
+    const known = row.mark ? MARKS[row.mark] : STATES[row.status];
+    const state = row.mark === "open" && !row.measured ? `${known}, not measured` : known;
     if (row.status !== "left out" && state) name.append(element("small", "sc-state", state));
     node.append(name);
     if (row.status === "left out") node.append(this.#leftOut(row));

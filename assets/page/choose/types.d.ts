@@ -17,7 +17,7 @@ interface SweepRow {
   key: string;
   configuration: Configuration;
   status: "planned" | "predicted" | "measured" | "eliminated" | "left out";
-  mark: "best" | "tied" | null;
+  mark: "best" | "tied" | "open" | null;
   predicted: {
     exact: boolean;
     tau: number;

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from ...decoding.race import race
 from ...environment import ASSETS
 from ...errors import SpecvizError
+from ...kinds import swept_drafters, verdict_names
 from ...models.pair import Pair
 from ...runs.bootstrap import mean_interval
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
-from ...settings import DRAFTERS, GAMMA_POLICIES, VERDICTS, Settings
+from ...settings import GAMMA_POLICIES, Settings
 from ..sweep.compare import estimate
 from ..sweep.measure import seeded
 from ..sweep.plan import impossible_drafters
@@ -65,7 +66,7 @@ def drafter_variants(
 ) -> tuple[dict[str, Settings], list[str]]:
     """The settings of every drafter that this pair can use, by name, and a sentence for each of the
     others."""
-    every = [name for name in DRAFTERS if name != "none"]
+    every = list(swept_drafters())
     missing = impossible_drafters(pair, prompt, settings, every)
     possible = [name for name in every if name not in missing]
     left_out = [f"{name}: {reason}" for name, reason in missing.items()]
@@ -88,7 +89,7 @@ def verdict_variants(
     pair: Pair, prompt: str, settings: Settings
 ) -> tuple[dict[str, Settings], list[str]]:
     """The settings with every verdict."""
-    return {name: replace(settings, verdict=name) for name in VERDICTS}, []
+    return {name: replace(settings, verdict=name) for name in verdict_names()}, []
 
 
 VARIANTS = {

@@ -15,10 +15,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...environment import REMOTE_KEY
 from ...errors import PairError, ServerError
 from ...lanes import Lane
 from ...models.pair import Pair
+from ...remote.address import server_address
 from ...remote.watched.recognise import recognised
 from ...remote.wire import Server
 from ...settings import Settings
@@ -45,11 +45,12 @@ class RivalServer:
     """
 
     def __init__(self, address: str, lane: Lane) -> None:
-        self._url, _, model = address.partition("#")
+        url, _, model = address.partition("#")
+        self._address = server_address(url)
         self._server, self.lane = self._connected(), lane
         self._model = model or self._first_model()
-        engine = recognised(self._url, self._model, REMOTE_KEY.read())
-        self.who = f"{engine.source} at {self._server.shown}"
+        engine = recognised(self._address, self._model)
+        self.who = f"{engine.identity.software} at {self._server.shown}"
 
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
@@ -63,7 +64,7 @@ class RivalServer:
     def _connected(self) -> Server:
         # llama.cpp's server closes a connection some time after a stream, perhaps just when the
         # next request is on its way.
-        return Server(self._url, REMOTE_KEY.read())
+        return Server(self._address)
 
     def _body(self, ids: Sequence[int], count: int) -> dict[str, Any]:
         greedy = {"temperature": 0.0, "ignore_eos": True}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .deploy import engine_settings
 from .types import Answer, Machine, Measured, Recommendation, Row, SweepRequest
@@ -10,7 +10,7 @@ from .types import Answer, Machine, Measured, Recommendation, Row, SweepRequest
 NEAR = 0.03
 """A speed-up that differs from 1 by less is as good as even, as in the page's
 `words/verdict.js`."""
-FEWEST_PROMPTS = 3
+FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 
 
@@ -44,12 +44,24 @@ def _recommendation(
         answer=answer,
         headline=headline,
         reasons=tuple(_reasons(best, best.measured, rows, answer)),
-        doubt=_doubt(best.measured, rows),
+        doubt=" ".join(_doubts(best.measured, rows)),
         best=best.configuration if answer == "speculate" else None,
         settings=engine_settings(best.configuration, machine)
         if answer == "speculate" and machine is not None
         else (),
     )
+
+
+def most_promising(rows: Sequence[Row]) -> Row | None:
+    """The row that promises most of those that may be better than the best measured one, and were
+    not measured on enough prompts to tell."""
+    open_rows = [row for row in rows if row.mark == "open"]
+    return max(open_rows, key=_promise, default=None)
+
+
+def _promise(row: Row) -> float:
+    known = row.predicted.speedup if row.predicted else None
+    return known or _speed(row)
 
 
 def _plain(
@@ -61,32 +73,41 @@ def _plain(
 def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
     found = m.speedup
     assert found is not None
-    name = best.configuration.label
+    name, promising = best.configuration.label, most_promising(rows)
+    if m.doubts and m.runs - m.doubts < min(FEWEST_PROMPTS, m.runs):
+        return "cannot tell", (
+            f"No firm answer: the machine was busy in {m.doubts} of {m.runs} runs, in which {name} "
+            f"was {found.value:.2f} times as fast as the target alone."
+        )
     if m.prompts < FEWEST_PROMPTS or found.low is None or found.high is None:
         return "cannot tell", (
             f"{name} was {found.value:.2f} times as fast on {_prompts(m.prompts)}, which is too "
             "few to tell: sweep at least three prompts, or longer."
         )
-    if found.high < 1 + NEAR:
+    unknown = ""
+    if promising is not None:
+        how = "measured too little to tell" if promising.measured else "not measured"
+        unknown = f" {promising.configuration.label} may be better, {how}."
+    if found.high < 1 + NEAR and not (promising and _promise(promising) >= 1 + NEAR):
         return "do not speculate", (
             f"Do not speculate here: the best row, {name}, is {found.value:.2f} times as fast as "
-            f"the target alone ({found.low:.2f} to {found.high:.2f})."
+            f"the target alone ({found.low:.2f} to {found.high:.2f}).{unknown}"
         )
     if found.low > 1.0 and found.value >= 1 + NEAR:
         return "speculate", (
             f"Use {name}: {found.value:.2f} times as fast as the target alone "
-            f"({found.low:.2f} to {found.high:.2f})."
+            f"({found.low:.2f} to {found.high:.2f}).{unknown}"
         )
     return "cannot tell", (
         f"{name} is {found.value:.2f} times as fast as the target alone, give or take "
-        f"({found.low:.2f} to {found.high:.2f}): measure more prompts before you decide."
+        f"({found.low:.2f} to {found.high:.2f}): measure more prompts before you decide.{unknown}"
     )
 
 
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> list[str]:
     reasons = []
     price = m.tau / m.speedup.value if m.tau and m.speedup else None
-    if m.tau is not None and price is not None:
+    if m.tau is not None and price is not None and price >= 1:  # it has a whole target pass
         reasons.append(
             f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target steps."
         )
@@ -97,7 +118,8 @@ def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> lis
     reasons += _by_kind(m)
     tied = [row.configuration.label for row in rows if row.mark == "tied"]
     if tied:
-        reasons.append(f"Noise cannot tell it from {'; '.join(tied)}.")
+        alike = "; ".join(tied)
+        reasons.append(f"On the prompts that both ran, noise cannot tell it from {alike}.")
     cheaper = _cheapest_tied(best, rows)
     if cheaper is not None and answer == "speculate":
         reasons.append(
@@ -131,15 +153,21 @@ def _speed(row: Row) -> float:
     return found.value if found else 0.0
 
 
-def _doubt(m: Measured, rows: Sequence[Row]) -> str:
+def _doubts(m: Measured, rows: Sequence[Row]) -> Iterator[str]:
     if m.doubts >= BUSY_SHARE * m.runs:
-        return f"The machine was busy in {m.doubts} of {m.runs} runs: sweep again when it is quiet."
+        yield f"The machine was busy in {m.doubts} of {m.runs} runs: sweep again when it is quiet."
+    promising = most_promising(rows)
+    if promising is not None:
+        name, known = promising.configuration.label, promising.predicted
+        seen = promising.measured.prompts if promising.measured else 0
+        what = f"predicted at {known.speedup:.2f}" if known and known.speedup else "ahead so far"
+        ran = f"it ran on {_prompts(seen)} only" if seen else "it was not measured"
+        yield f"{name} is {what}, and {ran}: sweep longer."
     unmeasured = sum(row.status == "planned" for row in rows)
     if unmeasured:
-        return f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."
-    if m.prompts < 2 * FEWEST_PROMPTS:
-        return f"It was measured on {_prompts(m.prompts)} only."
-    return ""
+        yield f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."
+    elif FEWEST_PROMPTS <= m.prompts < 2 * FEWEST_PROMPTS:
+        yield f"It was measured on {_prompts(m.prompts)} only."
 
 
 def _prompts(count: int) -> str:

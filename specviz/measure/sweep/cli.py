@@ -7,8 +7,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ...engines.base import spare_threads
+from ...kinds import swept_drafters
 from ...models.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
@@ -16,25 +18,42 @@ from .export import checked_out, lines_of, write_sweep
 from .plan import checked
 from .sweep import sweep
 from .terminal import progress_line, table_lines
-from .types import SWEPT_DRAFTERS, Plan, Progress, SweepRequest, SweepResult
+from .types import Plan, Progress, SweepRequest, SweepResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `sweep` to a parser, but for those that name a pair."""
     usual = SweepRequest(())
     add = parser.add_argument
-    add("--drafters", nargs="+", choices=SWEPT_DRAFTERS, default=list(usual.drafters))
+    add("--drafters", nargs="+", choices=swept_drafters(), default=list(usual.drafters))
     add("--gammas", type=int, nargs="+", default=list(usual.gammas), help="default 1 2 3 5 8")
     add("--policies", nargs="+", choices=GAMMA_POLICIES, default=list(usual.policies))
     add("--temperatures", type=float, nargs="+", default=list(usual.temperatures))
     add("--prompts", metavar="FILE", help="a prompt in each line, JSON, or JSONL; default: its own")
     add("--seconds", type=float, default=usual.seconds, help="to spend, default %(default)g")
-    add("--length", type=int, default=usual.base.max_new_tokens, help="tokens of each text")
+    length = usual.base.max_new_tokens
+    add("--max-new-tokens", type=int, default=length, help="of each text, default %(default)s")
+    add("--length", type=int, action=_Renamed, dest="max_new_tokens", help=argparse.SUPPRESS)
     add("--top-k", type=int, default=0, help="default %(default)s, off")
     add("--top-p", type=float, default=1.0, help="default %(default)s, off")
     add("--seed", type=int, default=0, help="default %(default)s")
     add("--chat", choices=CHATS, default="auto", help="the chat template")
     add("--out", metavar="PATH", help="a folder, or a file in .csv, .json or .html")
+
+
+class _Renamed(argparse.Action):
+    """An option under its old name."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        new = "--" + self.dest.replace("_", "-")
+        print(f"{option_string} is now {new}, as everywhere; it works on.", file=sys.stderr)
+        setattr(namespace, self.dest, values)
 
 
 def request_from(options: argparse.Namespace) -> SweepRequest:
@@ -48,7 +67,7 @@ def request_from(options: argparse.Namespace) -> SweepRequest:
             temperatures=tuple(options.temperatures),
             seconds=options.seconds,
             base=Settings(
-                max_new_tokens=options.length,
+                max_new_tokens=options.max_new_tokens,
                 top_k=options.top_k,
                 top_p=options.top_p,
                 seed=options.seed,

@@ -18,6 +18,7 @@ from .types import Estimate
 
 FITS = 30  # turns of a fit, which has long settled by then
 FEWEST = 4  # prompts that two rows share before one of them is given up
+ENOUGH = 3  # prompts that two rows share before one may be called better or as good
 
 Values = Mapping[int, float]
 """Question -> the median logarithm of the speed-up there."""
@@ -73,6 +74,27 @@ def _effects(rows: Mapping[str, Values]) -> dict[str, float]:
             left = [v[question] - effects[key] for key, v in rows.items() if question in v]
             prompts[question] = statistics.fmean(left)
     return effects
+
+
+def enough(best: Values) -> int:
+    """On how many prompts of the best row another one must have run to be compared with it."""
+    return min(ENOUGH, len(best))
+
+
+def is_open(own: Values, best: Values, predicted: Values) -> bool:
+    """Whether a row promises more than the best one and ran on too few of its prompts to tell.
+
+    predicted: question -> the logarithm of the speed-up that is predicted for the row there. The
+    promise is compared on the prompts that both have: what is predicted, or without a prediction
+    what was measured, with what the best row reached.
+    """
+    if len(own.keys() & best.keys()) >= enough(best):
+        return False
+    known = predicted or own
+    shared = known.keys() & best.keys()
+    if not shared:
+        return bool(known) and statistics.fmean(known.values()) > statistics.fmean(best.values())
+    return statistics.fmean(known[one] - best[one] for one in shared) > 0
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:

@@ -18,7 +18,7 @@ TITLES = {
 
 DASHES = ("solid", "dot", "dash", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
-INKS = ("accepted", "rejected", "bonus", "corrected")
+INKS = ("accepted", "rejected", "bonus", "corrected", "ink")  # one for each drafter
 
 Spec = dict[str, Any]
 """A Plotly figure: {"data": [...], "layout": {...}}."""

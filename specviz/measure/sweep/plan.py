@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 
 from ...decoding.race import race
 from ...errors import PairError, PromptError, SettingsError
+from ...kinds import swept_drafters
 from ...models.pair import Pair
 from ...prompts import Question
 from ...settings import GAMMA_POLICIES, RANGES, Settings
-from .types import SWEPT_DRAFTERS, Configuration, SweepRequest
+from .types import Configuration, SweepRequest
 
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
+SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
 
@@ -33,7 +35,7 @@ def checked(request: SweepRequest) -> SweepRequest:
     """The request, without repetitions. Raises `SettingsError` for what cannot be swept."""
     if not request.prompts:
         raise SettingsError("there are no prompts to sweep: give at least one.")
-    for name, allowed in (("drafters", SWEPT_DRAFTERS), ("policies", GAMMA_POLICIES)):
+    for name, allowed in (("drafters", swept_drafters()), ("policies", GAMMA_POLICIES)):
         _check_choices(name, getattr(request, name), allowed)
     _check_gammas(request.gammas)
     if not request.temperatures:
@@ -119,9 +121,9 @@ def readable(
     return tuple(kept), tuple(notes)
 
 
-def scouts(rows: Sequence[Configuration], questions: int) -> list[Piece]:
-    """The first pieces: on some prompts each drafter at its largest gamma, at every temperature;
-    after the first prompt, the costs of the other gammas."""
+def scouts(rows: Sequence[Configuration], question: int) -> list[Piece]:
+    """The first pieces on a prompt: each drafter at its largest gamma, at every temperature; after
+    the first prompt, the costs of the other gammas."""
     largest: dict[tuple[str, float], Configuration] = {}
     for row in rows:
         known = largest.get((row.drafter, row.temperature))
@@ -130,13 +132,9 @@ def scouts(rows: Sequence[Configuration], questions: int) -> list[Piece]:
             known.gamma,
         ):
             largest[row.drafter, row.temperature] = row
-    pieces = []
-    for question in range(min(SCOUTED, questions)):
-        keys = [row.key for row in largest.values()]
-        pieces += [Piece(key, question) for key in rotated(keys, question)]
-        if question == 0:
-            pieces += _timings(rows)
-    return pieces
+    keys = [row.key for row in largest.values()]
+    pieces = [Piece(key, question) for key in rotated(keys, question)]
+    return pieces if question else pieces + _timings(rows)
 
 
 def _timings(rows: Sequence[Configuration]) -> list[Piece]:

@@ -1,15 +1,17 @@
 """A sweep: one run at the largest gamma predicts all others, and the promising ones are measured.
 
 Pieces come in three stages. "scout": on a few prompts, each drafter at its largest gamma; from then
-on every row has a prediction. "confirm": prompt by prompt, all rows that are still in the race by
-turns, each time beginning with another one; a row that is slower than the best beyond noise is
-measured no more, so that the time goes where rows are close. "done": the budget is spent, or
-nothing is left to tell apart.
+on every row has a prediction. After each of these prompts the row that promises more than all
+measured ones, or else the best of them, runs on it too, so that no answer contradicts a promise.
+"confirm": prompt by prompt, all rows that are still in the race by turns, each time beginning with
+another one; a row that is slower than the best beyond noise is measured no more, so that the time
+goes where rows are close. "done": the budget is spent, or nothing is left to tell apart.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -19,7 +21,7 @@ from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
 from .acceptance import Along, acceptance_along, is_predictable
-from .compare import slower, values_by_row
+from .compare import ENOUGH, slower, values_by_row
 from .costs import Costs
 from .measure import (
     Run,
@@ -31,6 +33,8 @@ from .measure import (
     weight_bytes,
 )
 from .plan import (
+    SCOUT_SHARE,
+    SCOUTED,
     Piece,
     checked,
     configurations,
@@ -100,9 +104,9 @@ class Sweep:
         self.machine: Machine | None = None
         self.weights: tuple[int, int | None] | None = None  # bytes of target and draft
         self.eliminated: set[str] = set()
-        self.order: list[str] = []  # the rows of the pieces so far, for whoever checks fairness
         self._queue: list[Piece] = []
         self._alive: dict[float, list[str]] = {}  # rows that may be the best, by temperature
+        self._scouted = 1  # prompts whose scouts were planned
         self._turn = 0  # prompts confirmed so far, counted over repeats
         self._length = self.request.base.max_new_tokens
         self._shortened = False
@@ -120,8 +124,7 @@ class Sweep:
         if self.stage == "plan":
             yield self._plan(pair)  # engines are made here: the budget is for decoding
             return
-        if not self._queue:
-            self._refill()
+        self._refill()
         if self.is_done:
             return
         piece = self._queue.pop(0)
@@ -132,7 +135,7 @@ class Sweep:
         self._done += 1
         if self.spent >= self.request.seconds:
             self.stage = "done"
-        elif not self._queue:
+        else:
             self._refill()
         table = {row.configuration.key: row for row in self.table()}
         yield from (table[key] for key in changed)
@@ -199,9 +202,10 @@ class Sweep:
             None if pair.draft is None else weight_bytes(pair.draft),
         )
         possible = [row for row in self.rows if row.drafter not in self.missing]
-        self._queue = scouts(possible, len(self.questions)) if possible else []
+        self._queue = scouts(possible, 0) if possible else []
         self.stage = "scout" if possible else "done"
-        pieces = len(self._queue) + len(possible) * len(self.questions) // 2
+        scouted = min(SCOUTED, len(self.questions)) * len({row.drafter for row in possible})
+        pieces = scouted + len(possible) * len(self.questions) // 2
         return Plan(self.table(), kinds_of(self.questions), pieces, self.request.seconds)
 
     def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> list[str] | None:
@@ -226,7 +230,6 @@ class Sweep:
         self.costs.add(trace)
         if piece.timing:
             return [row.key for row in self.rows if row.key in self.predicted]
-        self.order.append(piece.key)
         self.runs.append(run_of(piece.key, piece.question, trace))
         self._predict(pair, piece, known_text(pair, trace))
         if self.stage == "confirm":
@@ -277,23 +280,73 @@ class Sweep:
         self._queue = [piece for piece in self._queue if piece.key not in self.eliminated]
 
     def _refill(self) -> None:
-        """Plan the pieces on the next prompt, or end."""
-        self.stage = "confirm"
+        """Plan the next pieces if none is left, or end; first come those that no answer can do
+        without, as soon as the time is only enough for them."""
+        while not self._queue and not self.is_done:
+            if self.stage == "scout":
+                self._scout_on()
+            else:
+                self._confirm_on()
+        left = (self.request.seconds - self.spent) * self._done / max(self.spent, 1e-9)
+        if self._done and left <= ENOUGH * len(self.request.temperatures) + 1:
+            owed = self._owed()
+            if left <= len(owed) + 1:
+                self._queue = owed + [piece for piece in self._queue if piece not in owed]
+
+    def _scout_on(self) -> None:
+        """Plan the leading row on the prompt that was scouted, or the next scouts."""
+        last = self._scouted - 1
+        ran = {(run.key, run.question) for run in self.runs}
+        self._queue = [
+            Piece(key, last) for key in self._leaders().values() if (key, last) not in ran
+        ]
+        if self._queue:
+            return
+        short = self.spent > SCOUT_SHARE * self.request.seconds
+        if short or self._scouted >= min(SCOUTED, len(self.questions)):
+            self.stage = "confirm"
+            return
+        possible = [row for row in self.rows if row.drafter not in self.missing]
+        self._queue = scouts(possible, self._scouted)
+        self._scouted += 1
+
+    def _confirm_on(self) -> None:
         self._eliminate()
         self._choose()
-        while not self._queue and not self.is_done:
-            repeat, question = divmod(self._turn, len(self.questions))
-            if repeat >= MOST_REPEATS or (repeat >= SETTLED_REPEATS and self._settled()):
-                self.stage = "done"
-                return
-            keys = [key for some in self._alive.values() for key in some]
-            seen = {(run.key, run.question) for run in self.runs} if repeat == 0 else set()
-            self._queue = [
-                Piece(key, question, repeat)
-                for key in rotated(keys, self._turn)
-                if (key, question) not in seen
-            ]
-            self._turn += 1
+        repeat, question = divmod(self._turn, len(self.questions))
+        if repeat >= MOST_REPEATS or (repeat >= SETTLED_REPEATS and self._settled()):
+            self.stage = "done"
+            return
+        keys = [key for some in self._alive.values() for key in some]
+        seen = {(run.key, run.question) for run in self.runs} if repeat == 0 else set()
+        self._queue = [
+            Piece(key, question, repeat)
+            for key in rotated(keys, self._turn)
+            if (key, question) not in seen
+        ]
+        self._turn += 1
+
+    def _leaders(self) -> dict[float, str]:
+        """By temperature, the row that promises most of those that promise more than the best
+        measured one and ran on too few prompts to tell; without one, the best row itself."""
+        found: dict[float, str] = {}
+        known = [row for row in self.table() if row.mark in ("best", "open")]
+        for row in sorted(known, key=lambda row: (row.mark == "open", _speed(row) or 0.0)):
+            found[row.configuration.temperature] = row.configuration.key
+        return found
+
+    def _owed(self) -> list[Piece]:
+        """The pieces without which there is no answer: of the leading rows, until they ran on
+        `ENOUGH` prompts, on those of the other measured rows first."""
+        ran: dict[str, set[int]] = defaultdict(set)
+        for run in self.runs:
+            ran[run.key].add(run.question)
+        order = [*dict.fromkeys(run.question for run in self.runs), *range(len(self.questions))]
+        pieces = []
+        for key in self._leaders().values():
+            new = [question for question in dict.fromkeys(order) if question not in ran[key]]
+            pieces += [Piece(key, question) for question in new[: max(0, ENOUGH - len(ran[key]))]]
+        return pieces
 
     def _settled(self) -> bool:
         return all(len(keys) <= 1 for keys in self._alive.values())
@@ -301,7 +354,9 @@ class Sweep:
     def _choose(self) -> None:
         """Find the rows to go on with: those that promise much, by what is known of costs now, and
         those that were measured and are not slower beyond noise."""
-        speeds = {row.configuration.key: _speed(row) for row in self.table()}
+        table = self.table()
+        speeds = {row.configuration.key: _speed(row) for row in table}
+        promising_more = {row.configuration.key for row in table if row.mark == "open"}
         possible = [row for row in self.rows if row.drafter not in self.missing]
         measured = {run.key for run in self.runs}
         self._alive = {
@@ -309,7 +364,7 @@ class Sweep:
                 row.key
                 for row in possible
                 if row.temperature == temperature
-                and (row.key in keys or row.key in measured)
+                and (row.key in keys or row.key in measured or row.key in promising_more)
                 and row.key not in self.eliminated
             ]
             for temperature, keys in promising(possible, speeds).items()

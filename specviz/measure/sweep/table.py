@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...runs.metrics import ratio
 from ...runs.uncertainty import spread
 from ...theory import predicted_tau
-from .compare import best_row, difference, estimate, values_by_row
+from .compare import Values, best_row, difference, enough, estimate, is_open, values_by_row
 from .costs import Costs, only
 from .measure import Run
 from .rounds import RoundCounts
@@ -39,8 +39,11 @@ def finished_rows(found: Findings) -> tuple[Row, ...]:
     values = values_by_row(found.runs)
     marks: dict[str, Mark] = {}
     for temperature in {row.temperature for row in found.rows}:
-        group = [row.key for row in found.rows if row.temperature == temperature]
-        marks |= _marks({key: values[key] for key in group if key in values})
+        group = [row for row in found.rows if row.temperature == temperature]
+        marks |= _marks(
+            {row.key: values.get(row.key, {}) for row in group if row.drafter not in found.missing},
+            {row.key: predicted_values(found, row) for row in group},
+        )
     by_row: dict[str, list[Run]] = defaultdict(list)
     for run in found.runs:
         by_row[run.key].append(run)
@@ -50,17 +53,29 @@ def finished_rows(found: Findings) -> tuple[Row, ...]:
     )
 
 
-def _marks(values: Mapping[str, Mapping[int, float]]) -> dict[str, Mark]:
+def _marks(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dict[str, Mark]:
     best = best_row(values)
     if best is None:
         return {}
     marks: dict[str, Mark] = {best: "best"}
     for key, own in values.items():
-        interval = difference(own, values[best])
-        # With too few prompts in common, nothing tells the two apart.
-        if key != best and (interval is None or interval[1] >= 0):
+        interval = difference(own, values[best], enough(values[best]))
+        if key == best:
+            continue
+        if is_open(own, values[best], predicted[key]):
+            marks[key] = "open"
+        elif interval is not None and interval[1] >= 0:
             marks[key] = "tied"
     return marks
+
+
+def predicted_values(found: Findings, row: Configuration) -> dict[int, float]:
+    """Question -> the logarithm of the row's predicted speed-up there, where it is known."""
+    speeds = {
+        question: found.costs.speedup(row.drafter, counts)
+        for question, counts in found.predicted.get(row.key, {}).items()
+    }
+    return {question: math.log(speed) for question, speed in speeds.items() if speed}
 
 
 def _row(
@@ -71,7 +86,7 @@ def _row(
     mark: Mark | None,
 ) -> Row:
     counts = found.predicted.get(one.key)
-    predicted = _predicted(one, counts, found.costs) if counts else None
+    predicted = _predicted(found, one, counts) if counts else None
     status: Status = "planned" if predicted is None else "predicted"
     if runs:
         status = "eliminated" if one.key in found.eliminated else "measured"
@@ -95,14 +110,13 @@ def _memory(one: Configuration, weights: tuple[int, int | None] | None) -> int |
 
 
 def _predicted(
-    one: Configuration, counts: Mapping[int, RoundCounts], costs: Costs
+    found: Findings, one: Configuration, counts: Mapping[int, RoundCounts]
 ) -> Predicted | None:
     total = RoundCounts().merge(counts.values())
     if total.tau is None:
         return None
     # Speed-ups are averaged over prompts as the measured ones are.
-    speeds = only([costs.speedup(one.drafter, each) for each in counts.values()])
-    logs = [math.log(speed) for speed in speeds if speed > 0]
+    logs = predicted_values(found, one).values()
     return Predicted(
         exact=one.temperature == 0.0,
         tau=total.tau,

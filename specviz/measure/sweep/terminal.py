@@ -12,7 +12,7 @@ HEADS = (
     *("row", "", "speed-up", "predicted", "tokens/s", "alone", "alpha", "by position"),
     *("efficiency", "tau", "predicted", "c", "memory", "runs"),
 )
-MARKS = {"best": "best", "tied": "as good", None: ""}
+MARKS = {"best": "best", "tied": "as good", "open": "may be better", None: ""}
 MOST_POSITIONS = 4  # that the table shows
 
 
@@ -42,7 +42,8 @@ def cells(row: Row) -> tuple[str, ...]:
         by_position = _positions(p.alpha_by_position) if p else "–"
         tau = shown_number(p.tau if p else None, 2)
         return (
-            *(row.configuration.label, "predicted" if p else row.status, "–", predicted, "–", "–"),
+            *(row.configuration.label, MARKS[row.mark] or ("predicted" if p else row.status)),
+            *("–", predicted, "–", "–"),
             *(known[0], by_position, known[1], "–", tau, "–", memory, "0"),
         )
     return (

@@ -9,23 +9,22 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from ...kinds import swept_drafters
 from ...prompts import Question
-from ...settings import DRAFTERS, Settings
+from ...settings import Settings
 
 SCHEMA = 1
 """The version of a sweep's JSON."""
 
-Mark: TypeAlias = Literal["best", "tied"]
-"""The best row of its temperature, and the rows that noise cannot tell from it."""
+Mark: TypeAlias = Literal["best", "tied", "open"]
+"""The best measured row of its temperature; the rows that noise cannot tell from it; and those that
+promise more, but ran on too few of its prompts to tell."""
 
 Status: TypeAlias = Literal["planned", "predicted", "measured", "eliminated", "left out"]
 """How far a row is: nothing is known; predicted only; measured; measured until it was clearly
 slower than the best; not possible with this pair (its `note` says why)."""
 
 Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
-
-SWEPT_DRAFTERS: tuple[str, ...] = tuple(name for name in DRAFTERS if name != "none")
-"""Every drafter that a sweep may compare."""
 
 
 class Jsonable:
@@ -79,7 +78,7 @@ class SweepRequest(Jsonable):
     """
 
     prompts: tuple[Question, ...]
-    drafters: tuple[str, ...] = SWEPT_DRAFTERS
+    drafters: tuple[str, ...] = field(default_factory=swept_drafters)
     gammas: tuple[int, ...] = (1, 2, 3, 5, 8)
     policies: tuple[str, ...] = ("fixed",)
     temperatures: tuple[float, ...] = (0.0,)

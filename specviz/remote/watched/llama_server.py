@@ -8,6 +8,7 @@ from typing import Any
 from ...core.events import UNKNOWN_ID, EndReason
 from ...errors import PairError, ServerError, SettingsError
 from ...settings import Settings
+from ..identity import Identity
 from ..wire import Server
 from .stream import Arrival, Prompt
 
@@ -19,11 +20,8 @@ class LlamaServer:
 
     steps_told = True
 
-    def __init__(self, server: Server, model: str, meta: dict[str, Any]) -> None:
-        self.server, self.model = server, model
-        self.parameters = _whole(meta.get("n_params")) or 0
-        self.context = _whole(meta.get("n_ctx")) or None
-        self.source = f"llama.cpp {_build(server)}".rstrip()
+    def __init__(self, server: Server, model: str, identity: Identity) -> None:
+        self.server, self.model, self.identity = server, model, identity
 
     def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
         if settings.seed >= RANDOM_SEED:
@@ -96,14 +94,3 @@ class LlamaReader:
         if reason == "limit":
             return "length" if count >= self._most else "context"
         return "stop" if reason == "word" else "eos"
-
-
-def _build(server: Server) -> str:
-    try:
-        return str(server.get("/props")["build_info"])[:40]
-    except (PairError, RuntimeError, KeyError, TypeError):
-        return ""
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None

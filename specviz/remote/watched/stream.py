@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from ...core.events import EndReason
 from ...errors import ServerError
 from ...settings import Settings
+from ..identity import Identity
 from ..wire import Server
 from .steps import Counts
 
@@ -48,15 +49,12 @@ class Reader(Protocol):
 
 
 class Engine(Protocol):
-    """A serving engine, recognised by its answers. source: its name and version. model: as it calls
-    it. parameters, context: of the model, 0 and None if unknown. steps_told: whether its chunks
-    tell their steps; otherwise a chunk is taken as a step."""
+    """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
+    otherwise a chunk is taken as a step."""
 
     server: Server
     model: str
-    source: str
-    parameters: int
-    context: int | None
+    identity: Identity
     steps_told: bool
 
     def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.events import EndReason
 from ...errors import PairError, ServerError
 from ...settings import Settings
+from ..identity import Identity
 from ..wire import Server
 from .steps import Counts, counts_of
 from .stream import Arrival, Prompt
@@ -24,11 +25,9 @@ class Vllm:
     """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
     steps_told = False
-    parameters = 0
 
-    def __init__(self, server: Server, model: str, context: int | None) -> None:
-        self.server, self.model, self.context = server, model, context
-        self.source = _version(server)
+    def __init__(self, server: Server, model: str, identity: Identity) -> None:
+        self.server, self.model, self.identity = server, model, identity
         self._texts = _vocabulary(server, model)
 
     def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
@@ -80,8 +79,8 @@ class VllmReader:
             ids, text, reason = choice.get("token_ids"), choice["text"], choice.get("finish_reason")
             if ids is None:
                 raise ServerError(
-                    f"{self._shown} streams no token ids: watch vLLM from 0.11 on, llama.cpp's "
-                    "server or SGLang."
+                    f"{self._shown} streams no token ids: watch vLLM from 0.11 on, or "
+                    "llama.cpp's server."
                 )
             ids = [int(one) for one in ids]
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -123,13 +122,6 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
 def _said(error: Any) -> str:
     message = error.get("message") if isinstance(error, Mapping) else error
     return f": {' '.join(str(message).split())[:200].rstrip('.')}" if message else ""
-
-
-def _version(server: Server) -> str:
-    try:
-        return f"vLLM {str(server.get('/version')['version'])[:40]}"
-    except (PairError, RuntimeError, KeyError, TypeError):
-        return "a server of OpenAI's protocol"
 
 
 def _ids(server: Server, model: str, text: str, *, special: bool) -> list[int]:

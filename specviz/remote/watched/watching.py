@@ -19,7 +19,7 @@ from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Rou
 from ...errors import ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...settings import Settings
-from .counters import Counted, counters, moved
+from ..identity import Counted, counters, moved
 from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
 
@@ -201,20 +201,20 @@ def _header(
         settings=settings,
         target={
             "name": watched.model,
-            "parameters": watched.parameters,
+            "parameters": watched.identity.parameters,
             "form": SERVER,
             "revision": None,
-            "context": watched.context,
+            "context": watched.identity.context,
         },
         draft=None,
-        device=watched.source,
+        device=watched.identity.software,
         dtype="unknown",
-        versions=versions | ({"baseline": alone.source} if alone else {}),
+        versions=versions | ({"baseline": alone.identity.software} if alone else {}),
         threads=0,
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         prefill_seconds={lane: {} for lane in engines},
         mode="sequential",
-        source=watched.source,
+        source=watched.identity.software,
     )
 
 

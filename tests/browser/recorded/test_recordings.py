@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
     visitor.state("running")
     run = Trace.load(shelf / f"{names[0]}.json.gz")
     page = visitor.page
-    total = page.evaluate("window.specviz.events")
+    total, whole = page.evaluate("window.specviz.events"), compute_metrics(run)
     for place in (0, 1, 2, 7, total // 3, total // 2, total - 1, total):
         page.locator("[data-scrub]").fill(str(place))
         done = {lane: page.evaluate("lane => window.specviz.finished(lane)", lane)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,22 +11,17 @@ from hypothesis import strategies as st
 from toy_models import byte_level, examples, llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
-from specviz.decoding.guesses import draft_of, guesses
 from specviz.engines.choose import eager_only
 from specviz.errors import PairError, PromptError
-from specviz.inspect.guesses import Guesses, would_be
+from specviz.guess import draft_of, guesses, would_be
 
 PROMPT = [1, 2, 3]
 
 
-def ended(steps: Generator[int, None, Guesses]) -> Guesses:
+@pytest.fixture(autouse=True)
+def plain_passes() -> Iterator[None]:
     with eager_only():
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                found: Guesses = done.value
-                return found
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +42,7 @@ def test_the_would_be_rounds_are_those_of_a_real_lane(traces: tuple[Any, dict[in
     pair, by_gamma = traces
     for gamma, trace in by_gamma.items():
         prompt = pair.tokenizer.decode(PROMPT)
-        found = ended(guesses(draft_of(pair), trace.text("baseline"), prompt, continues=True))
+        found = guesses(draft_of(pair), trace.text("baseline"), prompt, continues=True)
         its, m = found.would_be(gamma), compute_metrics(trace)
         assert list(its.rounds) == [len(r.emitted) for r in trace.lane("speculative")]
         assert (its.alpha, its.tau) == (m.alpha, m.tau)
@@ -60,7 +55,7 @@ def test_a_model_guesses_its_own_greedy_text(traces: tuple[Any, dict[int, Trace]
     pair, by_gamma = traces
     alone = pair_of(pair.target)
     text, prompt = by_gamma[1].text("baseline"), pair.tokenizer.decode(PROMPT)
-    found = ended(guesses(alone, text, prompt, continues=True))
+    found = guesses(alone, text, prompt, continues=True)
     assert found.right == len(found.places) == 70
     assert found.would_be(4).alpha == 1.0 and found.would_be(4).tau == 5.0
 
@@ -78,15 +73,15 @@ def test_the_counts_add_up(right: list[bool], gamma: int):
 def test_what_cannot_be_guessed_is_left_out_or_refused():
     draft = pair_of(llama(300, max_position_embeddings=12), tokenizer=byte_level())
     text = "naïve 日本 🙂 the cat sat on the mat"
-    found = ended(guesses(draft, text))
+    found = guesses(draft, text)
     ids = draft.text_ids(text)
     assert len(found.places) == 11 and found.left_out == len(ids) - 12 > 0
     assert text.startswith("".join(one.text for one in found.places))
     assert found.places[0].text == "naïve"  # the first token alone ends inside a character
-    answered = ended(guesses(draft, "the cat", "don't"))  # a blank line lies between them
+    answered = guesses(draft, "the cat", "don't")  # a blank line lies between them
     assert answered.before == "" and len(answered.places) == len(draft.text_ids("the cat"))
     for empty in ("", "n", " the"):
         with pytest.raises(PromptError, match="nothing to guess"):
-            ended(guesses(draft, empty))
+            guesses(draft, empty)
     with pytest.raises(PairError, match="no draft model"):
         draft_of(draft)

@@ -1,0 +1,195 @@
+"""What a kind is: one record for everything that the program knows of a drafter, a verdict, an
+engine or a source of pairs. The tables of them are in `specviz.kinds`.
+
+Code is named by a `Reference`, so that a run imports no side that it does not use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+PACKAGE = __name__.split(".")[0]
+
+Reference: TypeAlias = str | Callable[..., Any]
+"""A function or class: itself, or "module:attribute", which is imported when it is first used. The
+modules of this package begin with a dot."""
+
+
+def resolved(reference: Reference) -> Any:
+    """What a reference names."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, attribute = reference.partition(":")
+    return getattr(import_module(module, PACKAGE), attribute)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterKind:
+    """A source of drafts.
+
+    name: in `Settings.drafter`, on command lines and in recordings.
+    make: (pair, run, target) -> `Drafter`, once per lane and run; target is the `DecodingPath` that
+        judges the drafts. It may raise `PairError`.
+    label: what it is called in a line: "n-grams". choice: on a control. lane: as the name of a lane
+        that differs from others by its drafter; both are the label unless they are given.
+    clause: who guesses, in a clause: "a small model guesses ahead".
+    who: the begin of a sentence on one round: "The draft guesses" three tokens, one after the
+        other. guessed, guessed_greedy: that whole sentence instead, with "{count}" for the number
+        of tokens. unguessed: why a round has no drafts.
+    needs: the part of a pair (`Pair.parts`) that it drafts with, None if any pair will do.
+    suits: (pair) -> None, or a sentence that says what this pair lacks.
+    reads_states: whether it reads the target's hidden states. reads_memory: whether it drafts from
+        earlier texts too.
+    predicted: how a sweep knows its drafts along a known text: at each "place" of it by itself,
+        "copied" from it, "chained" from the target's states; None if only a run tells.
+    certain: whether q is 1 for each of its drafts, also where the target samples.
+    counted: whether q is a share of counts, which tokens then tell (`Token.seen`).
+    cost: what one of its steps costs, about: a pass of the "draft" model, of the "target", or
+        "nothing".
+    has_model: whether a model drafts, which a header describes and whose prefill it times.
+    described: (pair, form, layers) -> that description, if it is not that of `Pair.draft`.
+    own_context: whether that model's own context ends its drafts.
+    fewer: when a round may have fewer drafts than were due: "never"; "unread", none before the
+        target has read a token; "none", none where it finds nothing; "any" number.
+    deployed: (row, machine, engine) -> the same drafter's settings for another engine and a note,
+        for tables of what to deploy; None if other engines have no such drafter.
+    beside: its place among the drafters that race side by side, the lowest first.
+    package: name and version of the package that brought it; None for those of this one.
+    """
+
+    name: str
+    make: Reference
+    label: str
+    choice: str = ""
+    lane: str = ""
+    clause: str = "guesses come from a drafter of your own"
+    who: str = "The drafter guesses"
+    guessed: str = ""
+    guessed_greedy: str = ""
+    unguessed: str = "Nothing was drafted in this round."
+    needs: str | None = None
+    suits: Reference | None = None
+    reads_states: bool = False
+    reads_memory: bool = False
+    predicted: Literal["place", "copied", "chained"] | None = None
+    certain: bool = False
+    counted: bool = False
+    cost: Literal["draft", "target", "nothing"] = "nothing"
+    has_model: bool = False
+    described: Reference | None = None
+    own_context: bool = False
+    fewer: Literal["never", "unread", "none", "any"] = "any"
+    deployed: Reference | None = None
+    beside: int = 9
+    package: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choice", self.choice or self.label[:1].upper() + self.label[1:])
+        object.__setattr__(self, "lane", self.lane or self.label)
+
+    def lacking(self, pair: Any) -> str | None:
+        """What a pair lacks that has the part which this drafter `needs`, in a sentence."""
+        return None if self.suits is None else resolved(self.suits)(pair)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictKind:
+    """A rule that judges drafts.
+
+    name: in `Settings.verdict`. decide: the rule itself, with the signature of
+        `core.verdict.decide`.
+    label, choice: as a `DrafterKind`'s. exact: whether the text follows the target's distribution.
+    clause: what it does, in a clause. law: why the text follows the target's distribution, or that
+        it does not. note: what is said beside a round's first verdict. left: what a correction is
+        drawn from. beta: what the mean of beta means.
+    chance: whether judged tokens tell the probability that a draft drawn from q is kept there.
+    threshold: what thresholds are compared with: "u", "p", or None if there are none.
+    weighted: whether tokens have a weight, too.
+    together: whether all drafts of a round are judged at once. draws: whether u is compared with
+        anything. residual: whether corrections come from what is left of p.
+    numbers: (p, q, drafted) -> what a reader must know of each draft besides p, q and u: tensors
+        [gamma] by field of `Token`.
+    after: (p, q, drafted, place) -> the distribution [vocab] of the token that replaces the draft
+        rejected at `place`, or None where it is p itself.
+    package: as a `DrafterKind`'s.
+    """
+
+    name: str
+    decide: Reference
+    label: str
+    exact: bool = True
+    choice: str = ""
+    clause: str = "a rule of your own judges"
+    law: str = ""
+    note: str = ""
+    left: str = ""
+    beta: str = "mean overlap of the two distributions"
+    chance: bool = False
+    threshold: Literal["u", "p"] | None = None
+    weighted: bool = False
+    together: bool = False
+    draws: bool = True
+    residual: bool = True
+    numbers: Reference | None = None
+    after: Reference | None = None
+    package: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choice", self.choice or self.label[:1].upper() + self.label[1:])
+
+    @property
+    def warning(self) -> str:
+        """A sentence for whoever reads a text that it changed; empty if it is exact."""
+        if self.exact:
+            return ""
+        return (
+            f"The verdict {self.label} changes the text: it does not follow the target's "
+            "distribution."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineKind:
+    """A form in which a model's passes run.
+
+    name: the form in headers. label: in words. make: (model, vocab) -> `Engine`, or None if it
+    cannot run this model exactly. asked: whether it runs only if SPECVIZ_FORM names it. package: a
+    module that must be installed. states: whether it hands out hidden states.
+    call_on_cpu, call_elsewhere: bytes that could be read during the call of one module, right to
+        about half an order of magnitude: a static form makes fewer and cheaper calls, and in
+        compiled passes only the work itself is left.
+    extra_token: what each further token adds to a pass on a processor, in passes of one token: the
+        faster a pass reads, the sooner arithmetic is its limit. On two cores of an AMD EPYC, six
+        tokens of the built-in target take 2.2 times as long as one in compiled passes, and 1.7
+        times as long in transformers' modules.
+    """
+
+    name: str
+    label: str
+    make: Reference | None = None
+    asked: bool = False
+    package: str | None = None
+    states: bool = False
+    call_on_cpu: int = 2**17
+    call_elsewhere: int = 2**23
+    extra_token: float = 0.14
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSource:
+    """Where a pair may come from, by the form of its name.
+
+    name: a word for it. form: how such names are written, for help: "TARGET+DRAFT". about: in one
+    sentence. matches: (text) -> whether a name has this form, cheap and without a network. load:
+    (spec, options) -> the pair. examine: (spec, options) -> the doctor's findings.
+    """
+
+    name: str
+    form: str
+    about: str
+    matches: Reference
+    load: Reference
+    examine: Reference | None = None

@@ -1,0 +1,116 @@
+"""What a server says of itself, before anything is asked of its model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..errors import PairError, ServerError
+from .wire import Server
+
+LLAMA_CPP, VLLM, UNKNOWN = "llama.cpp", "vLLM", "a server of OpenAI's protocol"
+
+Counted: TypeAlias = dict[str, int]
+"""The verify steps of a server, and the drafted and accepted tokens in them."""
+
+NAMES = {"drafts": "steps", "draft_tokens": "drafted", "accepted_tokens": "accepted"}
+LINE = re.compile(
+    r"^(?:vllm:|llamacpp:)spec_decode_num_(drafts|draft_tokens|accepted_tokens)_total"
+    r"(\{[^}]*\})? ([0-9.e+]+)$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What is known of a server without a question to its model.
+
+    engine: LLAMA_CPP, VLLM or UNKNOWN. software: the same with its version. context: the most
+    tokens that it sees, if it tells. parameters: of the model, 0 if unknown. counted: what it has
+    counted of its own speculation since it began; None if it counts none, as vLLM without it.
+    """
+
+    engine: str
+    software: str
+    context: int | None
+    parameters: int
+    counted: Counted | None
+
+    @property
+    def speculates(self) -> bool:
+        """Whether it drafts by itself, as far as it tells: llama.cpp always counts, 0 if not."""
+        counted = self.counted
+        return counted is not None and (self.engine != LLAMA_CPP or counted["drafted"] > 0)
+
+
+def identity_of(server: Server, model: str) -> Identity:
+    """What a server says of itself and of a model. Raises `ServerError`, and `PairError` if it has
+    no model of this name."""
+    models = served_models(server)
+    if model not in models:
+        raise PairError(
+            f"{server.shown} has no model {model!r}: name one of those that it has, "
+            f"{', '.join(sorted(models)[:5]) or 'none'}."
+        )
+    entry = models[model]
+    meta = entry.get("meta")
+    meta = meta if isinstance(meta, dict) else {}
+    engine, software = _software(server, entry)
+    return Identity(
+        engine,
+        software,
+        positive(entry.get("max_model_len")) or positive(meta.get("n_ctx")),
+        positive(meta.get("n_params")) or 0,
+        counters(server, model),
+    )
+
+
+def served_models(server: Server) -> dict[str, dict[str, Any]]:
+    """The server's models by name, as it describes them. Raises `ServerError`."""
+    listing = server.get("models")
+    try:
+        return {str(entry["id"]): dict(entry) for entry in listing["data"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise PairError(server.rubbish()) from error
+
+
+def counters(server: Server, model: str) -> Counted | None:
+    """What a server has counted of its own speculation for a model; None if it tells nothing."""
+    try:
+        text = server.text("/metrics")
+    except (PairError, ServerError):
+        return None
+    found: Counted = {}
+    for name, labels, value in LINE.findall(text):
+        if "model_name=" not in labels or f'model_name="{model}"' in labels:
+            found[NAMES[name]] = found.get(NAMES[name], 0) + int(float(value))
+    return found if len(found) == len(NAMES) else None
+
+
+def moved(before: Counted | None, after: Counted | None) -> Counted | None:
+    """By how much counters moved; None if they are unknown, or began anew in between."""
+    if before is None or after is None:
+        return None
+    difference = {name: after[name] - before[name] for name in after}
+    return None if min(difference.values()) < 0 else difference
+
+
+def positive(value: Any) -> int | None:
+    """A whole number above 0 as it is; None for anything else."""
+    return value if type(value) is int and value > 0 else None
+
+
+def _software(server: Server, entry: dict[str, Any]) -> tuple[str, str]:
+    """The engine, and its name with its version."""
+    if entry.get("owned_by") == "llamacpp":
+        return LLAMA_CPP, f"{LLAMA_CPP} {_told(server, '/props', 'build_info')}".rstrip()
+    version = _told(server, "/version", "version")
+    return (VLLM, f"{VLLM} {version}") if version else (UNKNOWN, UNKNOWN)
+
+
+def _told(server: Server, path: str, name: str) -> str:
+    try:
+        return str(server.get(path)[name])[:40]
+    except (PairError, ServerError, KeyError, TypeError):
+        return ""
