@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import re
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
