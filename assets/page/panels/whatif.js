@@ -8,12 +8,12 @@ import { fixed } from "specviz/words/words.js";
 
 /** @import { Explanation } from "specviz/facts/costs.js" */
 
-const FORMULA = "By the formula, not measured: τ(α, γ) / (γ · price of a guess + price of judging), with verdicts that do not "
+const FORMULA = "Not measured: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
   + "depend on each other. Judging costs one pass for no guess and what it cost here for as many as here, in a straight line.";
 
 /** @typedef {"alpha" | "step"} Name */
 /** @type {[Name, string, number][]} name, label, most */
-const SLIDERS = [["alpha", "α, judged guesses that are accepted", 0.99], ["step", "Price of a guess, in passes", 1]];
+const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
 
 export class WhatIf {
   node = element("section", "sv-whatif");
@@ -86,7 +86,7 @@ export class WhatIf {
     // A policy, or text without a match, drafts another number in each round: then no bar is ours.
     const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
     this.#drawBars(best, ours);
-    const inUse = ours === null || ours === best.gamma ? "" : `, γ = ${ours}, the one in use, ${fixed(best.speeds[ours], 2)}×`;
+    const inUse = ours === null || ours === best.gamma ? "" : `; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
     const found = best.gamma === 0 ? "no γ is above 1×" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
     this.#said.textContent = `By the formula ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
   }
