@@ -16,21 +16,23 @@ from .core.events import Event, Round
 from .decoding.difference import explain_difference
 from .decoding.race import race
 from .engines.base import spare_threads
-from .environment import variables_table
+from .environment import SERVED, variables_table
 from .errors import TraceError
 from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
 from .measure.bench import cli as bench
 from .measure.sweep import cli as choose
-from .models.catalogue import pairs_by_fit
 from .models.doctor import MARKS, examine, examine_served
-from .models.load import load_pair
+from .models.load import load_any
 from .models.memory import device_memory
-from .models.pair import Pair
+from .models.pair import Pair, checked_pair
 from .models.progress import terminal_watcher
-from .models.served import address_of, served_address
-from .models.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .models.served import address_of
+from .models.watched import Watched
 from .models.weights import DTYPES
+from .pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .pairs.spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
+from .pairs.table import pairs_by_fit
 from .runs.html import embedded_html, standalone_html
 from .runs.recording import UNVERIFIED, file_summary, read_file
 from .runs.tables import rounds_csv, tokens_csv
@@ -161,7 +163,7 @@ def _add_lanes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _lanes(options: argparse.Namespace, pair: Pair | None = None) -> dict[str, Settings]:
+def _lanes(options: argparse.Namespace, pair: Pair | Watched | None = None) -> dict[str, Settings]:
     """The settings of all lanes; those without a drafter take the pair's."""
     own = settings_from(options, pair.drafters[0]) if pair else settings_from(options)
     return beside(own, map(parsed_lane, options.lane))
@@ -180,8 +182,12 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named_pair(options: argparse.Namespace) -> Pair:
+    return checked_pair(_raced(options))
+
+
+def _raced(options: argparse.Namespace) -> Pair | Watched:
     name = address_of(options.target_url, options.pair, options.baseline_url)
-    return load_pair(name, on_progress=terminal_watcher(), **_loading(options))
+    return load_any(parse_pair(name), on_progress=terminal_watcher(), **_loading(options))
 
 
 def _page(_: argparse.Namespace) -> None:
@@ -197,7 +203,7 @@ def _run(options: argparse.Namespace) -> None:
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     color = options.color == "always" or (options.color == "auto" and tty)
     spare_threads()
-    pair = _named_pair(options)
+    pair = _raced(options)
     print(legend(color=color))
     events: list[Event] = []
     for event in race(pair, options.prompt, _lanes(options, pair)):
@@ -233,7 +239,7 @@ def _record(options: argparse.Namespace) -> None:
     if not Path(options.out).absolute().parent.is_dir():
         raise TraceError(f"there is no folder for {options.out}: make it first.")
     spare_threads()
-    pair = _named_pair(options)
+    pair = _raced(options)
     events = race(pair, options.prompt, _lanes(options, pair))
     Trace.from_events(events).save(options.out)
     print(file_summary(options.out))
@@ -263,10 +269,10 @@ def _pairs(options: argparse.Namespace) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     named = "+".join(one for one in (options.target, options.draft) if one)
     whole = address_of(options.target_url, named if options.target_url else options.target)
-    address = None if options.draft and not options.target_url else served_address(whole)
+    spec = _on_server(whole)
     report = (
-        examine_served(address)
-        if address
+        examine_served(spec)
+        if spec and (options.target_url or not options.draft)
         else examine(
             options.target,
             options.draft,
@@ -284,6 +290,16 @@ def _doctor(options: argparse.Namespace) -> int:
             print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
         print(report.summary)
     return 1 if report.verdict == "stop" else 0
+
+
+def _on_server(name: str) -> ServerSpec | None:
+    """The servers that a name is about; None for the names of pairs here, and of single models."""
+    if name == SERVED:
+        return operator_spec()
+    if not name.strip().startswith(("http://", "https://")):
+        return None
+    spec = parse_pair(name)
+    return spec if isinstance(spec, ServedSpec | WatchedSpec) else None
 
 
 def _explain_difference(options: argparse.Namespace) -> int:

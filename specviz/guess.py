@@ -25,10 +25,10 @@ from .decoding.sampling import greedy_ids
 from .engines.choose import make_engine
 from .environment import BUILTIN
 from .errors import PairError, PromptError, ServerError, SpecvizError
-from .models.catalogue import named_pair
-from .models.load import NO_DRAFT, load_pair
+from .models.load import load_pair
 from .models.pair import Pair, context_length
 from .models.progress import terminal_watcher
+from .pairs.spec import NO_DRAFT, is_row
 from .remote.address import server_address
 from .remote.wire import RefusedError, Server
 from .runs.terminal import STYLES, printable, styled
@@ -329,7 +329,7 @@ def _text(file: str) -> str:
 
 def _draft(name: str) -> Pair:
     watcher = terminal_watcher()
-    if named_pair(name) is not None or "+" in name:
+    if is_row(name) or "+" in name:
         return draft_of(load_pair(name, on_progress=watcher))
     return load_pair(f"{name}+{NO_DRAFT}", on_progress=watcher)
 

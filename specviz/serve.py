@@ -17,7 +17,7 @@ from typing import Any
 from .environment import DRAIN_SECONDS, check_variables, on_zerogpu
 from .errors import SettingsError, SpecvizError
 from .logs import adopt_libraries, in_json, set_up_logging
-from .models.catalogue import operator_pairs
+from .pairs.table import operator_pairs
 from .worker.client import ProcessWorker, Worker
 from .worker.process import end_processes
 

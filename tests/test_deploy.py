@@ -12,7 +12,7 @@ import yaml
 from scripts import install
 from scripts.lock import REQUIREMENTS, pins_in
 from specviz.environment import variables_table
-from specviz.models.catalogue import known_model
+from specviz.pairs.table import known_model
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = (ROOT / "docs" / "deploy.md").read_text("utf-8")

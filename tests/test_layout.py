@@ -108,7 +108,7 @@ def test_only_the_engine_knows_the_cache_of_transformers(module: str):
             assert "cache_utils" not in name and not name.endswith("Cache"), name
 
 
-@pytest.mark.parametrize("package", ["models", "engines", "decoding", "worker"])
+@pytest.mark.parametrize("package", ["engines", "decoding", "worker"])
 def test_a_package_says_what_it_is_for_and_offers_what_it_names(package: str):
     """All names of its table can be imported, and no others."""
     module = import_module(f"specviz.{package}")

@@ -207,31 +207,12 @@ interface DifferenceResult {
   reasons: string[];
 }
 
-interface GuessWish {
-  run: string | null;
-  text: string;
-  prompt: string;
-  continues: boolean;
-}
-
-/** As specviz/page/guesses.py tells it. */
-interface GuessResult {
-  draft: string;
-  before: string; // what had nothing before it, so that nobody could guess it
-  left_out: number; // tokens at the end
-  places: [text: string, guess: string, right: boolean, q_guess: number, q_text: number][];
-  name: string;
-  why: string;
-  units: string;
-}
-
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
   take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
-  begin_guesses?(asked: GuessWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
   end_sampling?(asked: { id: string }): Promise<void>;

@@ -30,7 +30,7 @@ from ..engines.threads import one_torch_thread, use_threads
 from ..errors import ModelError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane
-from ..models.pair import Pair, context_length
+from ..models.pair import Pair, checked_pair, context_length
 from ..policy import Policy, make_policy
 from ..remote.interface import Spent
 from ..settings import Settings
@@ -64,6 +64,7 @@ def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> It
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
+    pair = checked_pair(pair)
     texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))

@@ -12,9 +12,7 @@ from ..core.events import End, EndReason, Event, Round
 from ..errors import SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane, Several, checked_lanes
-from ..models.pair import Pair, context_length
-from ..models.watched import Watched
-from ..remote.watched.watching import watch
+from ..models.pair import Pair, Racing, checked_pair, context_length
 from ..settings import Settings
 from .header import header_of
 from .loop import decode
@@ -28,7 +26,7 @@ WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within 
 
 
 def race(
-    pair: Pair,
+    pair: Pair | Racing,
     prompt: Prompt,
     settings: Settings | Several | None = None,
     *,
@@ -49,16 +47,14 @@ def race(
     the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
     before the clocks begin; the header says how many.
-    A pair that is only watched (`models.watched`) has the lane of its server's stream, and a
-    baseline if it has a second server; `remote.watched.watching` says what differs.
+    What is no `Pair` and races by itself, such as a watched server, has a method `race` of its own.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
     lanes = checked_lanes(pair.settings() if settings is None else settings)
-    if isinstance(pair, Watched):
-        if set(lanes) != {SPECULATIVE} or memory:
-            raise SettingsError("a watched server has one lane with drafts: leave out the others.")
-        return watch(pair.stream, pair.alone, prompt, lanes[SPECULATIVE])
+    if not isinstance(pair, Pair) and hasattr(pair, "race"):
+        return pair.race(prompt, lanes, memory)
+    pair = checked_pair(pair)
     if mode not in ("interleaved", "sequential"):
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     first = next(iter(lanes.values()))

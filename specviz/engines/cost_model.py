@@ -18,8 +18,8 @@ from ..kinds import engine_kind
 from ..models.heads.assistant import Assistant
 from ..models.heads.eagle import Head
 from ..models.heads.mtp import MtpHead
-from ..models.sizes import parameter_bytes, pass_bytes
 from ..models.truncated import truncated_model
+from ..pairs.sizes import parameter_bytes, pass_bytes
 from ..remote.target import RemoteTarget
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware

@@ -10,10 +10,17 @@ import torch
 
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..remote.target import split_address
-from ..remote.watched.recognise import watched_addresses
+from ..pairs.sizes import QUANTIZED, TYPICAL_CONTEXT
+from ..pairs.spec import (
+    NO_DRAFT,
+    ModelsSpec,
+    NamedSpec,
+    ServerSpec,
+    WatchedSpec,
+    parse_pair,
+)
+from ..pairs.table import known_head, known_model, suggested_draft
 from ..remote.watched.watching import tells_steps
-from .catalogue import known_head, known_model, suggested_draft
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -32,13 +39,12 @@ from .findings import (
 from .heads.findings import examined_head, head_findings, own_layers_findings
 from .heads.kinds import AnyMetadata, is_head
 from .hub import find_source, gated_sentence, hub_listing
-from .load import NO_DRAFT, meta_pair, model_names, planned_loads
+from .load import meta_pair, model_names, planned_loads
 from .memory import DeviceMemory, MemoryNeed, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .served import served_target
 from .server_findings import served_findings, watched_findings
-from .sizes import QUANTIZED, TYPICAL_CONTEXT
 from .truncated import has_early_exits
 from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
@@ -154,25 +160,24 @@ def examine(
     )
 
 
-def examine_served(address: str) -> Report:
+def examine_served(spec: ServerSpec) -> Report:
     """The report on a pair whose target is on a server, or that is only watched: the server is
     asked, and no weights are read."""
-    if (watched := watched_addresses(address)) is not None:
-        return _examine_watched(address, watched[0][1])
-    _, model, draft = split_address(address) or ("", "", "")
+    if isinstance(spec, WatchedSpec):
+        return _examine_watched(spec)
     try:
-        target, source, _ = served_target(address)
+        target, source, _ = served_target(spec)
     except (PairError, ServerError) as error:
         stop = Finding("stop", "server", str(error))
-        return Report(model, _shown(draft), (stop,), {}, 0, None)
+        return Report(spec.target.model, _shown(spec.draft), (stop,), {}, 0, None)
     findings = served_findings(target, source.shown)
-    return Report(model, source.shown, tuple(findings), {}, 0, None)
+    return Report(spec.target.model, source.shown, tuple(findings), {}, 0, None)
 
 
-def _examine_watched(address: str, model: str) -> Report:
+def _examine_watched(spec: WatchedSpec) -> Report:
+    model = spec.engine.model
     try:
-        pair = watched_pair(address)
-        assert pair is not None, "the caller has seen that it is one"
+        pair = watched_pair(spec)
         told = tells_steps(pair.stream)
     except (PairError, ServerError) as error:
         return Report(model, None, (Finding("stop", "server", str(error)),), {}, 0, None)
@@ -203,9 +208,12 @@ def _names(target: str, draft: str | None) -> list[str]:
     if draft is not None:
         return [target.strip()] + ([draft.strip()] if draft.strip() != NO_DRAFT else [])
     try:
-        one, other = model_names(target)
+        spec = parse_pair(target)
     except PairError:  # not the name of a pair, so it is the name of a model
         return [target.strip()]
+    if not isinstance(spec, NamedSpec | ModelsSpec):
+        return [target.strip()]
+    one, other = model_names(spec)
     return [one, other] if other else [one]
 
 

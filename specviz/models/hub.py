@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -20,11 +19,10 @@ from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from ..errors import PairError, causes_of
+from ..pairs.spec import HUB_ID, MOST_SHOWN, local_folder
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
-MOST_SHOWN = 100  # characters of a name in a sentence
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -61,15 +59,6 @@ def shown_name(name: str) -> str:
     path = Path(name)
     shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
     return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
-
-
-def local_folder(name: str) -> Path | None:
-    """The folder with this name, if there is one."""
-    try:
-        folder = Path(name).expanduser()
-        return folder if folder.is_dir() else None
-    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
-        return None
 
 
 def find_source(name: str) -> ModelSource:

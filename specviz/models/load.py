@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from .catalogue import named_pair, named_pairs
+from ..pairs.sizes import DRAFTING_LANES, LANES
+from ..pairs.spec import (
+    ModelsSpec,
+    NamedSpec,
+    OperatorSpec,
+    PairSpec,
+    ServedSpec,
+    WatchedSpec,
+    operator_spec,
+    parse_pair,
+)
+from ..pairs.table import named_pair
 from .checksums import check_files
 from .closed import closed_sentence
 from .heads.kinds import AnyMetadata, load_any_head, read_any_head
-from .hub import MOST_SHOWN, find_source, local_folder
+from .hub import find_source
 from .memory import DeviceMemory, device_memory, loading_precision, memory_need
 from .metadata import ModelMetadata, read_metadata, read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
-from .served import served_address, served_pair
-from .sizes import DRAFTING_LANES, LANES
 from .weights import (
     LoadOptions,
     PlannedLoad,
@@ -32,8 +41,8 @@ from .weights import (
     shortage_sentence,
 )
 
-NO_DRAFT = "none"
-"""The draft's name in a pair without a draft model: "TARGET+none"."""
+if TYPE_CHECKING:
+    from .watched import Watched
 
 
 def load_pair(
@@ -53,8 +62,8 @@ def load_pair(
     safetensors files are read, and code of a repository never runs. Gated models need HF_TOKEN.
     "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
     with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without
-    "+DRAFT" the server speculates by itself and is only watched (`models.watched`): " | " and the
-    address of a second server name its baseline.
+    "+DRAFT" the server speculates by itself, and what is returned is a `Watched`, which only
+    `race` takes. docs/pairs.md has all forms of names.
     dtype: "float32", "bfloat16" or "float16"; None is fp32 on a CPU and the dtype of the
     checkpoint on a GPU. quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes.
     device: None is the GPU with the most free memory, several GPUs if one is too small, or the
@@ -63,13 +72,38 @@ def load_pair(
     Raises `PairError` if a model is missing, does not fit into memory, or the two do not match, and
     if a file of the built-in pair is not as it was published.
     """
+    loaded = load_any(
+        parse_pair(name),
+        dtype=dtype,
+        quantize=quantize,
+        draft_quantize=draft_quantize,
+        device=device,
+        on_progress=on_progress,
+    )
+    # A server's name alone makes a `Watched`; whoever writes one passes it to `race`.
+    return cast(Pair, loaded)
+
+
+def load_any(
+    spec: PairSpec,
+    *,
+    dtype: str | torch.dtype | None = None,
+    quantize: str | None = None,
+    draft_quantize: str | None = None,
+    device: str | torch.device | None = None,
+    on_progress: Watcher | None = None,
+) -> Pair | Watched:
+    """What a parsed name stands for, with the options of `load_pair`, which says what is raised."""
+    if isinstance(spec, OperatorSpec):
+        spec = operator_spec()
     options = [
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)
     ]
     place = torch.device(device) if device is not None else None
-    if name == BUILTIN:
-        target, draft = model_names(name)
+    name = str(spec)
+    if spec == NamedSpec(BUILTIN):
+        target, draft = model_names(spec)
         head_folder = str(ASSETS / "pair" / "head")
         for folder in (target, draft, head_folder):
             check_files(Path(folder or ""))
@@ -78,12 +112,13 @@ def load_pair(
             # As it is stored: compiled passes read such weights in place, and compute in fp32.
             options = [replace(one, dtype=torch.bfloat16) for one in options]
         return _loaded(name, [target, draft or ""], head_folder, options, place, on_progress)
-    address = served_address(name)
-    if address is not None:
-        return served_pair(address, options[1], place or best_device(), on_progress)
+    if isinstance(spec, ServedSpec | WatchedSpec):
+        from .served import served_pair
+
+        return served_pair(spec, options[1], place or best_device(), on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
-    target, draft = model_names(name)
+    target, draft = model_names(spec)
     if closed := closed_sentence([one for one in (target, draft) if one]):
         raise PairError(closed)
     metadata = read_metadata(target)
@@ -94,25 +129,16 @@ def load_pair(
     return _placed_pair(name, models, named_head, options, device_memory(place), on_progress)
 
 
-def model_names(name: str) -> tuple[str, str | None]:
-    """The target and the draft (or None) in a pair's name. Raises `PairError` for other names."""
-    if not isinstance(name, str):
-        raise PairError(f"the pair's name is {name!r}: write a text, such as 'builtin'.")
-    row = named_pair(name.strip())
-    if row is not None:
+def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
+    """The target and the draft, or None, of a pair that is loaded here."""
+    if isinstance(spec, ModelsSpec):
+        return spec.target, spec.draft
+    if spec.name == BUILTIN:
         folder = ASSETS / "pair"
-        if row.name == BUILTIN:
-            return str(folder / "target"), str(folder / "draft")
-        return row.target.name, row.parts[0].name
-    for target, draft in _splits(name):
-        if target and draft:
-            return target, None if draft == NO_DRAFT else draft
-    names = ", ".join(pair.name for pair in named_pairs()[1:])
-    shown = name if len(name) <= MOST_SHOWN else name[:MOST_SHOWN] + "…"
-    raise PairError(
-        f"{shown!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for a "
-        f"target without a draft model, or one of {names}."
-    )
+        return str(folder / "target"), str(folder / "draft")
+    row = named_pair(spec.name)
+    assert row is not None, "the parser has seen it"
+    return row.target.name, row.parts[0].name
 
 
 def meta_pair(models: list[ModelMetadata]) -> Pair:
@@ -160,13 +186,6 @@ def planned_loads(
         need = replace(head.need, copies=DRAFTING_LANES)
         loads.append(PlannedLoad(head.source.shown, need, precision))
     return loads
-
-
-def _splits(name: str) -> list[tuple[str, str]]:
-    # The name of a folder may contain a plus: a split with a folder on its left comes first.
-    places = [i for i, sign in enumerate(name) if sign == "+"]
-    found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
-    return sorted(found, key=lambda pair: local_folder(pair[0]) is None)
 
 
 def _placed_pair(

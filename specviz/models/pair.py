@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
+from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError
 from ..kinds import drafter_kind, drafters_for
+from ..lanes import Lane
 from ..settings import CHATS, Settings
 from .shared_tokens import FEWEST, SharedTokens, shared_tokens
 from .truncated import has_early_exits
@@ -222,6 +225,30 @@ class Pair:
                 "the target's chat template does not take this prompt: set chat to 'off'."
             ) from error
         return _id_list(ids, self.vocab)
+
+
+class Racing(Protocol):
+    """What stands where a pair does in a race, and races by itself."""
+
+    @property
+    def drafters(self) -> tuple[str, ...]: ...
+
+    def settings(self, **values: Any) -> Settings: ...
+
+    def race(
+        self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
+    ) -> Iterator[Event]: ...
+
+
+def checked_pair(pair: object) -> Pair:
+    """`pair` itself; raises `PairError` if it is none."""
+    if isinstance(pair, Pair):
+        return pair
+    if hasattr(pair, "race"):
+        raise PairError(
+            "this pair can only race: it drafts and judges by itself, and shows no distributions."
+        )
+    raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
 
 
 def end_ids(model: Any) -> frozenset[int]:

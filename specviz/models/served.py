@@ -7,30 +7,16 @@ from typing import Any
 
 import torch
 
-from ..environment import REMOTE, SERVED
 from ..errors import PairError
+from ..pairs.spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair
 from ..remote.address import server_address
-from ..remote.target import RemoteTarget, remote_target, split_address
-from ..remote.watched.recognise import watched_addresses
+from ..remote.target import RemoteTarget, remote_target
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
-from .watched import watched_pair
+from .watched import Watched, watched_pair
 from .weights import LoadOptions, load_model
-
-
-def served_address(name: str) -> str | None:
-    """The whole name of a pair whose target is on a server, "http://HOST:PORT/v1#MODEL+DRAFT", or
-    that is only watched (`watched.watched_pair`); None for other pairs. `SERVED` is the one that
-    the operator has named. Raises `PairError`."""
-    if name == SERVED:
-        address = REMOTE.read()
-        if address is None:
-            raise PairError(f"no server holds a target here: set {REMOTE.name}.")
-        return address
-    is_served = watched_addresses(name) is not None or split_address(name) is not None
-    return name if is_served else None
 
 
 def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
@@ -43,13 +29,13 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
     name = pair if url is None else _at(url, pair)
     if alone is None:
         return name
-    watched = watched_addresses(name)
-    if watched is None or len(watched) != 1:
+    spec = parse_pair(name)
+    if not isinstance(spec, WatchedSpec) or spec.alone is not None:
         raise PairError(
             "--baseline-url belongs to a server that is watched: name one with "
             "--target-url http://HOST:PORT/v1 and --pair MODEL."
         )
-    return f"{name} | {_at(alone, watched[0][1])}"
+    return f"{name} | {_at(alone, spec.engine.model)}"
 
 
 def _at(url: str, models: str) -> str:
@@ -63,31 +49,29 @@ def _at(url: str, models: str) -> str:
 
 
 def served_pair(
-    address: str, options: LoadOptions, device: torch.device, on_progress: Watcher | None
-) -> Pair:
-    """The pair with a name such as "http://HOST:PORT/v1#MODEL+DRAFT", or a `Watched` one.
+    spec: ServerSpec, options: LoadOptions, device: torch.device, on_progress: Watcher | None
+) -> Pair | Watched:
+    """The pair of a target on a server and a draft here, or a server that is watched.
 
-    The draft is loaded here, as `options` say; its tokenizer must be the target's too. The name
-    of the pair has no address. Raises `PairError` and `ServerError`.
+    The draft is loaded as `options` say; its tokenizer must be the target's too. The name of the
+    pair has no address. Raises `PairError` and `ServerError`.
     """
     if on_progress is not None:
         on_progress(Progress("asking the server of the target"))
-    if (watched := watched_pair(address)) is not None:
-        return watched
-    target, source, tokenizer = served_target(address)
+    if isinstance(spec, WatchedSpec):
+        return watched_pair(spec)
+    target, source, tokenizer = served_target(spec)
     draft = load_model(source, replace(options, device=device), on_progress)
     name = f"{target.name_or_path}+{source.shown}"
     return Pair(target=target, draft=draft, tokenizer=tokenizer, name=name)
 
 
-def served_target(address: str) -> tuple[RemoteTarget, ModelSource, Any]:
+def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     """The target of such a pair, its draft's source, and the tokenizer that both must have.
 
     Raises `PairError` and `ServerError`.
     """
-    parts = split_address(address)
-    assert parts is not None, "callers look before"
-    url, model, draft = parts
-    source = find_source(draft)
+    source = find_source(spec.draft)
     tokenizer = read_tokenizer(source)
-    return remote_target(server_address(url), model, tokenizer), source, tokenizer
+    at = spec.target
+    return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer

@@ -1,70 +1,59 @@
-"""The pair of a server that speculates by itself, and is only watched."""
+"""A server that speculates by itself, and is only watched: it stands where a pair does in a race,
+and nowhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
-import torch
-
-from ..errors import PairError
+from ..core.events import Event
+from ..errors import PairError, SettingsError
+from ..lanes import SPECULATIVE, Lane
+from ..pairs.spec import WatchedSpec
 from ..remote.address import server_address
-from ..remote.watched.recognise import recognised, watched_addresses
-from .pair import Pair
-
-ONLY_WATCHED = (
-    "a server that is watched can only race: it drafts and judges by itself, and shows no "
-    "distributions."
-)
+from ..remote.watched.recognise import recognised
+from ..remote.watched.stream import Engine, Prompt
+from ..remote.watched.watching import watch
+from ..settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
-class Watched(Pair):
-    """Stands where there is a `Pair`, without models: both are on the server.
+class Watched:
+    """An engine on a server, which drafts and judges by itself.
 
-    stream: the engine that is watched. alone: that of the target alone, or None.
+    name: of its model. stream: the engine that is watched. alone: that of the target alone, or
+    None.
     """
 
-    stream: Any = None
-    alone: Any = None
+    name: str
+    stream: Engine
+    alone: Engine | None = None
 
-    def __post_init__(self) -> None:
-        assert self.stream is not None
+    drafters = ("none",)  # of ours: the server drafts
 
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """None of ours: the server drafts."""
-        return ("none",)
+    def settings(self, **values: Any) -> Settings:
+        """`Settings` with these values. Raises `SettingsError`."""
+        return Settings(**{"drafter": "none", **values})
 
-    def encode(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises `PairError`."""
-        raise PairError(ONLY_WATCHED)
-
-    @cached_property
-    def vocab(self) -> int:
-        raise PairError(ONLY_WATCHED)
-
-    @property
-    def device(self) -> torch.device:
-        raise PairError(ONLY_WATCHED)
+    def race(
+        self, prompt: Prompt, lanes: Mapping[Lane, Settings], memory: object = ()
+    ) -> Iterator[Event]:
+        """What `race` yields of it: the lane of the server's stream, and a baseline if there is a
+        second server. Raises `SettingsError` and `ServerError`."""
+        if set(lanes) != {SPECULATIVE} or memory:
+            raise SettingsError("a watched server has one lane with drafts: leave out the others.")
+        return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
 
 
-def watched_pair(name: str) -> Watched | None:
-    """The pair with a name such as "http://HOST:PORT/v1#MODEL", with " | " and a second address for
-    the baseline; None for other names. Its own name has no address.
-
-    Raises `PairError` and `ServerError`.
-    """
-    addresses = watched_addresses(name)
-    if addresses is None:
-        return None
-    engines = [recognised(server_address(url), model) for url, model in addresses]
+def watched_pair(spec: WatchedSpec) -> Watched:
+    """The engines of such a name. Raises `PairError` and `ServerError`."""
+    addresses = [one for one in (spec.engine, spec.alone) if one is not None]
+    engines = [recognised(server_address(one.url), one.model) for one in addresses]
     alone = engines[1] if engines[1:] else None
     if alone is not None and alone.identity.speculates:
         raise PairError(
             f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
             "so start it without speculation."
         )
-    shown = engines[0].model
-    return Watched(None, None, None, name=shown, stream=engines[0], alone=alone)
+    return Watched(engines[0].model, engines[0], alone)

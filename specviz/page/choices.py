@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NewType
 
 from ..environment import ANY_MODEL, BUILTIN, REMOTE, SERVED
 from ..errors import PairError
-from ..models.catalogue import (
+from ..pairs.sizes import shown_bytes
+from ..pairs.spec import (
+    NO_DRAFT,
+    NOT_OFFERED,
+    UNREADABLE,
+    ModelsSpec,
+    NamedSpec,
+    ServerSpec,
+    WatchedSpec,
+    operator_spec,
+    visitor_spec,
+)
+from ..pairs.table import (
     FITS,
     FITS_SMALLER,
     NamedPair,
@@ -17,20 +26,11 @@ from ..models.catalogue import (
     operator_pairs,
     pairs_by_fit,
 )
-from ..models.sizes import shown_bytes
-from ..remote.watched.recognise import watched_addresses
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Machine
 
 OTHER = "other"
-NO_DRAFT = "none"
 PICKLED = "but published as a pickle, which is not loaded"
-MOST_NAME = 300  # characters of a model's or a pair's name
-
-Model = NewType("Model", str)
-"""What a visitor may call a model: an id of the hub, or a folder. No address is one."""
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 
 
 def others_allowed() -> bool:
@@ -54,8 +54,8 @@ def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
         for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
             listed = [one for one in members if one in offered]
             choices += [(_label(one, fit, machine.cpu), one.name) for one in listed]
-    if served := REMOTE.read():
-        choices.append((_served_label(served), SERVED))
+    if REMOTE.read():
+        choices.append((_served_label(operator_spec()), SERVED))
     return choices + ([("Another pair…", OTHER)] if others_allowed() else [])
 
 
@@ -86,58 +86,34 @@ def chosen_pair(
     name = str(choice)
     if str(weights) not in WEIGHTS:
         raise PairError(f"weights are {weights!r}: use one of {', '.join(map(repr, WEIGHTS))}.")
-    if name == SERVED and REMOTE.read():
-        return SERVED
-    if name == own or any(one.name == name for one in offered_pairs()):
-        return with_weights(name, str(weights))
     if name != OTHER or not others_allowed():
-        raise PairError("This pair is not offered here: choose one of the list.")
-    if not str(target or "").strip():
+        return with_weights(_offered(name, own), str(weights))
+    target, draft = str(target or "").strip(), str(draft or "").strip()
+    if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
-    drafted = str(draft or "").strip() or NO_DRAFT
-    return with_weights(f"{_model(target)}+{_model(drafted)}", str(weights))
+    spec = ModelsSpec(target, None if draft in ("", NO_DRAFT) else draft)
+    return with_weights(str(visitor_spec(str(spec), any_model=True)), str(weights))
 
 
 def asked_pair(name: object, *, own: str) -> str:
-    """The pair that a program names in one text: as `chosen_pair` has it, or "TARGET+DRAFT" where
-    any model may be named. Raises `PairError`."""
-    if not isinstance(name, str) or len(name) > MOST_NAME:
-        raise PairError("The pair has no name that can be read: use a text such as 'builtin'.")
+    """The pair that a program names in one text, with its weights as `with_weights` has them.
+    Raises `PairError`."""
+    if not isinstance(name, str):
+        raise PairError(UNREADABLE)
     bare, options = pair_and_options(name.strip())
     weights = next(known for known, ones in WEIGHTS.items() if ones == options)
-    if "+" not in bare or bare == own:
-        return chosen_pair(bare, "", "", weights, own=own)
-    target, draft = _halves(bare)
-    if not draft.strip():
-        raise PairError("The pair has no draft: name it TARGET+DRAFT, or TARGET+none.")
-    return chosen_pair(OTHER, target, draft, weights, own=own)
+    return with_weights(_offered(bare, own), weights)
 
 
-def _halves(name: str) -> tuple[str, str]:
-    """Target and draft of "TARGET+DRAFT"; the name of a folder may contain a plus."""
-    places = [place for place, sign in enumerate(name) if sign == "+"]
-    place = next((one for one in places if _is_folder(name[:one].strip())), places[0])
-    return name[:place], name[place + 1 :]
-
-
-def _model(name: object) -> Model:
-    """The model of this name. Raises `PairError` if it is neither an id of the hub nor a folder:
-    an address, which only the operator may name, is never one."""
-    model = str(name).strip()
-    is_id = bool(_HUB_ID.fullmatch(model))
-    if len(model) > MOST_NAME or "://" in model or not (is_id or _is_folder(model)):
-        raise PairError(
-            f"{model[:60]!r} is no model that can be named here: use one of the hub, such as "
-            "owner/model, or a folder of the server's machine. Only the operator names servers."
-        )
-    return Model(model)
-
-
-def _is_folder(name: str) -> bool:
-    try:
-        return Path(name).expanduser().is_dir()
-    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
-        return False
+def _offered(name: str, own: str) -> str:
+    """The pair of this name, if it is offered here or any may be named. own: the pair that the page
+    was started with. Raises `PairError`."""
+    if name == own:
+        return own
+    spec = visitor_spec(name, any_model=others_allowed())
+    if isinstance(spec, NamedSpec) and all(one.name != spec.name for one in offered_pairs()):
+        raise PairError(NOT_OFFERED)
+    return str(spec)
 
 
 def naming_defaults(own: str) -> dict[str, str]:
@@ -158,11 +134,11 @@ def _title(pair: NamedPair) -> str:
     return f"{target} + {part}{'' if pair.head is None else ', a head'}"
 
 
-def _served_label(address: str) -> str:
+def _served_label(spec: ServerSpec) -> str:
     """What the operator's server is called: an address stands in no page."""
-    models = address.partition("|")[0].partition("#")[2].strip()
-    watched = watched_addresses(address) is not None
-    return f"{models} · {'a server, watched' if watched else 'target on a server'}"
+    if isinstance(spec, WatchedSpec):
+        return f"{spec.engine.model} · a server, watched"
+    return f"{spec.target.model}+{spec.draft} · target on a server"
 
 
 def _label(pair: NamedPair, fit: str, cpu: bool) -> str:

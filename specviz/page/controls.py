@@ -11,10 +11,11 @@ import gradio as gr
 from ..errors import PromptError, SettingsError
 from ..kinds import drafters, verdicts
 from ..lanes import Lane, beside, parsed_lane
+from ..pairs.spec import MOST_NAME
 from ..settings import Settings
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
-from .choices import MOST_NAME, OTHER, pair_choices
+from .choices import OTHER, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first

@@ -10,10 +10,11 @@ from uuid import uuid4
 from ..environment import on_zerogpu
 from ..errors import SettingsError, SpecvizError, TraceError
 from ..inspect.parting import Difference, Parting
+from ..pairs.spec import MOST_NAME
 from ..settings import RANGES
 from ..worker.differences import DifferenceTask
 from ..worker.failures import FAILED
-from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_NAME
+from .controls import MAX_LENGTH, MOST_CHARACTERS
 from .experiment import Polled
 from .jobs import Run
 from .queue import RunQueue

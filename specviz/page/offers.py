@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from ..environment import REMOTE, SERVED
 from ..kinds import drafter_names, drafters_for
-from ..models.catalogue import named_pair
-from ..remote.watched.recognise import watched_addresses
+from ..pairs.spec import NO_DRAFT, ServedSpec, operator_spec
+from ..pairs.table import named_pair
 from ..worker.loading import pair_and_options
-from .choices import NO_DRAFT
 
 KEPT_PAIRS = 200
 
@@ -23,8 +22,7 @@ def listed_drafters(pair: str) -> tuple[str, ...] | None:
         return row.drafters
     if pair.endswith(f"+{NO_DRAFT}"):
         return drafters_for(["layers"])
-    served = REMOTE.read() if pair == SERVED else None
-    if served is None or watched_addresses(served) is not None:
+    if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
         return None
     return drafters_for(["draft"])
 

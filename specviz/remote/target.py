@@ -156,23 +156,6 @@ def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
         )
 
 
-def split_address(name: str) -> tuple[str, str, str] | None:
-    """Address, model and draft in "http://HOST:PORT/v1#MODEL+DRAFT"; None for other names.
-
-    Raises `PairError` if the part after the address is not complete.
-    """
-    if not isinstance(name, str) or not name.startswith(("http://", "https://")):
-        return None
-    url, _, models = name.partition("#")
-    model, _, draft = models.partition("+")
-    if not model.strip() or not draft.strip():
-        raise PairError(
-            "a target on a server is named http://HOST:PORT/v1#MODEL+DRAFT: MODEL as the server "
-            "calls it, DRAFT a hub id or a folder."
-        )
-    return url, model.strip(), draft.strip()
-
-
 def prefixes_of(ids: Sequence[int], keep: int) -> list[list[int]]:
     """The last `keep` prefixes of `ids`, the shortest first."""
     return [list(ids[: len(ids) - back]) for back in range(keep - 1, -1, -1)]

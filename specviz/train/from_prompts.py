@@ -24,6 +24,7 @@ from ..models.load import load_pair, meta_pair, model_names
 from ..models.memory import device_memory, loading_precision
 from ..models.metadata import ModelMetadata, read_metadata
 from ..models.pair import Pair, logit_width
+from ..pairs.spec import NamedSpec
 from .distill import logits_loss
 from .evaluate import Mean, bootstrap_mean, text_alphas
 from .export import digest, save_tokenizer, whole_folder
@@ -100,7 +101,7 @@ def _temperatures(args: argparse.Namespace) -> list[float]:
 
 
 def _models(args: argparse.Namespace) -> list[ModelMetadata]:
-    built_in = model_names(BUILTIN)
+    built_in = model_names(NamedSpec(BUILTIN))
     pairs = zip((args.distill, args.draft), built_in, strict=True)
     return [read_metadata(str(own) if name == BUILTIN else name) for name, own in pairs]
 

@@ -8,7 +8,7 @@ from ..errors import PairError
 from ..models.memory import DeviceMemory, memory_need
 from ..models.metadata import ModelMetadata
 from ..models.pair import logit_width, parameter_count
-from ..models.sizes import shown_bytes
+from ..pairs.sizes import shown_bytes
 
 LAYER_BYTES = 34
 """Bytes of activations that the backward pass needs in one layer, for each token and each of the

@@ -14,9 +14,10 @@ from ..core.events import Event
 from ..environment import ANY_WITH_TOKEN
 from ..errors import PairError
 from ..lanes import LANES, Lane
-from ..models.catalogue import named_pair
-from ..models.sizes import LANES as COUNTED
-from ..models.sizes import TYPICAL_CONTEXT, shown_bytes
+from ..pairs.sizes import LANES as COUNTED
+from ..pairs.sizes import TYPICAL_CONTEXT, shown_bytes
+from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
+from ..pairs.table import named_pair
 from ..settings import Settings
 
 if TYPE_CHECKING:
@@ -118,14 +119,14 @@ def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
     from ..decoding.loop import lane_threads
     from ..engines.choose import make_engine, make_head_engine, make_state_engine
-    from ..models.load import load_pair  # imports torch
+    from ..models.load import load_any  # imports torch
+    from ..models.pair import Pair
     from ..models.progress import Progress
-    from ..models.watched import Watched
 
     pair, options = pair_and_options(checked_name(name))
     with token_of(pair):
-        loaded = load_pair(pair, on_progress=watcher, **options)
-    if isinstance(loaded, Watched):
+        loaded = load_any(parse_pair(pair), on_progress=watcher, **options)
+    if not isinstance(loaded, Pair):
         return loaded
     # The first time on a machine this takes some ten seconds, which no run is to wait for.
     watcher(Progress("preparing the models' passes for this device"))
@@ -143,7 +144,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
 def memory_in_numbers(name: str) -> str:
     """A sentence with the memory that a pair takes, by the doctor's count; empty if unknown."""
     pair, options = pair_and_options(name)
-    if named_pair(pair) is None and "+" not in pair:
+    if not isinstance(parse_pair(pair), NamedSpec | ModelsSpec):
         return ""
     from ..models.doctor import examine
 

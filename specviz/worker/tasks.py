@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..core.events import End, Event
+from ..environment import SERVED
 from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
 from ..lanes import LANES, Lane
+from ..pairs.spec import operator_spec
 from ..settings import Settings
 from .loading import Models, checked_name, pair_and_options, token_of
 
@@ -153,11 +155,10 @@ class ExamineTask:
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
         from ..models.doctor import examine, examine_served
-        from ..models.served import served_address
 
         pair, options = pair_and_options(checked_name(self.pair))
-        if (address := served_address(pair)) is not None:
-            yield examine_served(address).to_dict()
+        if pair == SERVED:
+            yield examine_served(operator_spec()).to_dict()
             return
         with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ from typing import Any
 from ..environment import ANY_MODEL, BUILTIN, PAIRS
 from ..errors import NoGpuError, PairError, SpecvizError
 from ..kinds import drafter_kind
-from ..models.catalogue import named_pair, operator_pairs
-from ..models.sizes import parameter_bytes
+from ..pairs.sizes import parameter_bytes
+from ..pairs.table import named_pair, operator_pairs
 from ..settings import Settings
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of

@@ -42,8 +42,8 @@ from specviz.measure.bench.drafters import (
     table_lines,
 )
 from specviz.models.pair import parameter_count
-from specviz.models.sizes import pass_bytes
 from specviz.models.truncated import truncated_model
+from specviz.pairs.sizes import pass_bytes
 from specviz.runs.metrics import Metrics
 
 VOCAB = 40

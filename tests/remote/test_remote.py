@@ -34,6 +34,7 @@ from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError
 from specviz.models.doctor import examine_served
 from specviz.page.choices import chosen_pair, pair_choices
+from specviz.pairs.spec import parse_pair
 from specviz.remote import wire
 from specviz.remote.address import server_address
 from specviz.remote.completions import Completions
@@ -348,12 +349,12 @@ def test_the_doctor_says_what_a_server_can_do(
         (shown,) = ExamineTask(SERVED).run(Models(load_pair, race), Event())
         assert "for which it draws" in str(shown) and "127.0.0.1" not in str(shown)
     with fake_server(target, byte_level(VOCAB), most=20) as server:
-        report = examine_served(f"{server.url}#target+{draft}")
+        report = examine_served(parse_pair(f"{server.url}#target+{draft}"))
         assert report.verdict == "warning"
         said = {finding.topic: finding.sentence for finding in report.findings}
         assert "vLLM 0.32.0 answers, with a context of 128 tokens" in said["server"]
         assert "top_k from 1 to 20" in said["distributions"]
-        report = examine_served(f"{server.url}#other+{draft}")
+        report = examine_served(parse_pair(f"{server.url}#other+{draft}"))
         assert report.verdict == "stop" and "no model 'other'" in report.findings[0].sentence
 
 

@@ -20,7 +20,7 @@ from specviz.errors import PairError, ServerError, SettingsError, TraceError
 from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.models.doctor import examine_served
 from specviz.page.choices import pair_choices
-from specviz.remote.watched.recognise import watched_addresses
+from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.remote.watched.steps import Counts, Step, Word, reconciled
 from specviz.remote.watched.vllm import spread
 from specviz.runs.charts import figures
@@ -221,19 +221,20 @@ def test_what_a_watched_server_cannot_do(vllm: Replay, alone: Replay) -> None:
     [*race(pair, [47, 1398], Settings(max_new_tokens=12, temperature=0.5, top_k=3, stop=("x",)))]
     assert vllm.asked[-1]["prompt"] == [47, 1398] and vllm.asked[-1]["top_k"] == 3
     assert vllm.asked[-1]["stop"] == ["x"] and vllm.asked[-1]["temperature"] == 0.5
-    said = {one.topic: one for one in examine_served(f"{vllm.url}#target").findings}
+    said = {one.topic: one for one in examine_served(parse_pair(f"{vllm.url}#target")).findings}
     assert said["steps"].level == "good" and said["baseline"].level == "warning"
 
 
 def test_names_of_watched_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = "http://10.0.0.1:8000/v1#m", "http://10.0.0.2/v1#n"
-    assert watched_addresses(f"{one} | {other}") == [
-        ("http://10.0.0.1:8000/v1", "m"),
-        ("http://10.0.0.2/v1", "n"),
-    ]
-    assert watched_addresses("builtin") is watched_addresses(f"{one}+draft") is None
+    assert parse_pair(f"{one} | {other}") == WatchedSpec(
+        Address("http://10.0.0.1:8000/v1", "m"), Address("http://10.0.0.2/v1", "n")
+    )
+    assert parse_pair(f"{one}+draft") == ServedSpec(
+        Address("http://10.0.0.1:8000/v1", "m"), "draft"
+    )
     with pytest.raises(PairError, match="http://OTHER"):
-        watched_addresses(f"{one} | http://10.0.0.2/v1")
+        parse_pair(f"{one} | http://10.0.0.2/v1")
     for name in (one, f"{one} | {other}", f"{one}+draft"):
         monkeypatch.setenv("SPECVIZ_REMOTE", name)
         assert REMOTE.read() == name

@@ -1,9 +1,8 @@
-// The drawer over the page's right edge, with one of three panels in it, and what opens them.
+// The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
-import { ClosedModel } from "specviz/panels/closed.js";
 import { explain } from "specviz/facts/costs.js";
 import { DifferenceCheck, partingOf } from "specviz/panels/difference.js";
-import { closest, element, findAll } from "specviz/dom/dom.js";
+import { element, findAll } from "specviz/dom/dom.js";
 import { Experiment } from "specviz/panels/experiment.js";
 import { hasBaseline, OURS } from "specviz/facts/lanes.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
@@ -14,9 +13,7 @@ import { settled } from "specviz/words/verdict.js";
 /** @import { Session } from "specviz/run/session.js" */
 
 /** @type {Record<string, string>} */
-const TITLES = { why: "Why this speed?", same: "Is it the same text?", closed: "A model that you cannot load" };
-const CLOSED = "GPT-4, Claude or Gemini cannot race here. But what a draft would have got right of a text that they wrote can be "
-  + "seen after the fact.";
+const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 const REDRAW = 300; // ms between drawings, at least
 
 /**
@@ -37,10 +34,6 @@ export class Panels {
   #config;
   #experiment;
   #check;
-  #closed;
-  #toClosed = element("section");
-  /** @type {HTMLElement | null} */
-  #outside = null; // what opened the panel from outside of the player
   /** @type {string | null} */
   #open = null; // the panel
   /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
@@ -76,13 +69,6 @@ export class Panels {
       },
       isBusy: () => session.busy,
     });
-    this.#closed = new ClosedModel({
-      server,
-      mostGamma: config.mostGamma,
-      mostCharacters: config.mostPrompt,
-      shown: () => ({ run: session.liveRun, ...this.#shownText() }),
-      isBusy: () => session.busy,
-    });
     this.#furnish();
     root.append(this.#drawer);
     for (const button of this.#openers) {
@@ -90,27 +76,17 @@ export class Panels {
       button.setAttribute("aria-controls", this.#drawer.id);
       button.addEventListener("click", () => (this.#open === name ? this.close() : this.#openPanel(name)));
     }
-    // Also from outside of the player: the doctor names it.
-    document.addEventListener("click", (event) => {
-      const button = closest(event, "[data-open-closed]");
-      if (!button || !this.#closed.isOffered) return;
-      this.#outside = this.#drawer.contains(button) ? null : button;
-      this.#openPanel("closed");
-    });
   }
 
   /** Whether one was open. */
   close() {
     if (this.#open === null) return false;
-    const name = this.#open === "closed" ? "why" : this.#open;
-    const opener = this.#outside ?? this.#openers.find((button) => button.dataset.panelOpen === name);
-    this.#outside = null;
+    const opener = this.#openers.find((button) => button.dataset.panelOpen === this.#open);
     const isInside = this.#drawer.contains(document.activeElement);
     this.#open = null;
     this.#drawer.hidden = true;
     this.#experiment.end();
     this.#check.forget();
-    this.#closed.end();
     this.#markOpeners();
     if (isInside) opener?.focus();
     return true;
@@ -141,11 +117,6 @@ export class Panels {
     this.#title.id = "sv-drawer-title";
     this.#drawer.setAttribute("role", "dialog");
     this.#drawer.setAttribute("aria-labelledby", this.#title.id);
-    const open = element("button", "sv-link", "Paste a text that one of them wrote");
-    open.type = "button";
-    open.dataset.openClosed = "";
-    this.#toClosed.append(element("h3", "", TITLES.closed), element("p", "", CLOSED), open);
-    this.#toClosed.hidden = !this.#closed.isOffered;
     const head = element("header");
     head.append(this.#title, close);
     this.#drawer.append(head, this.#body);
@@ -170,8 +141,7 @@ export class Panels {
   }
 
   #fill() {
-    if (this.#open === "closed") this.#fillClosed();
-    if (this.#open === null || this.#open === "closed" || !this.#shown) return;
+    if (this.#open === null || !this.#shown) return;
     const { rounds, trace, lane } = this.#shown;
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
@@ -182,20 +152,6 @@ export class Panels {
     this.#filled = trace;
   }
 
-  #fillClosed() {
-    this.#title.textContent = TITLES.closed;
-    this.#closed.show();
-    if (!this.#closed.node.isConnected) this.#body.replaceChildren(this.#closed.node);
-  }
-
-  /** What the target alone wrote in the shown run. */
-  #shownText() {
-    if (!this.#shown) return { prompt: "", text: "" };
-    const { rounds, trace } = this.#shown;
-    const alone = rounds.filter(({ lane }) => lane === "baseline").flatMap(({ emitted }) => emitted);
-    return { prompt: trace.header.prompt, text: alone.map(({ text }) => text).join("") };
-  }
-
   /**
    * The sliders stay in their place: whoever holds one must not lose it.
    * @param {Round[]} rounds
@@ -203,7 +159,7 @@ export class Panels {
    */
   #fillWhy(rounds, trace) {
     const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
-    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node, this.#toClosed);
+    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node);
     showWhy(this.#why, why, trace);
     this.#whatIf.show(why, trace.header.settings);
   }

@@ -20,8 +20,8 @@ from ...engines.choose import make_engine, make_head_engine, make_state_engine
 from ...models.heads.eagle import Head
 from ...models.metadata import configured_caches
 from ...models.pair import Pair, text_config
-from ...models.sizes import parameter_bytes, pass_bytes
 from ...models.truncated import truncated_model
+from ...pairs.sizes import parameter_bytes, pass_bytes
 
 SIDE = 1024  # rows and columns of the matrices whose product is timed
 REPEATS = 12

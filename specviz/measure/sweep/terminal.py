@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...models.sizes import shown_bytes
+from ...pairs.sizes import shown_bytes
 from ...runs.terminal import shown_number
 from .types import Estimate, Progress, Rate, Row, SweepResult
 

@@ -11,7 +11,13 @@ from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig
 
 from specviz.environment import ASSETS, BUILTIN
-from specviz.models.catalogue import (
+from specviz.models.heads.eagle_files import HeadMetadata, read_head_config
+from specviz.models.hub import ModelSource
+from specviz.models.load import model_names
+from specviz.models.metadata import meta_model, probed_caches, quantizable_parameters
+from specviz.models.pair import context_length, parameter_count
+from specviz.pairs.spec import NamedSpec
+from specviz.pairs.table import (
     FITS,
     FITS_SMALLER,
     GROUPS,
@@ -23,11 +29,6 @@ from specviz.models.catalogue import (
     pairs_by_fit,
     suggested_draft,
 )
-from specviz.models.heads.eagle_files import HeadMetadata, read_head_config
-from specviz.models.hub import ModelSource
-from specviz.models.load import model_names
-from specviz.models.metadata import meta_model, probed_caches, quantizable_parameters
-from specviz.models.pair import context_length, parameter_count
 
 MODELS = {pair.target.name for pair in named_pairs()} | {
     pair.draft.name for pair in named_pairs() if pair.draft is not None
@@ -80,7 +81,7 @@ def test_each_pair_is_written_as_load_pair_takes_it():
     for pair in named_pairs():
         assert named_pair(pair.name) == pair and "+" not in pair.name
         if pair.name != BUILTIN:
-            assert model_names(pair.name) == (pair.target.name, pair.parts[0].name)
+            assert model_names(NamedSpec(pair.name)) == (pair.target.name, pair.parts[0].name)
         assert pair.shows.endswith(".")
         assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
 
@@ -154,8 +155,5 @@ def test_every_pair_of_the_table_has_a_suggestion_for_its_target():
 
 
 def test_the_table_needs_no_model_library():
-    code = (
-        "import specviz.models.catalogue as c, sys; c.named_pairs(); "
-        "sys.exit('torch' in sys.modules)"
-    )
+    code = "import specviz.pairs.table as c, sys; c.named_pairs(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ASSETS.parent).returncode == 0

@@ -1,0 +1,259 @@
+"""A pair's name, parsed once. The grammar stands in docs/pairs.md. This module imports no torch.
+
+Each form of a name is a type of its own. `VisitorSpec` holds those that a visitor of a page may
+give: none of them can hold the address of a server.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from ..environment import BUILTIN, REMOTE, SERVED
+from ..errors import PairError
+
+NO_DRAFT = "none"
+"""The draft's name in a pair without a draft model: "TARGET+none"."""
+
+OWN_LAYERS = "mtp"
+"""The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
+
+GGUF = ".gguf"
+MOST_NAME = 300  # characters of a name that a visitor gives
+MOST_SHOWN = 100  # of a name in a sentence
+ADDRESS = "http://HOST:PORT/v1#MODEL"
+NAMING = (
+    f"a target on a server is named {ADDRESS}+DRAFT, with MODEL as the server calls it and DRAFT a "
+    f"hub id or a folder; a server that is only watched {ADDRESS}, and with a second one as the "
+    f"baseline {ADDRESS} | http://OTHER:PORT/v1#MODEL"
+)
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
+
+UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
+NOT_OFFERED = "This pair is not offered here: choose one of the list."
+ONLY_OPERATOR = "Only the operator names servers: name models of the hub, or folders."
+# What opens a connection when it is taken for a path: an address, or a folder of another machine.
+_ELSEWHERE = re.compile(r"://|^(//|\\\\)")
+_SERVER = re.compile(r"https?://", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*\|\s*(?=https?://)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class NamedSpec:
+    """A row of the table of pairs; "builtin" is one of them."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class ModelsSpec:
+    """Models of the hub or of this machine.
+
+    target: a hub id, a folder or a GGUF file. draft: the same, or a head, or `OWN_LAYERS`; None if
+    there is none. Raises `PairError` if one of them is an address.
+    """
+
+    target: str
+    draft: str | None
+
+    def __post_init__(self) -> None:
+        for name in (self.target, self.draft or ""):
+            if _ELSEWHERE.search(name):
+                raise PairError(
+                    f"{_cut(name)!r} is no model of the hub, and no folder here: {NAMING}."
+                )
+
+    def __str__(self) -> str:
+        return f"{self.target}+{self.draft or NO_DRAFT}"
+
+
+@dataclass(frozen=True)
+class OperatorSpec:
+    """The pair of SPECVIZ_REMOTE, whose address only the operator knows."""
+
+    def __str__(self) -> str:
+        return SERVED
+
+
+@dataclass(frozen=True)
+class Address:
+    """A model on a server of OpenAI's protocol. url: "http://HOST:PORT/v1"; no message shows it.
+
+    Raises `PairError` for what is no address.
+    """
+
+    url: str = field(repr=False)
+    model: str
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            whole = parts.hostname and (parts.port is None or parts.port >= 0)
+        except ValueError:
+            whole = False
+        if not whole or not self.model or re.search(r"[\s@#]", self.url):
+            raise PairError(f"{NAMING}.")
+
+    def __str__(self) -> str:
+        return f"{self.url}#{self.model}"
+
+
+@dataclass(frozen=True)
+class ServedSpec:
+    """A target on a server, with a draft that is loaded here: a hub id or a folder."""
+
+    target: Address
+    draft: str
+
+    def __post_init__(self) -> None:
+        ModelsSpec(self.draft, None)
+
+    def __str__(self) -> str:
+        return f"{self.target}+{self.draft}"
+
+
+@dataclass(frozen=True)
+class WatchedSpec:
+    """A server that speculates by itself, and perhaps one that holds the target alone."""
+
+    engine: Address
+    alone: Address | None = None
+
+    def __str__(self) -> str:
+        return str(self.engine) if self.alone is None else f"{self.engine} | {self.alone}"
+
+
+VisitorSpec: TypeAlias = NamedSpec | ModelsSpec | OperatorSpec
+ServerSpec: TypeAlias = ServedSpec | WatchedSpec
+PairSpec: TypeAlias = VisitorSpec | ServerSpec
+
+
+def parse_pair(name: str) -> PairSpec:
+    """The parts of a pair's name. Raises `PairError` for what is no name of a pair.
+
+    A folder whose name holds a "+" is looked for on this machine; nothing else is read.
+    """
+    if not isinstance(name, str):
+        raise PairError(f"the pair's name is {name!r}: write a text, such as 'builtin'.")
+    name = name.strip()
+    if name == SERVED:
+        return OperatorSpec()
+    if _SERVER.match(name):
+        return _on_servers(name)
+    if is_row(name):
+        return NamedSpec(name)
+    for target, draft in _splits(name):
+        if target and draft:
+            return ModelsSpec(target, None if draft == NO_DRAFT else draft)
+    raise PairError(
+        f"{_cut(name)!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for "
+        f"a target without a draft model, or one of {', '.join(_rows())}."
+    )
+
+
+def visitor_spec(name: object, *, any_model: bool) -> VisitorSpec:
+    """The pair that a visitor of a page, or a program that asks it, has named.
+
+    any_model: whether the operator lets visitors name models that are not in the table. Whether a
+    row of the table is offered is for the caller to say. Raises `PairError`.
+    """
+    if not isinstance(name, str) or len(name) > MOST_NAME:
+        raise PairError(UNREADABLE)
+    # What looks like an address is answered without a word on whether it would be a good one.
+    if _ELSEWHERE.search(name):
+        raise PairError(ONLY_OPERATOR if any_model else NOT_OFFERED)
+    try:
+        spec = parse_pair(name)
+    except PairError:
+        if any_model:
+            raise
+        raise PairError(NOT_OFFERED) from None
+    if isinstance(spec, ServedSpec | WatchedSpec):
+        raise PairError(ONLY_OPERATOR)
+    if isinstance(spec, OperatorSpec) and REMOTE.read() is None:
+        raise PairError(NOT_OFFERED)
+    if isinstance(spec, ModelsSpec):
+        if not any_model:
+            raise PairError(NOT_OFFERED)
+        for model in filter(None, (spec.target, spec.draft)):
+            if not HUB_ID.fullmatch(model) and local_path(model) is None:
+                raise PairError(
+                    f"{_cut(model)!r} is no model that can be named here: use one of the hub, such "
+                    "as owner/model, or a folder of the server's machine."
+                )
+    return spec
+
+
+def operator_spec() -> ServerSpec:
+    """The pair of SPECVIZ_REMOTE. Raises `PairError` if it names none."""
+    name = REMOTE.read()
+    if name is None:
+        raise PairError(f"no server holds a target here: set {REMOTE.name}.")
+    return _on_servers(name)
+
+
+def is_row(name: str) -> bool:
+    """Whether the table of pairs has a row of this name."""
+    return name == BUILTIN or name in _rows()
+
+
+def _rows() -> list[str]:
+    from .table import named_pairs
+
+    return [pair.name for pair in named_pairs()[1:]]
+
+
+def _on_servers(name: str) -> ServerSpec:
+    first, *others = [_at(part) for part in _BETWEEN.split(name.strip())]
+    (url, models), alone = first, others[0] if others else None
+    model, plus, draft = (part.strip() for part in models.partition("+"))
+    if len(others) > 1 or (alone and (plus or "+" in alone[1])) or bool(plus) != bool(draft):
+        raise PairError(f"{NAMING}.")
+    if plus:
+        return ServedSpec(Address(url, model), draft)
+    return WatchedSpec(Address(url, model), None if alone is None else Address(*alone))
+
+
+def _at(part: str) -> tuple[str, str]:
+    url, _, models = part.partition("#")
+    return url.strip(), models.strip()
+
+
+def _splits(name: str) -> list[tuple[str, str]]:
+    # The name of a folder may contain a plus: a split with one on its left comes first.
+    places = [i for i, sign in enumerate(name) if sign == "+"]
+    found = [(name[:i].strip(), name[i + 1 :].strip()) for i in places]
+    return sorted(found, key=lambda pair: local_path(pair[0]) is None)
+
+
+def local_path(name: str) -> Path | None:
+    """The folder or the GGUF file with this name, if there is one."""
+    return local_folder(name) or local_file(name)
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder with this name, if there is one."""
+    try:
+        folder = Path(name).expanduser()
+        return folder if folder.is_dir() else None
+    except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
+        return None
+
+
+def local_file(name: str) -> Path | None:
+    """The GGUF file with this name, if there is one."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.suffix.lower() == GGUF and path.is_file() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_SHOWN else name[:MOST_SHOWN] + "…"
