@@ -8,6 +8,7 @@ import { Compare } from "specviz/compare/compare.js";
 import { drafterControl } from "specviz/run/controls.js";
 import { find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
+import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz } from "specviz/stage/quiz.js";
@@ -17,7 +18,7 @@ import { Session } from "specviz/run/session.js";
 import { Shell } from "specviz/shell.js";
 import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";
-import { Tour } from "specviz/explain/tour.js";
+import { offerRound } from "specviz/explain/offer.js";
 import { View } from "specviz/view.js";
 
 /**
@@ -35,6 +36,7 @@ import { View } from "specviz/view.js";
  * @param {Mounting} mounting
  */
 export function mount({ element, props, watch, server, config }) {
+  learn(config.vocabulary);
   const root = find(element, "[data-player]");
   const address = new Address(config);
   const notice = new Notice(find(root, "[data-notice]"));
@@ -80,7 +82,7 @@ export function mount({ element, props, watch, server, config }) {
   });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  wireActions(root, {
+  const actions = wireActions(root, {
     server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
   });
   window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
@@ -95,8 +97,7 @@ export function mount({ element, props, watch, server, config }) {
   session.receive(props.value);
   view.draw();
   root.dataset.ready = "true";
-  const tour = new Tour(root, timeline);
-  session.open().then(() => { if (session.trace && !config.trace) tour.open(address.asked); });
+  session.open().then(() => { if (session.trace && !config.trace) offerRound(root, address.asked, actions.explain); });
 }
 
 /**

@@ -15,7 +15,7 @@ import orjson
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
-from ..measure.sweep.reading import BATCHES, MOST, PROMPTS
+from ..measure.sweep.reading import MOST, PROMPTS
 from ..measure.sweep.types import SweepRequest
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
@@ -107,11 +107,6 @@ def choosing_functions(
         found, left_out = own_prompts(reader, asked.get("file"))
         return {"kinds": kinds_of(found), "left_out": left_out}
 
-    def read_batches(asked: dict[str, Any]) -> Any:
-        return reader.answer(
-            BATCHES, str(asked["text"])[: MOST_BYTES + 1].encode("utf-8", "replace")
-        )
-
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
         names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
@@ -130,7 +125,7 @@ def choosing_functions(
         if isinstance(job, SweepJob):
             runs.cancel(job)
 
-    return [find_prompts, read_batches, begin_sweep, ask_sweep, end_sweep]
+    return [find_prompts, begin_sweep, ask_sweep, end_sweep]
 
 
 def begin(runs: RunQueue, pair: str, request: SweepRequest) -> SweepJob:

@@ -17,6 +17,7 @@ from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.schema import SCHEMA
 from ..theory import MOST_GAMMA
+from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
@@ -53,6 +54,7 @@ def make_player(
     config: dict[str, Any] = {
         "served": True,
         "plotly": static_url(PLOTLY),
+        "vocabulary": vocabulary(),
         "charts": chart_specs(),
         "titles": CHARTS,
         "several": SEVERAL,

@@ -246,12 +246,6 @@ def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) 
         numbers = (tokens[index].weight, tokens[index].threshold, tokens[index].u)
         found = [float(one) for one in re.findall(r"(?:is|threshold|was) (\d[\d.e-]*\d)", said)]
         assert found == pytest.approx(numbers, rel=0.06, abs=5e-4), said
-        rules = page.locator(".sv-card-rules tr")
-        if outcome != "ignored":  # the four rules side by side, the run's own first
-            assert rules.count() == 4
-            assert rules.first.get_attribute("data-rule") == "block"
-            word = "keeps" if outcome == "accepted" else "rejects"
-            expect(rules.first.locator("td").first).to_have_text(word)
     page.get_by_role("radio", name="Typical").check()
     trace = Trace.from_dict(visitor.run())
     assert not trace.header.settings.exact

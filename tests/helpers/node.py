@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MISSING = "node is missing: on Debian, 'apt-get install nodejs' installs it"
 _SCRIPT = """
 import {{ readFileSync }} from "node:fs";
+import {{ learn }} from "specviz/facts/vocabulary.js";
+learn(JSON.parse(readFileSync("assets/page/vocabulary.json", "utf8")));
 const answer = await ({function})(JSON.parse(readFileSync(0, "utf8")));
 process.stdout.write(JSON.stringify(answer ?? null));
 """

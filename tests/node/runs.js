@@ -4,8 +4,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 
+import { learn } from "specviz/facts/vocabulary.js";
+
 const here = new URL("./", import.meta.url);
 const recordings = new URL("../../assets/recordings/", import.meta.url);
+
+learn(JSON.parse(readFileSync(new URL("../../assets/page/vocabulary.json", here), "utf8")));
 
 /** A trace by the name of its file: a recording of the page, or one beside this module. */
 export function runOf(name) {

@@ -13,7 +13,7 @@ const INTERVAL = 250; // ms between redraws beside an engine, at least
 const SLOWEST = 1000; // ms between redraws, at most
 const SHARE = 12; // drawing may take one part in this many of the page's time beside an engine
 const FEW_ROUNDS = 6; // on an axis
-const REQUESTS = "requests"; // the chart that only targets on a server have
+export const REQUESTS = "requests"; // the chart that only targets on a server have
 const BASE_SIZE = 11; // px of the text in a chart that is not enlarged
 
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };

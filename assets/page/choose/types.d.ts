@@ -151,12 +151,6 @@ interface FoundPrompts {
   left_out?: number;
 }
 
-interface ReadBatches {
-  error?: string;
-  verdict?: string;
-  figures?: Record<Theme, Record<string, SweepFigure>>;
-}
-
 interface Config {
   choose?: ChooseConfig | null;
 }
@@ -165,6 +159,5 @@ interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
   ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
   end_sweep?(asked: { id: string }): Promise<void>;
-  read_batches?(asked: { text: string }): Promise<ReadBatches>;
   find_prompts?(asked: { file: string }): Promise<FoundPrompts>;
 }

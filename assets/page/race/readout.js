@@ -3,9 +3,9 @@
 import { find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { changedLanes } from "specviz/words/rules.js";
+import { changedLanes, ruleOf } from "specviz/words/rules.js";
 import { headlineOf } from "specviz/words/headline.js";
-import { CHANGES } from "specviz/words/verdict.js";
+import { changes } from "specviz/words/verdict.js";
 import { GUESSER } from "specviz/words/watched.js";
 import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "specviz/words/words.js";
 
@@ -46,8 +46,8 @@ export class Readout {
     const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
     this.#showHeadline(headlineOf(all, race, chosen, ratios, this.#mostGamma), race.end !== null);
     this.#set("[data-identical]", samenessOf(all, race, chosen));
-    const { alpha, efficiency, tau, tau_predicted, c } = metrics;
-    for (const [name, value] of Object.entries({ alpha, efficiency, tau, tau_predicted, c })) {
+    const { alpha, tau, tau_predicted, c } = metrics;
+    for (const [name, value] of Object.entries({ alpha, tau, tau_predicted, c })) {
       this.#set(`[data-metric="${name}"]`, fixed(value, 2));
     }
     for (const [outcome, count] of Object.entries({ untold: 0, ...metrics.counts })) {
@@ -156,7 +156,7 @@ function samenessOf(all, race, chosen) {
   if (!lanes || !said) return said;
   if (settings.temperature !== 0) {
     const changed = changedLanes(race.header), others = changed.filter((lane) => lane !== chosen);
-    const also = others.length ? ` ${others.join("; ")}: ${CHANGES}` : "";
+    const also = others.length ? ` ${others.join("; ")}: ${changes(ruleOf(lanes[others[0]]))}` : "";
     return changed.length ? `${chosen}: ${said}${also}` : DRAWN;
   }
   const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);

@@ -1,6 +1,7 @@
 // What is said of a ratio: the verdict, why it is so, and whether it can be trusted.
 
 import { explain } from "specviz/facts/costs.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { watchedVerdict } from "specviz/words/watched.js";
 import { fixed, percent, plural } from "specviz/words/words.js";
@@ -13,8 +14,13 @@ export const NEAR = 0.03; // a speed-up that differs by less is as good as the s
 export const FEWEST_ROUNDS = 10; // with drafts, from which a ratio and what follows from it is told
 const UNSETTLED = `Fewer than ${FEWEST_ROUNDS} rounds with drafts decide little.`;
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
-export const CHANGES = "typical acceptance changes the target’s distribution.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
+
+/**
+ * What a rule that is not exact does, after a colon.
+ * @param {string} rule
+ */
+export const changes = (rule) => `the verdict ${verdictKind(rule).label} changes the target’s distribution.`;
 
 /**
  * Whether a run came to an end of its own: nobody stopped it, and nothing broke it off.
@@ -44,7 +50,8 @@ export function verdict(m, trace, differAt, isFinal = false) {
   const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
   if (!isFinal) return `${speed}, so far.`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
-  if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
+  const rule = ruleOf(trace.header.settings);
+  if (!verdictKind(rule).exact) return `${speed}, but with another text: ${changes(rule)}`;
   if (m.rounds < FEWEST_ROUNDS) return `${speed}.`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;

@@ -17,9 +17,6 @@ FADES = "() => document.getAnimations().every((one) => one.playState !== 'runnin
 def open_views(visitor: Visitor) -> Iterator[str]:
     """Open the main views one after the other, and yield the name of each."""
     page = visitor.page
-    expect(page.locator(".sv-stop")).to_be_visible()
-    yield "tour"
-    page.keyboard.press("Escape")
     page.locator("[data-scrub]").evaluate(
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )
@@ -54,6 +51,6 @@ def violations(page: Page, options: dict[str, object]) -> list[str]:
 
 @pytest.mark.parametrize(("theme", "options"), [("light", ALL), ("dark", COLOURS)])
 def test_no_view_has_a_violation(visit: Visit, theme: str, options: dict[str, object]) -> None:
-    visitor = visit(query=f"?tour=1&theme={theme}")
+    visitor = visit(query=f"?theme={theme}")
     found = {view: violations(visitor.page, options) for view in open_views(visitor)}
-    assert len(found) == 7 and not any(found.values()), found
+    assert len(found) == 6 and not any(found.values()), found
