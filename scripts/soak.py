@@ -20,12 +20,13 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTLING = 30.0  # seconds for the server to notice that visitors have left
+STILL = 4  # counts in a row in which memory has not fallen, a second apart
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Census:
     """Memory and objects while nothing runs.
 
     server, worker: resident memory in MiB, the server's without freed memory that the allocator
-    keeps. The others are counts; runs: those that have not ended.
+    keeps. The others are counts. events: requests for results that Gradio still knows. runs: those
+    that have not ended.
     """
 
     server: float
@@ -42,6 +44,7 @@ class Census:
     processes: int
     generators: int
     streams: int
+    events: int
     runs: int
 
 
@@ -136,10 +139,19 @@ def _visits(url: str, *arguments: Any) -> dict[str, Any]:
 
 
 def census() -> Census:
-    """The counts when no stream is left, or after `SETTLING` seconds."""
+    """The counts when no stream and no event is left, or after `SETTLING` seconds; of memory what
+    stays, which is the least of several counts: at one moment it also holds what is about to be
+    freed."""
     deadline = time.monotonic() + SETTLING
-    while (now := _census()).generators + now.streams and time.monotonic() < deadline:
+    while (now := _census()).generators + now.streams + now.events and time.monotonic() < deadline:
         time.sleep(0.5)
+    still = 0
+    while still < STILL and time.monotonic() < deadline + SETTLING:
+        time.sleep(1.0)
+        again = _census()
+        least = min(now.server, again.server), min(now.worker, again.worker)
+        still = still + 1 if least == (now.server, now.worker) else 0
+        now = replace(again, server=least[0], worker=least[1])
     return now
 
 
@@ -163,6 +175,7 @@ def _census() -> Census:
         processes=len(children),
         generators=len(ours),
         streams=len(streams),
+        events=len(app.demo._queue.event_ids_to_events),
         runs=len(runs),
     )
 

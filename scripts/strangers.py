@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import gzip
 import json
 import random
@@ -23,7 +22,8 @@ import httpx
 
 PAUSE = 0.05  # seconds between two requests of a stranger
 EXPECTED = {200, 400, 413, 429, 503}
-BOMB = base64.b64encode(gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")).decode()
+BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
+FILE = "/files/trace"
 
 
 class Stranger:
@@ -37,19 +37,28 @@ class Stranger:
         """Send something; the status of the answer."""
         unread = {"prompt": "Once upon a time", "max_new_tokens": 512}
         name = f"{self.chance.randrange(2**40):x}"
-        question = {"component_id": self.player, "session_hash": name}
-        bomb = {**question, "fn_name": "opened", "data": {"packed": BOMB}}
+        question = {"component_id": self.player, "session_hash": name, "fn_name": "missed"}
+        event = {"fn_index": 0, "session_hash": name}
         path, body = self.chance.choice(
             [
-                ("call/v2/generate", unread),
-                ("queue/join", {"data": [], "fn_index": 0, "session_hash": name}),
-                ("queue/join", {"data": [["x"] * 1000], "fn_index": 0, "session_hash": name}),
-                ("component_server", {**question, "fn_name": "missed", "data": {"seq": name}}),
-                ("component_server", bomb),
+                ("/gradio_api/call/v2/generate", unread),
+                ("/gradio_api/queue/join", {**event, "data": []}),
+                (
+                    "/gradio_api/queue/join",
+                    {**event, "data": [["x"] * 1000]},
+                ),
+                (
+                    "/gradio_api/component_server",
+                    {**question, "data": {"seq": name}},
+                ),
+                (FILE, BOMB),
             ]
         )
-        address = f"/gradio_api/{path}"
-        answer = await self.client.post(address, json=body, headers=self.headers)
+        if path == FILE:
+            kind = {"Content-Type": "application/octet-stream"}
+            answer = await self.client.post(path, content=BOMB, headers=self.headers | kind)
+        else:
+            answer = await self.client.post(path, json=body, headers=self.headers)
         return answer.status_code
 
 

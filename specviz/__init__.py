@@ -13,8 +13,8 @@ from .runs.trace import Trace
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .decoding.loop import baseline, speculate
-    from .decoding.race import race
+    from .core.loop import baseline, speculate
+    from .core.race import race
     from .models.load import load_pair
     from .models.pair import Pair
 
@@ -41,9 +41,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Pair": "models.pair",
-        "baseline": "decoding.loop",
+        "baseline": "core.loop",
         "load_pair": "models.load",
-        "race": "decoding.race",
-        "speculate": "decoding.loop",
+        "race": "core.race",
+        "speculate": "core.loop",
     },
 )

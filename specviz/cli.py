@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from . import guess
+from .core.engine import spare_threads
 from .core.events import Event, Round
-from .decoding.difference import explain_difference
-from .decoding.race import race
-from .engines.base import spare_threads
+from .core.race import race
 from .environment import SERVED, variables_table
 from .errors import TraceError
+from .inspect.difference import explain_difference
 from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
 from .measure.bench import cli as bench

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .decoding.detokenize import Pieces, TextStream
-from .decoding.header import model_name
-from .decoding.sampling import greedy_ids
-from .engines.choose import make_engine
+from .core.engines import make_engine
+from .core.header import model_name
+from .core.sampling import greedy_ids
+from .core.text import Pieces, TextStream
 from .environment import BUILTIN
 from .errors import PairError, PromptError, ServerError, SpecvizError
 from .models.load import load_pair

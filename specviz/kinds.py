@@ -22,7 +22,8 @@ DRAFTERS = (
     DrafterKind(
         name="model",
         beside=1,
-        make=".decoding.drafters.kinds:model_drafter",
+        make=".sides.model:ModelDrafter",
+        translated=".sides.other_tokenizer.text:translated_drafter",
         label="draft model",
         clause="a small model guesses ahead",
         who="The draft guesses",
@@ -36,7 +37,7 @@ DRAFTERS = (
     DrafterKind(
         name="ngram",
         beside=2,
-        make=".decoding.drafters.kinds:ngram_drafter",
+        make=".sides.lookup.ngram:NgramDrafter",
         label="n-grams",
         choice="n-grams",
         lane="n-gram",
@@ -51,7 +52,7 @@ DRAFTERS = (
     DrafterKind(
         name="suffix",
         beside=4,
-        make=".decoding.drafters.kinds:suffix_drafter",
+        make=".sides.lookup.suffix:SuffixDrafter",
         label="counts",
         lane="suffix",
         clause="guesses are what followed such text before",
@@ -70,7 +71,7 @@ DRAFTERS = (
     DrafterKind(
         name="early-exit",
         beside=3,
-        make=".decoding.drafters.early_exit:EarlyExitDrafter",
+        make=".sides.early_exit:EarlyExitDrafter",
         label="early exit",
         clause="the target’s own first layers guess ahead",
         who="The target’s own first layers guess",
@@ -83,7 +84,7 @@ DRAFTERS = (
     DrafterKind(
         name="head",
         beside=5,
-        make=".decoding.drafters.head:HeadDrafter",
+        make=".sides.heads.drafter:HeadDrafter",
         label="head on the target",
         lane="head",
         clause="a layer that reads the target’s hidden states guesses ahead",
@@ -97,7 +98,7 @@ DRAFTERS = (
     ),
     DrafterKind(
         name="none",
-        make=".decoding.drafters.kinds:no_drafter",
+        make=".core.drafting:NoDrafter",
         label="no drafts",
         choice="None",
         clause="no guesses: it does what the other lane does",
@@ -108,7 +109,7 @@ DRAFTERS = (
 VERDICTS = (
     VerdictKind(
         name="token",
-        decide=".decoding.sampling:decide",
+        decide=".core.sampling:decide",
         label="token by token",
         clause="drafts are judged one after another by p / q",
         law="Exact does not mean the same words, it means the same chances. A guess is kept with "
@@ -119,7 +120,7 @@ VERDICTS = (
     ),
     VerdictKind(
         name="block",
-        decide=".decoding.verdicts:decide_block",
+        decide=".core.verdicts:decide_block",
         label="block",
         clause="all drafts of a round are judged together",
         law="Exact does not mean the same words, it means the same chances. Block verification "
@@ -134,12 +135,12 @@ VERDICTS = (
         threshold="u",
         weighted=True,
         together=True,
-        numbers=".decoding.verdicts:block_shown",
-        after=".decoding.verdicts:left_of_block",
+        numbers=".core.verdicts:block_shown",
+        after=".core.verdicts:left_of_block",
     ),
     VerdictKind(
         name="exact-match",
-        decide=".decoding.verdicts:decide_exact_match",
+        decide=".core.verdicts:decide_exact_match",
         label="exact match",
         clause="drafts are compared with the target's own draws",
         law="Exact does not mean the same words, it means the same chances. Here the target draws "
@@ -151,12 +152,12 @@ VERDICTS = (
         left="p without the refused one",
         beta="mean probability that the rule keeps a draft",
         chance=True,
-        numbers=".decoding.verdicts:exact_match_shown",
-        after=".decoding.verdicts:left_of_exact_match",
+        numbers=".core.verdicts:exact_match_shown",
+        after=".core.verdicts:left_of_exact_match",
     ),
     VerdictKind(
         name="typical",
-        decide=".decoding.verdicts:decide_typical",
+        decide=".core.verdicts:decide_typical",
         label="typical",
         exact=False,
         choice="Typical (changes the text)",
@@ -171,7 +172,7 @@ VERDICTS = (
         threshold="p",
         draws=False,
         residual=False,
-        numbers=".decoding.verdicts:typical_shown",
+        numbers=".core.verdicts:typical_shown",
     ),
 )
 
@@ -179,13 +180,13 @@ ENGINES = (
     EngineKind(
         name="static",
         label="CUDA graphs over caches of a fixed length",
-        make=".engines.static.engine:static_engine",
+        make=".sides.fast_gpu.engine:static_engine",
         asked=True,
     ),
     EngineKind(
         name="compiled",
         label="compiled passes on a processor",
-        make=".engines.compiled.support:compiled_engine",
+        make=".sides.fast_cpu.support:compiled_engine",
         package="numba",
         states=True,
         call_on_cpu=2**15,
@@ -194,7 +195,7 @@ ENGINES = (
     EngineKind(
         name="eager",
         label="transformers' own modules",
-        make=".engines.eager:EagerEngine",
+        make=".core.eager:EagerEngine",
         states=True,
         call_on_cpu=2**18,
         call_elsewhere=2**26,

@@ -11,7 +11,7 @@ import pytest
 
 from specviz import environment
 from specviz.__main__ import main
-from specviz.engines.base import spare_threads
+from specviz.core.engine import spare_threads
 from specviz.environment import AUTH, VARIABLES, Variable, check_variables, variables_table
 from specviz.errors import SettingsError
 

@@ -16,11 +16,11 @@ from toy_models import emitted_ids, examples, finish, generated, llama, pair_of,
 from toy_recordings import saved
 
 from specviz import Pair, Round, Settings, Trace, compute_metrics, race
+from specviz.core.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
+from specviz.core.theory import best_gamma, predicted_tau
 from specviz.kinds import drafter_names
-from specviz.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
 from specviz.runs.recording import read_recording
 from specviz.settings import GAMMA_POLICIES
-from specviz.theory import best_gamma, predicted_tau
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5
@@ -157,7 +157,7 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
 ):
     runs = []
     for seed in range(3):
-        monkeypatch.setattr("specviz.engines.base.time", UnsteadyTime(seed))
+        monkeypatch.setattr("specviz.core.engine.time", UnsteadyTime(seed))
         # Models anew: nothing measured in one run may help the next one.
         again = pair_of(
             relative(pair.target, noise=0.0), relative(pair.draft, noise=0.0), head=pair.head

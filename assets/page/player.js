@@ -15,6 +15,7 @@ import { Quiz } from "specviz/stage/quiz.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { SlowReplay } from "specviz/run/replay.js";
 import { Session } from "specviz/run/session.js";
+import { withFiles } from "specviz/share/files.js";
 import { Shell } from "specviz/shell.js";
 import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";
@@ -35,8 +36,9 @@ import { View } from "specviz/view.js";
  * Bring the component to life.
  * @param {Mounting} mounting
  */
-export function mount({ element, props, watch, server, config }) {
+export function mount({ element, props, watch, server: functions, config }) {
   learn(config.vocabulary);
+  const server = withFiles(functions, config.files);
   const root = find(element, "[data-player]");
   const address = new Address(config);
   const notice = new Notice(find(root, "[data-notice]"));

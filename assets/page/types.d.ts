@@ -210,8 +210,8 @@ interface DifferenceResult {
 /** The server's functions. A page that was taken away has none. */
 interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
-  opened?(asked: { packed: string }): Promise<{ trace?: Trace; error?: string }>;
-  take_away?(asked: { form: string; trace: string }): Promise<TakenAway>;
+  opened?(file: Blob): Promise<{ trace?: Trace; error?: string }>;
+  take_away?(form: string, trace: Blob): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
@@ -293,6 +293,7 @@ interface Config {
   whole: string[]; // settings that are whole numbers
   schema: number; // of traces
   mostPrompt: number; // characters
+  files?: string; // address below which the server reads files
   mostPacked: number; // bytes of a recording's file
   mostGamma: number; // the longest draft that is looked at for the best one
   draws: number; // of the sampling experiment, in each lane

@@ -23,8 +23,8 @@ from specviz import (
     race,
     speculate,
 )
-from specviz.decoding.continuations import draw_continuations
 from specviz.errors import ServerError
+from specviz.inspect.continuations import draw_continuations
 from specviz.remote.completions import Completions
 from specviz.runs.rules import check_trace
 

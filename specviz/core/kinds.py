@@ -54,6 +54,7 @@ class DrafterKind:
     own_context: whether that model's own context ends its drafts.
     fewer: when a round may have fewer drafts than were due: "never"; "unread", none before the
         target has read a token; "none", none where it finds nothing; "any" number.
+    translated: makes it instead if the pair's draft has a tokenizer of its own (`Pair.shared`).
     deployed: (row, machine, engine) -> the same drafter's settings for another engine and a note,
         for tables of what to deploy; None if other engines have no such drafter.
     beside: its place among the drafters that race side by side, the lowest first.
@@ -82,6 +83,7 @@ class DrafterKind:
     described: Reference | None = None
     own_context: bool = False
     fewer: Literal["never", "unread", "none", "any"] = "any"
+    translated: Reference | None = None
     deployed: Reference | None = None
     beside: int = 9
     package: str | None = None

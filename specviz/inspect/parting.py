@@ -1,6 +1,6 @@
 """Where two greedy lanes part, and what was found out about it, as data.
 
-`decoding.difference` finds it out, with the models.
+`inspect.difference` finds it out, with the models.
 """
 
 from __future__ import annotations

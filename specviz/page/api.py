@@ -18,14 +18,7 @@ from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
 from ..settings import Settings
 from .choices import asked_pair
-from .controls import (
-    CHOICES,
-    DEFAULTS,
-    LIMITS,
-    checked_others,
-    checked_prompt,
-    checked_settings,
-)
+from .controls import CHOICES, DEFAULTS, LIMITS, checked_others, checked_prompt, checked_settings
 from .doctor import Doctor
 from .jobs import Run
 from .queue import RunQueue

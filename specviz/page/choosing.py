@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-import orjson
-
 from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
-from ..measure.sweep.reading import MOST, PROMPTS
+from ..measure.sweep.reading import MOST
 from ..measure.sweep.types import SweepRequest
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..settings import Settings
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
 from .queue import RunQueue
-from .reader import Reader
 from .security.clients import client_here
 from .sweeps import SweepJob
 
@@ -32,8 +27,7 @@ SECONDS = (5, 15, 30, 60, 180, 600, 1800)
 LENGTHS = (16, 32, 64, 128, 256)
 MOST_AT_A_TIME = 3  # sweeps that have not ended; each lets every run wait for one turn of it
 MOST_OF_CLIENT = 2
-MOST_BYTES = OF_A_SWEEP.bytes  # of a visitor's file
-LONGEST_FILE = 4 * (MOST_BYTES // 3 + 2)  # base64 characters
+MOST_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the wish
 
 CROWDED = (
     "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep on "
@@ -41,7 +35,6 @@ CROWDED = (
 )
 OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
 FORGOTTEN = "The server does not know this sweep any more. What had arrived stays."
-NOT_WHOLE = "these prompts did not arrive whole; send them again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +84,21 @@ def choose_config() -> dict[str, Any] | None:
         },
         "mostRows": bounds.rows,
         "mostPrompts": bounds.prompts,
-        "mostFile": MOST_BYTES,
+        "mostFile": OF_A_SWEEP.bytes,
     }
 
 
-def choosing_functions(
-    runs: RunQueue, own: str, reader: Reader
-) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that read visitors' files, begin a sweep, ask for its news, and end it.
+def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any]], Any]]:
+    """The server functions that begin a sweep, ask for its news, and end it.
 
     own: the pair that the page was started with.
     """
-
-    def find_prompts(asked: dict[str, Any]) -> dict[str, Any]:
-        found, left_out = own_prompts(reader, asked.get("file"))
-        return {"kinds": kinds_of(found), "left_out": left_out}
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
         names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
         pair = chosen_pair(*names, own=own)
-        job = begin(runs, pair, asked_request(asked, reader))
+        job = begin(runs, pair, asked_request(asked))
         return job.state(runs.status_of(job))
 
     def ask_sweep(asked: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +112,7 @@ def choosing_functions(
         if isinstance(job, SweepJob):
             runs.cancel(job)
 
-    return [find_prompts, begin_sweep, ask_sweep, end_sweep]
+    return [begin_sweep, ask_sweep, end_sweep]
 
 
 def begin(runs: RunQueue, pair: str, request: SweepRequest) -> SweepJob:
@@ -143,14 +130,12 @@ def begin(runs: RunQueue, pair: str, request: SweepRequest) -> SweepJob:
     return job
 
 
-def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
-    """The sweep that a visitor asks for, within the bounds of the page. Raises `SpecvizError`."""
+def asked_request(asked: dict[str, Any]) -> SweepRequest:
+    """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
+    pairs of a kind and a text. Raises `SpecvizError`."""
     bounds = Bounds.here()
-    if asked.get("file") is not None:
-        prompts, _ = own_prompts(reader, asked["file"])
-    elif asked.get("prompts"):  # of a program
-        texts = _texts(asked["prompts"])
-        prompts = tuple(Question("prompts", checked_prompt(text)) for text in texts)
+    if asked.get("prompts"):
+        prompts = tuple(map(_own_prompt, list(asked["prompts"])[:MOST]))
     else:
         kinds = _texts(asked.get("kinds"))
         prompts = tuple(one for one in builtin_prompts() if not kinds or one.kind in kinds)
@@ -174,27 +159,32 @@ def asked_request(asked: dict[str, Any], reader: Reader) -> SweepRequest:
     return request
 
 
-def own_prompts(reader: Reader, file: object) -> tuple[tuple[Question, ...], int]:
-    """The prompts in a visitor's file (base64), of all kinds in turn, and how many are left out.
-    Raises `SpecvizError`."""
-    if not isinstance(file, str):
-        raise PromptError(NOT_WHOLE)
-    try:
-        raw = base64.b64decode(file[: LONGEST_FILE + 1], validate=True)
-    except binascii.Error:
-        raise PromptError(NOT_WHOLE) from None
-    answer = orjson.loads(reader.found(PROMPTS, raw))
-    if "error" in answer:
-        raise PromptError(answer["error"])
-    found = tuple(Question(kind[:LONGEST_KIND], text) for kind, text in answer["prompts"])
-    longest = max(len(one.text) for one in found)
+def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
+    """What is told about a visitor's file, from what the reading process found: the prompts that
+    a sweep here takes of it, how many there are of each kind, and how many are left out. Raises
+    `PromptError`."""
+    prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in found["prompts"]]
+    longest = max(len(one.text) for one in prompts)
     if longest > MOST_CHARACTERS:
         raise PromptError(
             f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
-    kept = found[: Bounds.here().prompts]
-    return kept, len(found) - len(kept) + int(answer["left_out"])
+    kept: list[Question] = []
+    room = MOST_SENT
+    for one in prompts[: Bounds.here().prompts]:
+        room -= len(one.text.encode("utf-8", "replace"))
+        if room < 0:
+            break
+        kept.append(one)
+    left_out = len(prompts) - len(kept) + int(found["left_out"])
+    pairs = [[one.kind, one.text] for one in kept]
+    return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
+
+
+def _own_prompt(asked: Any) -> Question:
+    kind, text = ("prompts", asked) if isinstance(asked, str) else asked
+    return Question(str(kind)[:LONGEST_KIND], checked_prompt(text))
 
 
 def _rows(request: SweepRequest) -> int:

@@ -33,8 +33,8 @@ from .controls import (
 )
 from .differences import difference_functions
 from .doctor import Doctor
-from .download import taker
 from .experiment import sampling_functions
+from .files import Reader
 from .jobs import Run
 from .look import (
     IN_BROWSER,
@@ -51,8 +51,6 @@ from .pairing import connect_doctor, connect_drafters, connect_pairs
 from .player import make_player
 from .presets import PRESETS, Preset, load_presets
 from .queue import RunQueue
-from .reader import Reader
-from .recordings import opener
 from .security.errors import Page, answering
 from .streams import deltas
 from .sweep_api import add_sweep_api
@@ -91,22 +89,22 @@ def build_page(
     runs = RunQueue(worker)
     runs.start(pair)
     examiner = Doctor(doctor or ProcessWorker())
-    presets, reader = load_presets(PRESETS), Reader()
+    presets = load_presets(PRESETS)
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
-    page.runs = runs
+    page.runs, page.reader = runs, Reader()
     with page:
         with gr.Row(elem_id="topbar"):
             bar = _bar(presets)
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 controls, report = make_controls(pair)
-            player = make_player(_functions(runs, pair, reader), presets, recordings, pair)
+            player = make_player(_functions(runs, pair), presets, recordings, pair)
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
         connect_pairs(page, runs, pair, controls)
         connect_drafters(controls)
         connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
-        add_sweep_api(runs, pair, reader)
+        add_sweep_api(runs, pair)
         _connect_buttons(bar, presets, controls)
         _connect_address(page, bar, controls)
     rest_when_idle(page)
@@ -143,15 +141,13 @@ def _static(name: str, html: str) -> None:
     gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
 
 
-def _functions(runs: RunQueue, pair: str, reader: Reader) -> list[Callable[[dict[str, Any]], Any]]:
+def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
     functions = (
         _missed_of(runs),
-        opener(reader),
-        taker(reader),
         *sampling_functions(runs, pair),
         *difference_functions(runs, pair),
-        *choosing_functions(runs, pair, reader),
+        *choosing_functions(runs, pair),
     )
     return [answering(one) for one in functions]
 

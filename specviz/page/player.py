@@ -10,22 +10,23 @@ from typing import Any
 
 import gradio as gr
 
+from ..core.theory import MOST_GAMMA
 from ..kinds import drafter_names
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.schema import SCHEMA
-from ..theory import MOST_GAMMA
 from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
 from .experiment import MOST_DRAWS
+from .files import find_recordings
 from .look import static_url
 from .offers import listed_drafters
 from .presets import Preset
-from .recordings import find_recordings
+from .security.addresses import FILES
 
 _MOUNT = """
 const config = %s;
@@ -53,6 +54,7 @@ def make_player(
     pairs = naming_choices(own)
     config: dict[str, Any] = {
         "served": True,
+        "files": FILES.strip("/") + "/",
         "plotly": static_url(PLOTLY),
         "vocabulary": vocabulary(),
         "charts": chart_specs(),

@@ -13,13 +13,12 @@ from ..kinds import swept_drafters
 from .choices import asked_pair
 from .choosing import asked_request, begin, sweeps_allowed
 from .queue import RunQueue
-from .reader import Reader
 from .security.errors import sentence
 
 ASK_EVERY = 0.5  # seconds; only by sending does the server notice that a program has left
 
 
-def add_sweep_api(runs: RunQueue, own: str, reader: Reader) -> None:
+def add_sweep_api(runs: RunQueue, own: str) -> None:
     """Add the endpoint to the current page, if there are sweeps here. own: the pair that the page
     was started with."""
     if not sweeps_allowed():
@@ -46,16 +45,14 @@ def add_sweep_api(runs: RunQueue, own: str, reader: Reader) -> None:
             "length": length,
             "seconds": seconds,
         }
-        yield from _swept(runs, own, reader, pair, {**asked, "prompts": prompts})
+        yield from _swept(runs, own, pair, {**asked, "prompts": prompts})
 
     gr.api(sweep, concurrency_limit=1, concurrency_id="sweep")
 
 
-def _swept(
-    runs: RunQueue, own: str, reader: Reader, pair: str, asked: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
+def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
-        job = begin(runs, asked_pair(pair, own=own), asked_request(asked, reader))
+        job = begin(runs, asked_pair(pair, own=own), asked_request(asked))
     except SpecvizError as error:
         raise sentence(str(error)) from None
     try:

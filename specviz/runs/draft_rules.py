@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from ..core.events import Header, Round
+from ..core.policy import FixedGamma, HeuristicGamma, Policy
 from ..lanes import BASELINE, Lane
-from ..policy import FixedGamma, HeuristicGamma, Policy
 from ..settings import Settings
 from .schema import round_name
 from .trace import Trace

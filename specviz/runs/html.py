@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..theory import MOST_GAMMA
+from ..core.theory import MOST_GAMMA
 from ..vocabulary import vocabulary
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 from .modules import PAGE, packed_map

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.events import OUTCOMES, Round
+from ..core.theory import predicted_tau
 from ..lanes import BASELINE, Lane
-from ..theory import predicted_tau
 from .trace import Trace
 
 FEWEST = 2  # tokens and rounds of a lane from which its speed is compared
@@ -19,8 +19,8 @@ class Metrics:
     """The metrics of a trace; None where nothing has been measured yet.
 
     All fields describe one speculative lane, but for the dicts, which are by lane: of this one and
-    of the baseline. The predictions are those of Leviathan et al. 2022 (see `theory`), averaged
-    over the rounds.
+    of the baseline. The predictions are those of Leviathan et al. 2022 (see `core.theory`),
+    averaged over the rounds.
 
     Of a watched server (see `Header.source`) speeds and tau leave out the first token, which came
     from reading the prompt; beta and c are unknown, and so are alpha, efficiency and the

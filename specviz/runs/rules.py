@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from ..core.events import Header, Round
+from ..core.policy import Policy
 from ..lanes import BASELINE
-from ..policy import Policy
 from ..settings import Settings
 from .draft_rules import check_draft_lengths, has_draft_model, policy_of
 from .end_rules import check_end, check_texts

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.events import Round
+from ..core.theory import predicted_tau
 from ..lanes import BASELINE, LANES, Lane, label_of
-from ..theory import predicted_tau
 
 Points = dict[str, list[Any]]
 """The points of one Plotly trace: {"x": [...], "y": [...]}."""

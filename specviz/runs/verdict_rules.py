@@ -1,6 +1,6 @@
 """The rules of how drafts were judged, for each verdict, and of the token after a rejection.
 
-`decoding.verdicts` says what the verdicts are. The tolerances cover rounding only.
+`core.verdicts` says what the verdicts are. The tolerances cover rounding only.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import math
 from itertools import accumulate
 
 from ..core.events import Round, Token
+from ..core.theory import TYPICAL_DELTA, TYPICAL_EPSILON
 from ..settings import Settings
-from ..theory import TYPICAL_DELTA, TYPICAL_EPSILON
 from .schema import SLACK, TOP
 from .validators import Invalid
 

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ..core.theory import predicted_tau
 from ..errors import SpecvizError
 from ..models.pair import parameter_count
-from ..theory import predicted_tau
 from . import corpus as books
 from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
 from .evaluate import held_out_loss, text_alphas

@@ -18,7 +18,7 @@ class DifferenceTask:
     parting: Parting
 
     def run(self, models: Models, stop: Stop) -> Iterator[str | Difference]:
-        from ..decoding.difference import examined  # imports torch
+        from ..inspect.difference import examined  # imports torch
 
         pair = yield from models.pair(self.pair)
         steps = examined(pair, self.parting)

@@ -6,13 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..environment import (
-    MOST_PER_CLIENT,
-    MOST_SECONDS,
-    MOST_WAITING,
-    SILENT_SECONDS,
-    STOP_SECONDS,
-)
+from ..environment import MOST_PER_CLIENT, MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

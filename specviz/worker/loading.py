@@ -117,9 +117,11 @@ def token_of(pair: str) -> Iterator[None]:
 
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
-    from ..decoding.loop import lane_threads
-    from ..engines.choose import make_engine, make_head_engine, make_state_engine
-    from ..models.load import load_any  # imports torch
+    from ..core.engines import make_engine, make_head_engine, make_state_engine
+    from ..core.loop import lane_threads
+    from ..models.load import (
+        load_any,  # imports torch
+    )
     from ..models.pair import Pair
     from ..models.progress import Progress
 

@@ -37,9 +37,9 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
 
     # Imported only now, because that takes seconds: tasks may be sent meanwhile.
-    from ..decoding.race import race
-    from ..engines.base import spare_threads
-    from ..engines.threads import leave_one_to_the_page
+    from ..core.engine import spare_threads
+    from ..core.race import race
+    from ..core.threads import leave_one_to_the_page
 
     spare_threads()
     leave_one_to_the_page()

@@ -270,7 +270,7 @@ def load_pairs() -> ZeroGpuWorker:
     """
     import spaces
 
-    from ..decoding.race import race  # imports torch, which spaces must come before
+    from ..core.race import race  # imports torch, which spaces must come before
 
     names = dict.fromkeys((BUILTIN, *(row.name for row in operator_pairs())))
     pairs = {name: _load_onto_gpu(name) for name in names}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toy_models import byte_level, emitted_text, examples, metaspace, mini, pair_of, words
 
 from specviz import Settings, baseline, speculate
-from specviz.decoding.detokenize import Pieces, TextStream
+from specviz.core.text import Pieces, TextStream
 
 TOKENIZERS = {"byte level": byte_level(), "metaspace": metaspace(), "words": words(9)}
 TEXTS = [

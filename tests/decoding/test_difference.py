@@ -10,10 +10,10 @@ import torch
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
-from specviz.decoding.difference import explain_difference
-from specviz.engines.choose import eager_only
-from specviz.engines.eager import EagerEngine
+from specviz.core.eager import EagerEngine
+from specviz.core.engines import eager_only
 from specviz.errors import PairError, SettingsError
+from specviz.inspect.difference import explain_difference
 from specviz.inspect.parting import Difference, parting_of
 
 PROMPT = [1, 2, 3, 4]

@@ -24,15 +24,12 @@ from toy_models import (
     scripted,
 )
 
-import specviz.decoding.loop
+import specviz.core.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
-from specviz.decoding.drafters import early_exit as exits
-from specviz.decoding.drafters.early_exit import best_exit, measured_exits
-from specviz.decoding.drafters.ngram import SIZES, NgramIndex
-from specviz.decoding.loop import _Run
-from specviz.engines.choose import make_engine
-from specviz.engines.cost_model import pass_cost
-from specviz.engines.eager import EagerEngine
+from specviz.core.cost import pass_cost
+from specviz.core.eager import EagerEngine
+from specviz.core.engines import make_engine
+from specviz.core.loop import _Run
 from specviz.errors import PairError
 from specviz.measure.bench.drafters import (
     compare,
@@ -45,6 +42,9 @@ from specviz.models.pair import parameter_count
 from specviz.models.truncated import truncated_model
 from specviz.pairs.sizes import pass_bytes
 from specviz.runs.metrics import Metrics
+from specviz.sides import early_exit as exits
+from specviz.sides.early_exit import best_exit, measured_exits
+from specviz.sides.lookup.ngram import SIZES, NgramIndex
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
@@ -55,7 +55,7 @@ SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="early-e
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both the form that the engine picks for a Llama, and transformers' own forward."""
     if request.param == "eager":
-        monkeypatch.setattr(specviz.decoding.loop, "make_engine", EagerEngine)
+        monkeypatch.setattr(specviz.core.loop, "make_engine", EagerEngine)
     return str(request.param)
 
 

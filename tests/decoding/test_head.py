@@ -12,14 +12,14 @@ from reference_distribution import continuation_distribution, p_value
 from toy_heads import ToyHead
 from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pair_of
 
-import specviz.decoding.loop
+import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
-from specviz.decoding.drafters import head as drafting
-from specviz.engines.eager import EagerEngine
-from specviz.engines.head import HeadEngine
+from specviz.core.eager import EagerEngine
 from specviz.errors import PairError
 from specviz.models.heads.eagle_files import load_head
 from specviz.runs.rules import check_trace
+from specviz.sides.heads import drafter as drafting
+from specviz.sides.heads.engine import HeadEngine
 
 VOCAB, LAYERS = 40, 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]
@@ -31,7 +31,7 @@ LUCK = 1e-4
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both the compiled passes of target and head, and the modules of transformers and torch."""
     if request.param == "eager":
-        monkeypatch.setattr(specviz.decoding.loop, "make_state_engine", EagerEngine)
+        monkeypatch.setattr(specviz.core.loop, "make_state_engine", EagerEngine)
         monkeypatch.setattr(drafting, "make_head_engine", lambda *args: HeadEngine(*args[:2]))
     return str(request.param)
 

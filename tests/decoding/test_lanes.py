@@ -149,7 +149,7 @@ def test_a_change_that_cannot_be_gets_a_sentence(change: dict[str, Any], says: s
 def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
-    import specviz.decoding.race as module
+    import specviz.core.race as module
 
     real = module.decode
 

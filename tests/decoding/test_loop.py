@@ -10,15 +10,15 @@ import pytest
 import torch
 from toy_models import emitted_ids, generated, llama, next_logits, pair_of, relative, scripted
 
-import specviz.decoding.drafters.model
-import specviz.decoding.loop
+import specviz.core.loop
+import specviz.sides.model
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
-from specviz.decoding.loop import _Run
-from specviz.decoding.numpy_path import NumpyPath
-from specviz.decoding.paths import make_context
-from specviz.decoding.sampling import decide
-from specviz.engines.choose import make_engine
-from specviz.engines.eager import EagerEngine
+from specviz.core.eager import EagerEngine
+from specviz.core.engines import make_engine
+from specviz.core.loop import _Run
+from specviz.core.numpy_path import NumpyPath
+from specviz.core.paths import make_context
+from specviz.core.sampling import decide
 from specviz.errors import ModelError, PairError
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -43,8 +43,8 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def replace_engines(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
-    monkeypatch.setattr(specviz.decoding.loop, "make_engine", make)
-    monkeypatch.setattr(specviz.decoding.drafters.model, "make_engine", make)
+    monkeypatch.setattr(specviz.core.loop, "make_engine", make)
+    monkeypatch.setattr(specviz.sides.model, "make_engine", make)
 
 
 @pytest.fixture(scope="module")

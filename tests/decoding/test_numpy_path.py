@@ -12,10 +12,10 @@ from toy_models import emitted_ids, mini, pair_of, relative
 
 from specviz import Settings
 from specviz.core.events import Round
-from specviz.decoding.loop import decode
-from specviz.decoding.numpy_path import Distributions, HostDraws, NumpyPath
-from specviz.decoding.paths import TensorPath, make_context
-from specviz.decoding.sampling import decide, draw, probabilities
+from specviz.core.loop import decode
+from specviz.core.numpy_path import Distributions, HostDraws, NumpyPath
+from specviz.core.paths import TensorPath, make_context
+from specviz.core.sampling import decide, draw, probabilities
 from specviz.lanes import LANES
 
 VOCAB = 37

@@ -11,12 +11,12 @@ import torch
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, baseline, speculate
-from specviz.decoding.compiled_path import CompiledPath
-from specviz.decoding.loop import decode
-from specviz.decoding.numpy_path import HostDraws, InverseCdf, NumpyPath, decided, greedy_id
-from specviz.decoding.paths import TensorPath, make_context, make_path
-from specviz.decoding.sampling import decide, greedy_ids, probabilities, uniforms
-from specviz.engines.choose import eager_only, make_engine
+from specviz.core.engines import eager_only, make_engine
+from specviz.core.loop import decode
+from specviz.core.numpy_path import HostDraws, InverseCdf, NumpyPath, decided, greedy_id
+from specviz.core.paths import TensorPath, make_context, make_path
+from specviz.core.sampling import decide, greedy_ids, probabilities, uniforms
+from specviz.sides.fast_cpu.path import CompiledPath
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [
@@ -51,12 +51,12 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
         gamma=4, drafter=drafter, max_new_tokens=60, seed=5, ignore_eos=True, **sampling
     )
     by_runs = draws_of(pair, settings)
-    monkeypatch.setattr("specviz.decoding.compiled_path.suits", lambda *_: False)
+    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
     by_numpy = draws_of(pair, settings)
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     by_programs = draws_of(pair, settings)
     monkeypatch.delenv("SPECVIZ_FORM")
-    monkeypatch.setattr("specviz.decoding.paths.NumpyPath", TensorPath)
+    monkeypatch.setattr("specviz.core.paths.NumpyPath", TensorPath)
     by_tensors = draws_of(pair, settings)
     assert by_runs == by_numpy == by_tensors == by_programs
     wanted = {"rejected"} if drafter == "ngram" else {"accepted", "rejected"}

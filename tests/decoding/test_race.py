@@ -11,10 +11,10 @@ import pytest
 import torch
 from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative, scripted
 
-import specviz.decoding.loop
+import specviz.core.loop
 from specviz import End, Header, Pair, Round, Settings, Trace, race
-from specviz.decoding.sampling import decide
-from specviz.decoding.types import Prefilled
+from specviz.core.sampling import decide
+from specviz.core.types import Prefilled
 from specviz.errors import SettingsError
 from specviz.lanes import LANES
 
@@ -27,7 +27,7 @@ SAMPLED = Settings(gamma=3, temperature=1.0, max_new_tokens=40)
 def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
     """A pair whose every pass takes a known time; the first pass of each model far more."""
     time = VirtualTime()
-    monkeypatch.setattr("specviz.engines.base.time", time)
+    monkeypatch.setattr("specviz.core.engine.time", time)
     target = mini(9, seed=1, spread=3.0)
     draft = relative(target, noise=0.5)
     return pair_of(time.charge(target, TARGET, first=1e6), time.charge(draft, DRAFT, first=1e6))
@@ -55,16 +55,16 @@ def test_the_wall_clock_counts_prefill_and_texts_but_neither_the_other_lane_nor_
     monkeypatch: pytest.MonkeyPatch,
 ):
     time = VirtualTime()
-    monkeypatch.setattr("specviz.engines.base.time", time)
+    monkeypatch.setattr("specviz.core.engine.time", time)
     target = mini(9, seed=1, spread=3.0)
     pair = pair_of(time.charge(target, TARGET), time.charge(relative(target, noise=0.5), DRAFT))
-    texts = specviz.decoding.loop._Run.tokens
+    texts = specviz.core.loop._Run.tokens
 
     def slow(*given: Any) -> Any:
         time.seconds += 0.25
         return texts(*given)
 
-    monkeypatch.setattr(specviz.decoding.loop._Run, "tokens", slow)
+    monkeypatch.setattr(specviz.core.loop._Run, "tokens", slow)
     header, *events = race(pair, PROMPT, SAMPLED)
     assert isinstance(header, Header)
     for event in events:
@@ -143,8 +143,8 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
             yield fake_round(lane, index, pace[lane])
         return "length"
 
-    monkeypatch.setattr("specviz.decoding.race.decode", fake)
-    monkeypatch.setattr("specviz.decoding.race._warm_up", lambda *_: None)
+    monkeypatch.setattr("specviz.core.race.decode", fake)
+    monkeypatch.setattr("specviz.core.race._warm_up", lambda *_: None)
     _, rounds, end = raced(pair, SAMPLED)
     assert len(rounds) == 20 and end.reasons == dict.fromkeys(LANES, "length")
     assert [r.clock for r in rounds] == sorted(r.clock for r in rounds)
@@ -154,7 +154,7 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
 def test_closing_a_race_stops_both_lanes(pair: Pair, monkeypatch: pytest.MonkeyPatch, taken: int):
     alive: list[str] = []
     kept: list[Any] = []  # what is held elsewhere must be closed by the race itself
-    real = specviz.decoding.loop.decode
+    real = specviz.core.loop.decode
 
     def watched(*arguments: Any, **named: Any) -> Iterator[Any]:
         alive.append(arguments[3])
@@ -167,7 +167,7 @@ def test_closing_a_race_stops_both_lanes(pair: Pair, monkeypatch: pytest.MonkeyP
         kept.append(watched(*arguments, **named))
         return kept[-1]
 
-    monkeypatch.setattr("specviz.decoding.race.decode", held)
+    monkeypatch.setattr("specviz.core.race.decode", held)
     before = [emitted_ids(of(lane, raced(pair, SAMPLED)[1])) for lane in LANES]
     events = race(pair, PROMPT, SAMPLED)
     for _ in range(taken):
@@ -241,7 +241,7 @@ def test_a_divergence_is_reported_with_the_margin_of_the_target(
     """Here it comes from a verifier that accepts everything; it must not be hidden."""
     with torch.no_grad():
         pair.target.head.weight *= sharpness
-    monkeypatch.setattr(specviz.decoding.loop, "decide", accept_all)
+    monkeypatch.setattr(specviz.core.loop, "decide", accept_all)
     _, rounds, end = raced(pair, Settings(max_new_tokens=30))
     assert end.identical is False and end.divergence is not None
     ours, theirs = (emitted_ids(of(lane, rounds)) for lane in LANES)

@@ -14,8 +14,8 @@ from torch import Tensor
 from toy_models import examples
 
 from specviz import Settings
-from specviz.decoding.numpy_path import InverseCdf
-from specviz.decoding.sampling import (
+from specviz.core.numpy_path import InverseCdf
+from specviz.core.sampling import (
     SHORT_LIST,
     Verdict,
     decide,

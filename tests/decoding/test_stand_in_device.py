@@ -25,13 +25,13 @@ from stand_in_device import (
 from toy_heads import random_head
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 
-import specviz.engines.static.engine
+import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.decoding.loop import _Run
-from specviz.decoding.sampling import probabilities
-from specviz.decoding.tokens import copied
-from specviz.engines.base import NO_MEMORY
-from specviz.engines.choose import make_engine
+from specviz.core.engine import NO_MEMORY
+from specviz.core.engines import make_engine
+from specviz.core.loop import _Run
+from specviz.core.sampling import probabilities
+from specviz.core.tokens import copied
 from specviz.errors import ModelError
 
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)
@@ -67,9 +67,9 @@ def pair(on_host: Pair) -> Pair:
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "static":
         monkeypatch.setenv("SPECVIZ_FORM", "static")
-        monkeypatch.setattr("specviz.engines.static.cache.SMALLEST", 16)
+        monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
     yield request.param
-    specviz.engines.static.engine._pools.clear()
+    specviz.sides.fast_gpu.engine._pools.clear()
 
 
 @pytest.mark.filterwarnings("error:the static form")
@@ -181,7 +181,7 @@ def test_a_wrong_rule_fails_that_test(monkeypatch: pytest.MonkeyPatch):
     def likeliest(p: Any, q: Any, drafted: Any, u: Any, source: Any) -> Any:
         return torch.stack([(u < 2).sum(), p[-1].argmax()])
 
-    monkeypatch.setattr("specviz.decoding.loop.decide", likeliest)
+    monkeypatch.setattr("specviz.core.loop.decide", likeliest)
     assert fits("model", "temperature", 300) < 1e-4
 
 
@@ -244,7 +244,7 @@ def test_a_hidden_read_in_the_sampler_is_counted(pair: Pair, monkeypatch: pytest
         assert logits.max().item() < 1e9
         return probabilities(logits, settings)
 
-    monkeypatch.setattr("specviz.decoding.paths.probabilities", reading)
+    monkeypatch.setattr("specviz.core.paths.probabilities", reading)
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=8), "speculative")
     run.prefill()
     with torch.inference_mode(), host_waits() as waits:

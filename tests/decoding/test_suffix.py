@@ -15,11 +15,11 @@ from reference_distribution import chain_p_value, continuation_distribution, p_v
 from toy_models import emitted_ids, examples, finish, generated, llama, mini, pair_of
 
 from specviz import Pair, Settings, Trace, race, speculate
-from specviz.decoding.drafters import suffix, suffix_index
-from specviz.decoding.drafters.suffix import LEAST_CHANCE, SuffixDrafter
-from specviz.decoding.drafters.suffix_index import SuffixIndex
 from specviz.errors import PromptError, SettingsError
 from specviz.runs.rules import check_trace
+from specviz.sides.lookup import suffix, suffix_index
+from specviz.sides.lookup.suffix import LEAST_CHANCE, SuffixDrafter
+from specviz.sides.lookup.suffix_index import SuffixIndex
 
 SAMPLED = Settings(drafter="suffix", gamma=3, temperature=1.0)
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does

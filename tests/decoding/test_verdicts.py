@@ -18,11 +18,11 @@ from torch import Tensor
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
+from specviz.core import verdicts
 from specviz.core.kinds import resolved
-from specviz.decoding import verdicts
-from specviz.decoding.loop import _Run, decode
-from specviz.decoding.paths import TensorPath
-from specviz.decoding.sampling import PremadeDraws, decide, uniforms
+from specviz.core.loop import _Run, decode
+from specviz.core.paths import TensorPath
+from specviz.core.sampling import PremadeDraws, decide, uniforms
 from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.rules import check_trace
 from specviz.runs.validators import Invalid
@@ -175,8 +175,8 @@ def test_all_paths_judge_alike(
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     by_programs = judged()
     monkeypatch.delenv("SPECVIZ_FORM")
-    monkeypatch.setattr("specviz.decoding.paths.NumpyPath", TensorPath)
-    monkeypatch.setattr("specviz.decoding.compiled_path.suits", lambda *_: False)
+    monkeypatch.setattr("specviz.core.paths.NumpyPath", TensorPath)
+    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
     assert by_numpy == by_programs == judged()
     assert {outcome for _, outcome in by_numpy} >= {"rejected", "corrected"}
 

@@ -8,7 +8,7 @@ from toy_heads import random_head
 from toy_models import emitted_ids, generated, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
-from specviz.engines.choose import make_engine
+from specviz.core.engines import make_engine
 from specviz.kinds import drafter_names
 from specviz.models.pair import context_length
 

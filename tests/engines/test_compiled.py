@@ -13,13 +13,13 @@ import torch
 from toy_models import llama
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config, Qwen3Config
 
-from specviz.engines.choose import make_engine
-from specviz.engines.compiled import engine as module
-from specviz.engines.compiled import support
-from specviz.engines.compiled.engine import CompiledEngine
-from specviz.engines.compiled.forward import SCORE_FACTOR
-from specviz.engines.compiled.support import compiled_engine, suits
-from specviz.engines.eager import EagerEngine
+from specviz.core.eager import EagerEngine
+from specviz.core.engines import make_engine
+from specviz.sides.fast_cpu import engine as module
+from specviz.sides.fast_cpu import support
+from specviz.sides.fast_cpu.engine import CompiledEngine
+from specviz.sides.fast_cpu.forward import SCORE_FACTOR
+from specviz.sides.fast_cpu.support import compiled_engine, suits
 
 VOCAB = 75  # no multiple of anything that the passes count in
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]

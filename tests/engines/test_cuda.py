@@ -18,16 +18,16 @@ from model_families import FAMILIES, build
 from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, llama, pair_of, relative
 
-import specviz.engines.static.engine
+import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.decoding.loop import _Run
-from specviz.engines.choose import make_engine
-from specviz.engines.static.cuda_graphs import capture, write
-from specviz.engines.static.engine import startup_seconds, static_reason
+from specviz.core.engines import make_engine
+from specviz.core.loop import _Run
 from specviz.measure.bench.best import ASSISTED, BASELINE, SPECULATIVE
 from specviz.measure.bench.measure import measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
+from specviz.sides.fast_gpu.cuda_graphs import capture, write
+from specviz.sides.fast_gpu.engine import startup_seconds, static_reason
 
 pytestmark = [
     pytest.mark.cuda,
@@ -50,13 +50,13 @@ SETTINGS = [
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     yield
-    specviz.engines.static.engine._pools.clear()
+    specviz.sides.fast_gpu.engine._pools.clear()
     gc.collect()
 
 
 @pytest.fixture
 def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specviz.engines.static.cache.SMALLEST", 16)
+    monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
 
 
 def on_device(model: Any, dtype: torch.dtype = torch.float32) -> Any:
@@ -179,7 +179,7 @@ def test_lanes_in_threads_keep_apart():
     pair = small_pair()
     runs = [Settings(temperature=1.0, max_new_tokens=60, seed=seed) for seed in range(4)]
     wanted = [emitted_ids(speculate(pair, PROMPT, s)) for s in runs]
-    specviz.engines.static.engine._pools.clear()  # so that they capture side by side, too
+    specviz.sides.fast_gpu.engine._pools.clear()  # so that they capture side by side, too
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda s: emitted_ids(speculate(pair, PROMPT, s)), runs))
     assert found == wanted

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from specviz.engines.static import cuda_graphs as module
-from specviz.engines.static.cuda_graphs import (
+from specviz.sides.fast_gpu import cuda_graphs as module
+from specviz.sides.fast_gpu.cuda_graphs import (
     CompiledLayers,
     HostRead,
     NoHostReads,

@@ -8,11 +8,11 @@ import pytest
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, race
-from specviz.engines import fastest_threads as module
-from specviz.engines import threads
-from specviz.engines.choose import eager_only, make_engine
-from specviz.engines.fastest_threads import fastest_threads
-from specviz.engines.threads import thread_counts, use_threads
+from specviz.core import threads
+from specviz.core.engines import eager_only, make_engine
+from specviz.core.threads import thread_counts, use_threads
+from specviz.sides.fast_cpu import fastest_threads as module
+from specviz.sides.fast_cpu.fastest_threads import fastest_threads
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2}
 
@@ -21,7 +21,7 @@ SMALL = {"hidden_size": 64, "num_hidden_layers": 2}
 def eight(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine of eight processors, where a thread is worth waking for any pass."""
     monkeypatch.setattr(threads, "processors", lambda: 8)
-    monkeypatch.setattr("specviz.engines.compiled.engine.BYTES_PER_THREAD", 1)
+    monkeypatch.setattr("specviz.sides.fast_cpu.engine.BYTES_PER_THREAD", 1)
     return
 
 

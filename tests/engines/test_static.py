@@ -21,25 +21,25 @@ from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
-import specviz.decoding.graph_path
-import specviz.engines.static.engine
+import specviz.sides.fast_gpu.engine
+import specviz.sides.fast_gpu.path
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.decoding.graph_path import GraphPath, width_for, widths
-from specviz.decoding.loop import _Run
-from specviz.decoding.paths import make_context
-from specviz.decoding.sampling import decide, probabilities, uniforms
-from specviz.decoding.types import Draft
-from specviz.engines.choose import eager_only, make_engine
-from specviz.engines.static.cuda_graphs import HostRead, NoHostReads, Program
-from specviz.engines.static.engine import (
+from specviz.core.engines import eager_only, make_engine
+from specviz.core.loop import _Run
+from specviz.core.paths import make_context
+from specviz.core.sampling import decide, probabilities, uniforms
+from specviz.core.types import Draft
+from specviz.errors import SettingsError
+from specviz.measure.bench.random_models import scripted
+from specviz.models.truncated import truncated_model
+from specviz.sides.fast_gpu.cuda_graphs import HostRead, NoHostReads, Program
+from specviz.sides.fast_gpu.engine import (
     StaticEngine,
     startup_seconds,
     static_engine,
     static_reason,
 )
-from specviz.errors import SettingsError
-from specviz.measure.bench.random_models import scripted
-from specviz.models.truncated import truncated_model
+from specviz.sides.fast_gpu.path import GraphPath, width_for, widths
 
 PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40
@@ -64,9 +64,9 @@ pytestmark = pytest.mark.filterwarnings("error:the static form")
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Static wherever possible, with windows so short that every run outgrows several."""
     monkeypatch.setenv("SPECVIZ_FORM", "static")
-    monkeypatch.setattr("specviz.engines.static.cache.SMALLEST", 16)
+    monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
     yield
-    specviz.engines.static.engine._pools.clear()
+    specviz.sides.fast_gpu.engine._pools.clear()
 
 
 @pytest.fixture(scope="module")
@@ -485,14 +485,14 @@ def test_scripted_verdicts_run_inside_the_program(pair: Pair):
 
 
 def slots(model: Any) -> list[Any]:
-    return specviz.engines.static.engine._pools[model]._idle
+    return specviz.sides.fast_gpu.engine._pools[model]._idle
 
 
 def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     made: list[Any] = []
-    capture = specviz.decoding.graph_path.capture
+    capture = specviz.sides.fast_gpu.path.capture
     monkeypatch.setattr(
-        specviz.decoding.graph_path, "capture", lambda *args: made.append(args) or capture(*args)
+        specviz.sides.fast_gpu.path, "capture", lambda *args: made.append(args) or capture(*args)
     )
     settings = Settings(gamma=3, max_new_tokens=40)
     list(race(pair, PROMPT, settings))
@@ -502,7 +502,7 @@ def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.Monk
     assert len(made) == first, "a second run finds all that it needs"
     list(speculate(pair, PROMPT, replace(settings, temperature=0.5)))
     assert len(made) > first, "settings are part of a program"
-    assert len(slots(pair.target)) <= specviz.engines.static.engine.MOST_IDLE
+    assert len(slots(pair.target)) <= specviz.sides.fast_gpu.engine.MOST_IDLE
 
 
 def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
@@ -512,7 +512,7 @@ def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPa
         run = _Run(pair, PROMPT, settings, "speculative")
         run.prefill()
         with monkeypatch.context() as late:
-            late.setattr(specviz.decoding.graph_path, "capture", None)
+            late.setattr(specviz.sides.fast_gpu.path, "capture", None)
             while run.end_reason() is None:
                 run.round()
 
@@ -573,7 +573,7 @@ def test_replaced_weights_make_everything_anew():
 
 
 def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.engines.static.engine, "MOST_PROGRAMS", 6)
+    monkeypatch.setattr(specviz.sides.fast_gpu.engine, "MOST_PROGRAMS", 6)
     run = _Run(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
     run.prefill()
     while run.end_reason() is None:

@@ -15,10 +15,10 @@ import orjson
 from reference_costs import best_gamma, break_even_alpha, explain
 
 from specviz import Trace, compute_metrics
+from specviz.core.theory import MOST_GAMMA
 from specviz.environment import ASSETS
 from specviz.runs.series import series
 from specviz.runs.uncertainty import uncertainty
-from specviz.theory import MOST_GAMMA
 
 NODE = Path(__file__).resolve().parents[1] / "node"
 GOLDEN = NODE / "golden.json"

@@ -73,6 +73,10 @@ class Site:
         asked = {"data": data, "component_id": player._id, "fn_name": name, "session_hash": "s"}
         return self.post("/gradio_api/component_server", {**asked, **fields})
 
+    def file(self, form: str, raw: bytes) -> Answer:
+        """Have a file read."""
+        return self.post(f"/files/{form}", raw, {"Content-Type": "application/octet-stream"})
+
     def events(self, name: str, body: Any) -> list[tuple[str, Any]]:
         """All that an endpoint says: pairs of the event's kind and its value."""
         begun = self.post(f"/gradio_api/call/{name}", body)

@@ -1,7 +1,7 @@
 """The distribution that a lane must sample from, and a test of samples against it.
 
 It is computed in fp64 from forward passes without caches. It shares no code with
-specviz.decoding.sampling, which it checks.
+specviz.core.sampling, which it checks.
 """
 
 from __future__ import annotations

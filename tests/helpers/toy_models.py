@@ -22,9 +22,9 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specviz import Pair, Round, Settings
+from specviz.core.engine import Engine
 from specviz.core.events import EndReason
-from specviz.decoding.loop import decode
-from specviz.engines.base import Engine
+from specviz.core.loop import decode
 from specviz.lanes import Lane
 
 # More threads make models of this size slower.
@@ -282,7 +282,7 @@ def outcomes(r: Round) -> str:
 class VirtualTime:
     """A clock that only passes of the models advance, so that a test knows every time in advance.
 
-    Use it as `monkeypatch.setattr("specviz.engines.base.time", virtual_time)`.
+    Use it as `monkeypatch.setattr("specviz.core.engine.time", virtual_time)`.
     """
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ import torch
 from toy_models import llama, mini, pair_of, relative
 
 from specviz.__main__ import main
-from specviz.engines.batched import BatchedPasses
 from specviz.errors import TraceError
 from specviz.measure.bench.batch import batch_times
+from specviz.measure.bench.batched import BatchedPasses
 from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
 from specviz.runs.uncertainty import Spread
 

@@ -12,15 +12,15 @@ from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.decoding.numpy_path import Distributions
-from specviz.engines.choose import eager_only, make_engine
-from specviz.engines.compiled.engine import CompiledEngine
-from specviz.engines.eager import EagerEngine
+from specviz.core.eager import EagerEngine
+from specviz.core.engines import eager_only, make_engine
+from specviz.core.numpy_path import Distributions
 from specviz.measure.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, best_of
 from specviz.measure.bench.hf_generate import generate_seconds
 from specviz.measure.bench.measure import measured
 from specviz.measure.bench.roofline import cache_bytes, floors
 from specviz.measure.bench.round_time import RoundParts, round_parts, timed_passes
+from specviz.sides.fast_cpu.engine import CompiledEngine
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
 
@@ -104,7 +104,7 @@ def test_passes_are_timed_only_inside_the_block() -> None:
 
 def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock that only passes, draws and computations of probabilities advance."""
-    monkeypatch.setattr("specviz.decoding.compiled_path.suits", lambda *_: False)
+    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
     seconds = 0.0
 
     def moving(function: Any, step: float) -> Any:
@@ -118,7 +118,7 @@ def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.Monk
     monkeypatch.setattr(CompiledEngine, "forward", moving(CompiledEngine.forward, 1.0))
     for look, step in (("draw", 0.125), ("write", 0.5)):
         monkeypatch.setattr(Distributions, look, moving(getattr(Distributions, look), step))
-    monkeypatch.setattr("specviz.engines.base.time.perf_counter", lambda: seconds)
+    monkeypatch.setattr("specviz.core.engine.time.perf_counter", lambda: seconds)
     parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
     assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))
 

@@ -13,7 +13,7 @@ from toy_heads import random_head
 from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
-from specviz.decoding.sampling import probabilities
+from specviz.core.sampling import probabilities
 from specviz.measure.sweep.acceptance import CHAINING, COPYING, MODELS, Along, acceptance_along
 from specviz.measure.sweep.rounds import KnownText, predicted_counts, simulated_rounds
 from specviz.models.heads.eagle import Head

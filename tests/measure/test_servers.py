@@ -14,7 +14,7 @@ from toy_models import byte_level, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.__main__ import main
-from specviz.engines.choose import eager_only
+from specviz.core.engines import eager_only
 from specviz.errors import PairError, ServerError
 from specviz.measure.bench import servers, ways
 from specviz.measure.bench.servers import compare_with_servers, parts_at

@@ -23,7 +23,7 @@ from toy_models import emitted_ids, generated, next_logits, outcome_counts
 from transformers import AutoModelForCausalLM
 
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
-from specviz.decoding.loop import _Run
+from specviz.core.loop import _Run
 from specviz.errors import PairError, SpecvizError
 from specviz.kinds import drafter_names
 from specviz.models.pair import text_config

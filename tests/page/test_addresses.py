@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from page_server import Site, served
 
-from specviz.decoding.race import race
+from specviz.core.race import race
 from specviz.errors import PairError
 from specviz.page.choices import OTHER, asked_pair, chosen_pair
 from specviz.worker.client import LocalWorker
@@ -137,13 +137,14 @@ def test_what_a_browser_tells_about_a_run_names_no_pair(
     for function, asked in {
         "begin_sampling": {"prompt": "x", "settings": {}, "draws": 1, "pair": name, "run": name},
         "begin_difference": {"parting": parting, "pair": name, "run": name},
-        "opened": {"packed": name},
-        "take_away": {"form": "html", "trace": json.dumps({"header": {"target": name}})},
     }.items():
         answer = site.question(function, asked).json
         if "id" in answer:  # it is about the pair with which the page was started
             assert site.page.runs.job(answer["id"]).task.pair == "builtin"
             site.question("end_sampling", {"id": answer["id"]})
+    opened = json.dumps({"header": {"target": name, "draft": name, "pair": name}}).encode()
+    for form in ("trace", "html"):
+        assert site.file(form, opened).json["error"].endswith(".")
 
 
 def test_the_models_process_takes_no_address_from_a_task(

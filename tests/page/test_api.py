@@ -24,7 +24,7 @@ from waiting import until
 
 from specviz import Settings, Trace, compute_metrics
 from specviz.core.events import Round
-from specviz.decoding.race import race
+from specviz.core.race import race
 from specviz.environment import ASSETS
 from specviz.page.api import streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS

@@ -11,7 +11,7 @@ import torch
 from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, race
-from specviz.engines.choose import eager_only
+from specviz.core.engines import eager_only
 from specviz.inspect.parting import parting_of
 from specviz.page.differences import UNREADABLE, difference_functions
 from specviz.page.experiment import sampling_functions

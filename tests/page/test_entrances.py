@@ -5,7 +5,6 @@ A short form runs with the other tests; SPECVIZ_MALFORMED=500 asks for so many o
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import threading
@@ -103,8 +102,7 @@ def fields_of(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 FUNCTIONS = {
     "missed": ("run", "seq"),
-    "opened": ("packed",),
-    "take_away": ("form", "trace"),
+    "begin_sweep": ("naming", "prompts", "drafters", "gammas", "temperatures", "length", "seconds"),
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
     "begin_difference": ("run", "parting"),
     "ask_sampling": ("id",),
@@ -271,8 +269,7 @@ def test_files(site: Site, packed: bool, tmp_path_factory: Any) -> None:
     @examples(COUNT)
     @given(edits=edits, cut=st.one_of(st.none(), st.integers(0, len(raw))))
     def check(edits: list[tuple[int, int]], cut: int | None) -> None:
-        file = base64.b64encode(spoil(raw, edits)[:cut]).decode()
-        answer = site.question("opened", {"packed": file})
+        answer = site.file("trace", spoil(raw, edits)[:cut])
         check_question(answer)
         assert answer.json.keys() in ({"trace"}, {"error"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import re
@@ -13,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import Response
 from toy_recordings import SAMPLED, recorded, saved
 
 from specviz import Trace
-from specviz.page import reader as reading
+from specviz.page import files as reading
+from specviz.page.files import Reader, find_recordings
 from specviz.page.look import RECORDINGS
 from specviz.page.presets import PRESETS, QUESTIONS, load_presets
-from specviz.page.reader import Reader
-from specviz.page.recordings import find_recordings, opener
 from specviz.runs.modules import PAGE
 from specviz.runs.recording import MOST_PACKED, read_recording
 
@@ -45,36 +42,28 @@ def reader() -> Iterator[Reader]:
     running.close()
 
 
-def asked_of(reader: Reader, asked: Any) -> dict[str, Any]:
-    """The answer of the server function, as the browser reads it."""
-    answer = opener(reader)(asked)
-    return json.loads(answer.body) if isinstance(answer, Response) else answer
-
-
-def packed(raw: bytes) -> dict[str, Any]:
-    return {"packed": base64.b64encode(raw).decode()}
+def read(reader: Reader, raw: bytes) -> dict[str, Any]:
+    """The answer, as the browser reads it."""
+    found: dict[str, Any] = json.loads(reader.answer("trace", raw))
+    return found
 
 
 def test_a_file_that_is_a_recording_becomes_its_trace(reader: Reader, tmp_path: Path) -> None:
-    answer = asked_of(reader, packed(saved(recorded(SAMPLED), tmp_path)))
+    answer = read(reader, saved(recorded(SAMPLED), tmp_path))
     assert Trace.from_dict(answer["trace"]) == recorded(SAMPLED)
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("raw", "sentence"),
     [
-        (packed(b"junk"), "no valid JSON"),
-        (packed(bytes(MOST_PACKED + 1)), "holds more than 4 MiB"),
-        (packed(bytes(2 * MOST_PACKED)), "holds more than 4 MiB"),
-        (packed(gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")), "more values than any"),
-        ({"packed": "%%%"}, "did not arrive whole"),
-        ({"packed": 7}, "did not arrive whole"),
-        ({}, "did not arrive whole"),
-        ("text", "did not arrive whole"),
+        (b"junk", "no valid JSON"),
+        (bytes(MOST_PACKED + 1), "holds more than 4 MiB"),
+        (bytes(2 * MOST_PACKED), "holds more than 4 MiB"),
+        (gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]"), "more values than any"),
     ],
 )
-def test_any_other_file_becomes_a_sentence(reader: Reader, asked: Any, sentence: str) -> None:
-    answer = asked_of(reader, asked)
+def test_any_other_file_becomes_a_sentence(reader: Reader, raw: bytes, sentence: str) -> None:
+    answer = read(reader, raw)
     assert answer.keys() == {"error"}
     assert sentence in answer["error"]
 
@@ -84,9 +73,9 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(reading, "MOST_SECONDS", 0.0)
-        slow = packed(gzip.compress(b"[" + b"1," * 2**20 + b"1]"))
-        assert "takes too long" in asked_of(reader, slow)["error"]
-    assert "trace" in asked_of(reader, packed(saved(recorded(SAMPLED), tmp_path)))
+        slow = gzip.compress(b"[" + b"1," * 2**20 + b"1]")
+        assert "takes too long" in read(reader, slow)["error"]
+    assert "trace" in read(reader, saved(recorded(SAMPLED), tmp_path))
 
 
 def test_only_a_few_files_wait(reader: Reader) -> None:
@@ -94,7 +83,7 @@ def test_only_a_few_files_wait(reader: Reader) -> None:
     answers: list[dict[str, Any]] = []
 
     def ask() -> None:
-        answers.append(asked_of(reader, packed(b"{}")))
+        answers.append(read(reader, b"{}"))
 
     askers = [threading.Thread(target=ask) for _ in range(reading.MOST_WAITING + 3)]
     with reader._lock:

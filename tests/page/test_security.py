@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import json
 import logging
 import os
@@ -18,19 +20,30 @@ from typing import Any
 import pytest
 from page_server import Answer, Site, served
 from places import HELPERS, ROOT
+from waiting import until
 
 from specviz.environment import ASSETS
 from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
+from specviz.measure.sweep.reading import MOST
+from specviz.page.files import Reader
 from specviz.page.look import PAGE
-from specviz.page.security import bodies, operator, sign_in
+from specviz.page.security import bodies, heads, operator, sign_in
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST
-from specviz.page.security.bodies import LARGE, SMALL, Bodies, Refused, check_event, check_question
+from specviz.page.security.bodies import (
+    QUESTION,
+    SMALL,
+    Bodies,
+    Refused,
+    check_event,
+    check_question,
+)
 from specviz.page.security.headers import security_headers
 from specviz.page.security.operator import guarded_options
 from specviz.page.security.sign_in import WRONG
 from specviz.runs.html import PLOTLY
+from specviz.runs.recording import MOST_UNPACKED
 
 SECRET = "hf_" + "Secret" * 5
 INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")
@@ -212,7 +225,7 @@ def test_a_vast_body_is_refused_before_it_is_sent(site: Site, path: str) -> None
     assert answer.startswith(b"HTTP/1.1 413") and sent == 0
 
 
-@pytest.mark.parametrize(("path", "most"), [("queue/join", SMALL), ("component_server", LARGE)])
+@pytest.mark.parametrize(("path", "most"), [("queue/join", SMALL), ("component_server", QUESTION)])
 def test_a_body_of_unknown_length_is_cut_off(site: Site, path: str, most: int) -> None:
     piece = b"x" * 2**16
     chunks = (b"%x\r\n%s\r\n" % (len(piece), piece) for _ in range(50 * 16))
@@ -234,6 +247,70 @@ def test_nonsense_lengths_are_refused(promised: str) -> None:
         asyncio.run(read())
 
 
+def half_heads(site: Site, many: int, pieces: list[bytes], pause: float) -> list[socket.socket]:
+    """Connections that each send the beginning of a head, and of that a piece at a time."""
+    plugs = [socket.create_connection((site.host, site.port), timeout=30) for _ in range(many)]
+    for piece in pieces:
+        for plug in plugs:
+            with contextlib.suppress(OSError):
+                plug.sendall(piece)
+        time.sleep(pause)
+    return plugs
+
+
+def is_closed(plug: socket.socket) -> bool:
+    plug.settimeout(0.0)
+    try:
+        return plug.recv(65536) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "pieces"),
+    [
+        (b"", []),
+        (b"", [b"GET / HT"]),
+        (b"", [b"GET / HTTP/1.1\r\nHost: localhost\r\n", *[b"x-a: b\r\n"] * 8]),
+        (
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+            [b"GET / HTTP/1.1\r\n", *[b"x-a: b\r\n"] * 8],
+        ),
+    ],
+    ids=["nothing", "half a line", "drop by drop", "after another request"],
+)
+def test_half_a_head_is_not_waited_for(
+    site: Site, before: bytes, pieces: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads, "PATIENCE", 0.4)
+    plugs = half_heads(site, 25, [before] if before else [], 0.3)
+    for plug in plugs if before else []:
+        assert plug.recv(65536).startswith(b"HTTP/1.1 200")
+    for piece in pieces:
+        for plug in plugs:
+            with contextlib.suppress(OSError):
+                plug.sendall(piece)
+        time.sleep(0.1)
+    assert until(lambda: all(map(is_closed, plugs)))
+    assert site.get("/healthz").status == 200
+
+
+def test_a_whole_head_is_waited_for_no_longer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for the head alone: an answer may take longer, and so may a kept connection."""
+    monkeypatch.setattr(heads, "PATIENCE", 0.4)
+    connection = http.client.HTTPConnection(site.host, site.port, timeout=30)
+    for _ in range(3):
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b"alive\n"
+        time.sleep(0.6)
+    connection.close()
+
+
 def _feed(parts: list[bytes], pause: float = 0.0) -> Any:
     left = list(parts)
 
@@ -251,7 +328,7 @@ def test_a_few_large_bodies_at_a_time() -> None:
 
         async def one(client: str) -> Any:
             with together.room(client) as body:
-                await body.read(_feed([b"x" * SMALL, b"x", b"x"], 0.01), LARGE, None)
+                await body.read(_feed([b"x" * SMALL, b"x", b"x"], 0.01), MOST_UNPACKED, None)
                 return len(body.raw)
 
         clients = ["one"] * 5 + ["two", "three", "four"]
@@ -306,10 +383,24 @@ def test_what_would_cost_a_parser_dear_is_seen_without_parsing(data: bytes) -> N
     assert time.process_time() - began < 1.0
 
 
-def test_a_recording_of_any_size_gets_through() -> None:
-    check_question(ASKED.replace(b"%s", json.dumps({"packed": "QUJD" * 1_400_000}).encode()))
-    text = json.dumps({"a": ["\\\"'<b>", 1.5] * 300_000})
-    check_question(ASKED.replace(b"%s", json.dumps({"form": "html", "trace": text}).encode()))
+def test_as_many_prompts_as_a_sweep_takes_get_through() -> None:
+    prompts = [["kind", 'say "no"\n' * 500] for _ in range(MOST)]
+    asked = {"prompts": prompts, "gammas": list(range(1, 17)), "kinds": ["prose"]}
+    check_question(ASKED.replace(b"%s", json.dumps(asked).encode()))
+
+
+@pytest.mark.parametrize("form", ["trace", "html", "embed", "tokens", "rounds", "prompts"])
+def test_files_have_an_address_of_their_own(site: Site, form: str) -> None:
+    """No other request is as large, and of these nothing is parsed where visitors wait."""
+    path = f"/files/{form}"
+    head_of = ("Content-Type: application/octet-stream", f"Content-Length: {50 * 2**20}")
+    answer, sent = raw_answer(site, head(path, *head_of))
+    assert answer.startswith(b"HTTP/1.1 413") and sent == 0
+    for kind in ("text/plain", "application/json", "multipart/form-data", ""):
+        refused = site.post(path, b"{}", {"Content-Type": kind})
+        assert refused.status == 400 and is_sentence(refused)
+    assert site.file(form, b"{").json["error"].endswith(".")
+    assert site.file(f"{form}x", b"{}").status == site.get(path).status == 404
 
 
 FILE = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
@@ -364,29 +455,19 @@ def broken(*_: Any) -> Any:
 
 
 def test_failures_show_nothing_of_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    from specviz.page import layout
-
-    monkeypatch.setattr(layout, "opener", lambda _: _named("opened", broken))
+    monkeypatch.setattr(Reader, "found", broken)
     with served(race=broken, doctor=type("Broken", (), {"run": broken, "close": broken})()) as site:
         for endpoint, data in (("generate", _values("the cat")), ("doctor", ["builtin"])):
             kind, said = site.events(endpoint, {"data": data})[-1]
             assert kind == "error" and said["error"].endswith(".")
             assert not INSIDES.search(json.dumps(said).encode()) and "somebody" not in str(said)
-        answer = site.question("opened", {"packed": "x"})
+        answer = site.file("trace", b"x")
         assert answer.status == 200 and answer.json["error"].endswith(".")
         assert b"somebody" not in answer.body
 
         asked = {"data": [], "fn_index": 10**6, "session_hash": "s"}
         answer = site.post("/gradio_api/queue/join", asked)
         assert answer.status >= 400 and is_sentence(answer)
-
-
-def _named(name: str, function: Any) -> Any:
-    def asked(asked: dict[str, Any]) -> Any:
-        return function(asked)
-
-    asked.__name__ = name
-    return asked
 
 
 def _values(prompt: str) -> list[Any]:
@@ -463,7 +544,8 @@ def test_a_password_stands_before_everything(locked: Site) -> None:
         locked.get("/gradio_api/queue/data?session_hash=x"),
         locked.post("/gradio_api/call/generate", begun),
         locked.post("/gradio_api/queue/join", {**begun, "fn_index": 0, "session_hash": "x"}),
-        locked.question("opened", {}),
+        locked.question("missed", {}),
+        locked.file("trace", b"{}"),
         locked.post("/gradio_api/cancel", {"session_hash": "x", "fn_index": 0, "event_id": "y"}),
         locked.post("/gradio_api/reset", {"event_id": "x"}),
         locked.get("/gradio_api/heartbeat/x"),
@@ -570,7 +652,7 @@ with served(load=broken, race=broken, auth=None) as site:
     drafting = ["model", "fixed", "auto", None, None, "token"]
     values = ["the cat", "builtin", 5, 0.7, 0, 1.0, 8, 1, *drafting]
     print(site.events("generate", {"data": values})[-1])
-    site.question("opened", {"packed": 7})
+    site.file("trace", b"7")
     site.question("missed", {"run": 1, "seq": "x"})
     site.post("/gradio_api/call/v2/generate", {"no_such": 1})
 """

@@ -140,6 +140,14 @@ def admitted(sites: Sites, shared: str | None = None, **headers: str) -> bool:
 
 HERE = ["127.0.0.1:7860", "localhost:7860", "[::1]:7860", "192.168.1.7", "box", "box.local:80"]
 THERE = ["evil.example", "evil.example:7860", "evil.", "127.0.0.1.evil.example", "a b.c", "[x"]
+THERE += [
+    "a\tb",
+    "[::1]evil.example",
+    "localhost\t.evil.example",
+    "x@localhost",
+    "box/evil.example",
+]
+THERE += ["evil.example#@box", "box:80:80", "box:", "[::1%eth0]"]
 
 
 def test_names_that_strangers_can_have_are_for_the_operator_to_allow() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
+import contextlib
 import gzip
 import threading
 import time
@@ -25,10 +25,11 @@ from specviz.environment import MOST_PER_CLIENT
 from specviz.page.security import answers, events
 from specviz.page.security.answers import LOST, Answer
 from specviz.page.security.events import HeardQueue
+from specviz.runs.recording import MOST_UNPACKED
 
-BOMB = base64.b64encode(gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")).decode()
+BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
 # As many values as a recording may have.
-HEAVY = base64.b64encode(gzip.compress(b"[" + b"[]," * 1_000_000 + b"[]]")).decode()
+HEAVY = gzip.compress(b"[" + b"[]," * 1_000_000 + b"[]]")
 
 
 class Paced:
@@ -73,11 +74,11 @@ def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
 
 def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
     assert len(BOMB) < 50_000
-    site.question("opened", {"packed": "e30="})  # the reading process is there
+    site.file("trace", b"{}")  # the reading process is there
     errors: list[str] = []
 
-    def open_file(packed: str) -> None:
-        errors.append(site.question("opened", {"packed": packed}).json["error"])
+    def open_file(packed: bytes) -> None:
+        errors.append(site.file("trace", packed).json["error"])
 
     threads = at_once([lambda one=one: open_file(one) for one in (BOMB, HEAVY, BOMB, BOMB)])
     waits = []
@@ -86,6 +87,30 @@ def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
         assert site.get("/gradio_api/app_id").status == 200
         waits.append(time.monotonic() - began)
     assert len(errors) == 4 and all(error.endswith(".") for error in errors)
+    assert max(waits) < (2.5 if is_busy() else 0.5)  # seconds
+
+
+LARGEST = b'{"a":"' + b'\\"' * (23 * 2**19) + b'"}'  # as text inside of JSON
+
+
+@pytest.mark.parametrize("path", ["/gradio_api/component_server", "/files/html"])
+def test_large_bodies_of_four_addresses_freeze_nobody(site: Site, path: str) -> None:
+    kind = "application/json" if "api" in path else "application/octet-stream"
+    body = LARGEST[: MOST_UNPACKED if kind != "application/json" else None]
+    site.file("html", b"{}")  # the reading process is there
+
+    def send(number: int) -> None:
+        headers = {"Content-Type": kind, "X-Forwarded-For": f"10.4.{number}.1"}
+        with contextlib.suppress(OSError):  # it is refused before it was sent
+            site.post(path, body, headers)
+
+    threads = at_once([lambda one=one: send(one) for one in range(4)])
+    waits = []
+    while any(thread.is_alive() for thread in threads):
+        began = time.monotonic()
+        assert site.get("/gradio_api/app_id").status == 200
+        waits.append(time.monotonic() - began)
+        time.sleep(0.01)
     assert max(waits) < (2.5 if is_busy() else 0.5)  # seconds
 
 
@@ -152,19 +177,35 @@ def test_what_nobody_reads_takes_no_more_than_some_bytes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that opens a stream and takes nothing of it loses it first."""
-    monkeypatch.setattr(events, "MOST_UNREAD", 100_000)
+    monkeypatch.setattr(events, "MOST_UNREAD", 100)
     queue = HeardQueue(True, 1, 1, None, site.page)
     message = ProcessCompletedMessage(output={"data": ["x" * 1000]}, success=True)
-    for session, count in (("prompt", 3), ("slow", 300)):
-        queue.pending_messages_per_session[session] = AsyncQueue()
-        event = SimpleNamespace(session_hash=session, alive=True, _id=session)
-        with queue.listening(session):
-            for _ in range(count):
-                queue.send_message(event, message)  # type: ignore[arg-type]
-                inboxes = queue.pending_messages_per_session.values()
-                assert sum(one.unread for one in inboxes) <= 100_000
-            queue.pending_event_ids_session[session] = {session}
+
+    async def send() -> None:
+        for session, count in (("prompt", 3), ("slow", 300)):
+            queue.pending_messages_per_session[session] = AsyncQueue()
+            event = SimpleNamespace(session_hash=session, alive=True, _id=session)
+            with queue.listening(session):
+                for _ in range(count):
+                    queue.send_message(event, message)  # type: ignore[arg-type]
+                    inboxes = queue.pending_messages_per_session.values()
+                    assert sum(one.qsize() for one in inboxes) <= 100
+                queue.pending_event_ids_session[session] = {session}
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, send()).result()
     assert list(queue.pending_messages_per_session) == ["prompt"]
+
+
+def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page keeps what the last crowd sent for as long as it is idle."""
+    monkeypatch.setattr(events, "PATIENCE", 0.1)
+    queue = site.page._queue
+    for number in range(5):
+        begin(site, f"10.6.{number}.1")
+    assert until(lambda: not (queue.event_ids_to_events or queue.pending_messages_per_session))
 
 
 def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,16 +14,18 @@ from waiting import until
 
 from specviz import Settings, race
 from specviz.errors import SpecvizError
+from specviz.measure.sweep.reading import PROMPTS
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import choosing, sweeps
-from specviz.page.choosing import Bounds, asked_request, begin, choose_config, own_prompts
+from specviz.page.choosing import Bounds, asked_request, begin, choose_config
 from specviz.page.drain import drain
+from specviz.page.files import Reader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
-from specviz.page.reader import Reader
+from specviz.page.security.bodies import QUESTION
 from specviz.page.streams import deltas
 from specviz.page.sweeps import RESTARTED, SweepJob
-from specviz.prompts import Question, kinds_of
+from specviz.prompts import Question
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 
@@ -138,40 +140,47 @@ def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue) -> None:
     ],
 )
 def test_a_space_bounds_a_sweep(
-    change: dict[str, Any], sentence: str, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPACE_ID", "somebody/specviz")
-    assert len(asked_request({**WISH, "kinds": []}, reader).prompts) <= Bounds.here().prompts
+    assert len(asked_request({**WISH, "kinds": []}).prompts) <= Bounds.here().prompts
     with pytest.raises(SpecvizError, match=sentence):
-        asked_request({**WISH, **change}, reader)
+        asked_request({**WISH, **change})
 
 
-def packed(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
+def prompts_of(reader: Reader, raw: bytes) -> dict[str, Any]:
+    """What the browser is told about a file of prompts."""
+    found: dict[str, Any] = json.loads(reader.answer(PROMPTS, raw))
+    return found
 
 
 def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: Reader) -> None:
     lines = [f'{{"prompt": "text {i}", "category": "{"ab"[i > 140]}"}}' for i in range(150)]
-    found, left_out = own_prompts(reader, packed("\n".join(lines).encode()))
-    assert len(found) + left_out == 150 and left_out == 50
-    assert kinds_of(found) == {"a": 91, "b": 9}
+    found = prompts_of(reader, "\n".join(lines).encode())
+    assert len(found["prompts"]) == 100 and found["left_out"] == 50
+    assert found["kinds"] == {"a": 91, "b": 9}
+    request = asked_request({**WISH, "prompts": found["prompts"]})
+    assert [[one.kind, one.text] for one in request.prompts] == found["prompts"]
+
+
+def test_own_prompts_are_as_many_as_may_be_sent(reader: Reader) -> None:
+    found = prompts_of(reader, "\n".join([f"{i} " + "ä" * 7000 for i in range(99)]).encode())
+    assert len(found["prompts"]) + found["left_out"] == 99 and found["left_out"] > 50
+    assert len(json.dumps(found["prompts"], ensure_ascii=False).encode()) < QUESTION
 
 
 @pytest.mark.parametrize(
-    ("file", "sentence"),
+    ("raw", "sentence"),
     [
-        (packed(b""), "empty"),
-        (packed(b"\x00\x01\x02" * 50), "no text"),
-        (packed(b"x" * 4_000_001), "larger than 4 MB"),
-        (packed(b"x" * 1_000_000), "up to 100,000"),
-        (packed(b"x" * 9_000), "up to 8000 here"),
-        ("no base64!", "did not arrive whole"),
-        (None, "did not arrive whole"),
+        (b"", "empty"),
+        (b"\x00\x01\x02" * 50, "no text"),
+        (b"x" * 4_000_001, "larger than 4 MB"),
+        (b"x" * 1_000_000, "up to 100,000"),
+        (b"x" * 9_000, "up to 8000 here"),
     ],
 )
-def test_bad_files_of_prompts_get_a_sentence(file: Any, sentence: str, reader: Reader) -> None:
-    with pytest.raises(SpecvizError, match=sentence):
-        own_prompts(reader, file)
+def test_bad_files_of_prompts_get_a_sentence(raw: bytes, sentence: str, reader: Reader) -> None:
+    assert sentence in prompts_of(reader, raw)["error"]
 
 
 def test_the_operator_can_switch_sweeps_off(

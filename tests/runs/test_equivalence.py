@@ -12,9 +12,9 @@ from scipy import stats
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.decoding import sampling
-from specviz.decoding.continuations import draw_continuations
+from specviz.core import sampling
 from specviz.errors import SettingsError
+from specviz.inspect.continuations import draw_continuations
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
 from specviz.lanes import LANES
 from specviz.page.controls import checked_settings
@@ -51,7 +51,7 @@ def test_a_sampler_that_accepts_too_often_is_detected(
     def lenient(p: Any, q: Any, drafted: Any, u: Any, generator: torch.Generator) -> Any:
         return sampling.decide(p, q, drafted, u**3, generator)
 
-    monkeypatch.setattr("specviz.decoding.loop.decide", lenient)
+    monkeypatch.setattr("specviz.core.loop.decide", lenient)
     compared = two_sample_chi_square(*samples(pair, 300))
     assert compared.p_value is not None and compared.p_value < 0.001
 

@@ -14,8 +14,8 @@ from toy_models import VirtualTime, examples, mini, pair_of, relative
 
 from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
 from specviz.core.events import OUTCOMES
+from specviz.core.theory import predicted_speedup, predicted_tau
 from specviz.runs.terminal import metric_lines
-from specviz.theory import predicted_speedup, predicted_tau
 
 PROMPT = [3, 1, 4]
 TARGET, DRAFT = 10.0, 1.0  # seconds of virtual time for a pass
@@ -129,7 +129,7 @@ def test_the_counts_add_up_in_every_run(pair: Pair, settings: Settings, seed: in
 def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     """tau tokens cost gamma draft steps and one pass; measured and predicted values agree."""
     time = VirtualTime()
-    monkeypatch.setattr("specviz.engines.base.time", time)
+    monkeypatch.setattr("specviz.core.engine.time", time)
     twins = pair_of(time.charge(mini(9), TARGET), time.charge(mini(9), DRAFT))
     trace = Trace.from_events(race(twins, PROMPT, Settings(gamma=4, max_new_tokens=50)))
     m = compute_metrics(trace)

@@ -9,7 +9,7 @@ from reference_costs import best_gamma, break_even_alpha, explain, judging_cost
 from toy_recordings import SAMPLED, recorded
 
 from specviz import Settings, Trace, compute_metrics, theory
-from specviz.theory import predicted_speedup, predicted_tau
+from specviz.core.theory import predicted_speedup, predicted_tau
 
 gammas = st.integers(1, 32)
 costs = st.floats(0.0, 2.0)

@@ -23,7 +23,7 @@ from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, race
 from specviz.core.events import End, Event, Round
-from specviz.decoding.loop import _Run
+from specviz.core.loop import _Run
 from specviz.errors import ModelError
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
@@ -120,7 +120,7 @@ def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.Mo
         return whole(run)
 
     monkeypatch.setattr(_Run, "round", counted)
-    monkeypatch.setattr(sys.modules["specviz.decoding.race"], "WARM_ROUNDS", 0)
+    monkeypatch.setattr(sys.modules["specviz.core.race"], "WARM_ROUNDS", 0)
     heard = told(local_queue(), run_of())
     assert heard[-1]["error"] == NO_MEMORY
     shown = [(one["lane"], one["index"]) for one in rounds_in(heard)]

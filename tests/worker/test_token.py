@@ -27,8 +27,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.setenv("HF_TOKEN", "hf_operators")
     monkeypatch.setattr("specviz.models.load.load_pair", asked)
     monkeypatch.setattr("specviz.models.doctor.examine", asked)
-    monkeypatch.setattr("specviz.decoding.loop.lane_threads", lambda *_: 1)
-    monkeypatch.setattr("specviz.engines.choose.make_engine", lambda *_: None)
+    monkeypatch.setattr("specviz.core.loop.lane_threads", lambda *_: 1)
+    monkeypatch.setattr("specviz.core.engines.make_engine", lambda *_: None)
     return tokens
 
 

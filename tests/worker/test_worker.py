@@ -196,8 +196,6 @@ def test_the_page_needs_no_torch() -> None:
 
 
 def test_the_race_stays_a_function() -> None:
-    script = (
-        "import sys, specviz.decoding.race; from specviz import race; sys.exit(not callable(race))"
-    )
+    script = "import sys, specviz.core.race; from specviz import race; sys.exit(not callable(race))"
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, cwd=ROOT).returncode == 0

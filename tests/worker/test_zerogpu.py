@@ -21,7 +21,7 @@ from places import HELPERS
 from toy_models import llama
 
 from specviz import Settings, SpecvizError, load_pair, race
-from specviz.engines import choose as engine
+from specviz.core import engines as engine
 from specviz.environment import ASSETS
 from specviz.worker.loading import Models
 from specviz.worker.tasks import RaceTask, SampleTask, Stop

@@ -19,8 +19,8 @@ export class Form {
   #config;
   #server;
   #changed;
-  #file = ""; // the visitor's own prompts, in base64
-  #found = 0; // of them
+  /** @type {[kind: string, text: string][]} */
+  #own = []; // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
   #text = element("textarea");
@@ -55,7 +55,7 @@ export class Form {
 
   /** The number of prompts. */
   get prompts() {
-    if (this.#isOwn) return this.#found;
+    if (this.#isOwn) return this.#own.length;
     return this.#chosen("kinds").reduce((sum, kind) => sum + (this.#config.kinds[kind] ?? 0), 0);
   }
 
@@ -65,7 +65,7 @@ export class Form {
     return {
       drafters: this.#chosen("drafters"), gammas: numbers("gammas"), policies: this.#chosen("policies"),
       temperatures: numbers("temperatures"), kinds: this.#isOwn ? [] : this.#chosen("kinds"),
-      file: this.#isOwn ? this.#file : null, length: this.#amount("length"), seconds: this.#amount("seconds"),
+      prompts: this.#isOwn ? this.#own : null, length: this.#amount("length"), seconds: this.#amount("seconds"),
     };
   }
 
@@ -138,11 +138,11 @@ export class Form {
     const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
     const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
     builtIn.dataset.source = "built-in";
-    field.append(element("legend", "", "Prompts"), source, builtIn, this.#own());
+    field.append(element("legend", "", "Prompts"), source, builtIn, this.#ownPrompts());
     return field;
   }
 
-  #own() {
+  #ownPrompts() {
     const own = element("div", "sc-own");
     own.dataset.source = "own";
     Object.assign(this.#text, { rows: 5, spellcheck: false, placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”" });
@@ -173,7 +173,7 @@ export class Form {
     for (const part of findAll(this.node, "[data-source]", HTMLElement)) {
       part.hidden = (part.dataset.source === "own") !== this.#isOwn;
     }
-    if (this.#isOwn && !this.#found && !this.#said.textContent) this.#said.textContent = NO_PROMPTS;
+    if (this.#isOwn && !this.#own.length && !this.#said.textContent) this.#said.textContent = NO_PROMPTS;
   }
 
   #readSoon() {
@@ -198,17 +198,15 @@ export class Form {
   async #read(blob, name = "") {
     this.#turn += 1;
     const turn = this.#turn, most = this.#config.mostFile;
-    this.#file = "";
-    this.#found = 0;
+    this.#own = [];
     if (!blob.size) this.#say(NO_PROMPTS);
     else if (blob.size > most) this.#say(`This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`);
     else {
       this.#say("Reading the prompts…");
       try {
-        const file = await base64(blob);
-        const found = await this.#server.find_prompts?.({ file });
+        const found = await this.#server.find_prompts?.(blob);
         if (turn !== this.#turn) return;
-        this.#take(file, found ?? { error: NOT_SENT }, name);
+        this.#take(found ?? { error: NOT_SENT }, name);
       } catch {
         if (turn === this.#turn) this.#say(NOT_SENT);
       }
@@ -217,19 +215,17 @@ export class Form {
   }
 
   /**
-   * @param {string} file
    * @param {FoundPrompts} found
    * @param {string} name
    */
-  #take(file, { error, kinds = {}, left_out: leftOut = 0 }, name) {
+  #take({ error, prompts = [], kinds = {}, left_out: leftOut = 0 }, name) {
     if (error !== undefined) {
       this.#say(`${name && `${name}: `}${error}`);
       return;
     }
-    this.#file = file;
-    this.#found = Object.values(kinds).reduce((sum, count) => sum + count, 0);
+    this.#own = prompts;
     const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
-    this.#say(`${name && `${name}: `}${this.#found} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`);
+    this.#say(`${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`);
   }
 
   /** @param {string} sentence */
@@ -272,14 +268,3 @@ function choice(name, label, options, chosen) {
 
 /** @param {number} time seconds */
 const timeText = (time) => (time < 60 ? `${time} s` : `${time / 60} min`);
-
-/**
- * @param {Blob} blob
- * @returns {Promise<string>}
- */
-const base64 = (blob) => new Promise((resolve, reject) => {
-  const reader = new FileReader();
-  reader.onload = () => resolve(String(reader.result).replace(/^.*?,/, ""));
-  reader.onerror = () => reject(reader.error);
-  reader.readAsDataURL(blob);
-});

@@ -116,7 +116,7 @@ export class Sweep {
   #keep() {
     if (!this.state) return;
     try {
-      sessionStorage.setItem(KEPT, JSON.stringify({ ...this.state, wish: { ...this.state.wish, file: null } }));
+      sessionStorage.setItem(KEPT, JSON.stringify({ ...this.state, wish: { ...this.state.wish, prompts: null } }));
     } catch (error) {
       console.info("specviz: the sweep is too large to be kept:", error);
     }

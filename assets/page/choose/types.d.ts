@@ -125,7 +125,7 @@ interface SweepWish {
   policies: string[];
   temperatures: number[];
   kinds: string[];
-  file: string | null;
+  prompts: [kind: string, text: string][] | null;
   length: number;
   seconds: number;
 }
@@ -147,6 +147,7 @@ interface ChooseConfig {
 
 interface FoundPrompts {
   error?: string;
+  prompts?: [kind: string, text: string][];
   kinds?: Record<string, number>;
   left_out?: number;
 }
@@ -159,5 +160,5 @@ interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
   ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
   end_sweep?(asked: { id: string }): Promise<void>;
-  find_prompts?(asked: { file: string }): Promise<FoundPrompts>;
+  find_prompts?(file: Blob): Promise<FoundPrompts>;
 }

@@ -65,22 +65,6 @@ async function unpacked(bytes) {
 }
 
 /**
- * A file's bytes in base64. No more than a byte too many is read, so that the server can say what
- * is wrong with a very large file.
- * @param {File} file
- * @param {number} most bytes
- */
-export async function readFile(file, most) {
-  const address = await new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(file.slice(0, most + 1));
-  });
-  return String(address).split(",")[1] ?? "";
-}
-
-/**
  * A trace without what the page may have added to it.
  * @param {Trace} trace
  * @returns {Trace}

@@ -1,7 +1,7 @@
 // The menu that saves the shown run and opens another.
 
 import { closable, find, findAll } from "specviz/dom/dom.js";
-import { readFile, saveTrace } from "specviz/run/recordings.js";
+import { saveTrace } from "specviz/run/recordings.js";
 
 const NOT_SENT = "The file did not reach the server; try again.";
 
@@ -55,7 +55,7 @@ export class FileMenu {
     if (!file) return;
     const { server, most, show, fail } = this.#parts;
     try {
-      const answer = await server.opened?.({ packed: await readFile(file, most) });
+      const answer = await server.opened?.(file.slice(0, most + 1));
       if (answer?.trace) show(answer.trace);
       else fail(answer?.error ?? NOT_SENT);
     } catch (error) {

@@ -137,7 +137,7 @@ export class Takeaway {
    */
   async #takeForm(form, type) {
     const trace = this.#trace();
-    const answer = await this.#parts.server.take_away?.({ form, trace: JSON.stringify(plain(trace)) });
+    const answer = await this.#parts.server.take_away?.(form, new Blob([JSON.stringify(plain(trace))]));
     if (!answer) throw new Error("there is no server");
     if (answer.error !== undefined) this.#parts.fail(answer.error);
     else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), fileStem(trace.header) + answer.suffix);

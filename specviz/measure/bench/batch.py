@@ -15,11 +15,10 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from ...core.engine import now
 from ...core.events import Header
-from ...decoding.race import race
-from ...engines.base import now
-from ...engines.batched import BatchedPasses
-from ...engines.threads import most_threads
+from ...core.race import race
+from ...core.threads import most_threads
 from ...errors import PairError, SpecvizError
 from ...models.pair import Pair, context_length, logit_width
 from ...runs.batches import BatchReport, BatchTimes, batch_lines
@@ -27,6 +26,7 @@ from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import spread
 from ...settings import Settings
+from .batched import BatchedPasses
 from .measure import all_with, in_fp32
 from .roofline import floor, token_seconds
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...decoding.sampling import Decide
+from ...core.sampling import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...models.load import load_pair

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...decoding.race import race
+from ...core.race import race
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...kinds import swept_drafters, verdict_names

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...engines.base import now
+from ...core.engine import now
 from ...models.pair import Pair
 from ...settings import Settings
 

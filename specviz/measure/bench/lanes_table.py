@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from ...core.events import Header
-from ...decoding.sampling import Decide
-from ...engines.static.engine import startup_seconds
-from ...engines.threads import thread_counts
+from ...core.sampling import Decide
+from ...core.threads import thread_counts
 from ...models.pair import Pair
 from ...runs.terminal import shown_milliseconds, shown_number
 from ...runs.uncertainty import Spread
 from ...settings import Settings
+from ...sides.fast_gpu.engine import startup_seconds
 from .best import Best
 from .measure import Row, measured
 from .roofline import Floor, floors

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ...core.eager import EagerEngine
+from ...core.engines import eager_only, make_engine
 from ...core.events import Header, Round
-from ...decoding.loop import decode
-from ...decoding.race import race
-from ...decoding.sampling import Decide
-from ...decoding.types import Prefilled
-from ...engines.choose import eager_only, make_engine
-from ...engines.eager import EagerEngine
-from ...engines.threads import use_threads
+from ...core.loop import decode
+from ...core.race import race
+from ...core.sampling import Decide
+from ...core.threads import use_threads
+from ...core.types import Prefilled
 from ...lanes import LANE_LABELS, Lane
 from ...models.pair import Pair
 from ...runs.metrics import Metrics, compute_metrics

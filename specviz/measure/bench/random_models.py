@@ -19,7 +19,7 @@ from transformers import (
     Qwen2Config,
 )
 
-from ...decoding.sampling import Decide, RandomSource, decide
+from ...core.sampling import Decide, RandomSource, decide
 from ...errors import SettingsError, SpecvizError
 from ...models.load import best_device
 from ...models.pair import Pair

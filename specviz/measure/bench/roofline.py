@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from ...decoding.drafters.early_exit import best_exit
-from ...engines.base import now
-from ...engines.choose import make_engine, make_head_engine, make_state_engine
+from ...core.engine import now
+from ...core.engines import make_engine, make_head_engine, make_state_engine
 from ...models.heads.eagle import Head
 from ...models.metadata import configured_caches
 from ...models.pair import Pair, text_config
 from ...models.truncated import truncated_model
 from ...pairs.sizes import parameter_bytes, pass_bytes
+from ...sides.early_exit import best_exit
 
 SIDE = 1024  # rows and columns of the matrices whose product is timed
 REPEATS = 12

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ...core.eager import EagerEngine
+from ...core.engine import Engine, now
 from ...core.events import Round
-from ...decoding.loop import decode
-from ...decoding.sampling import Decide
-from ...decoding.types import LaneEvents
-from ...engines.base import Engine, now
-from ...engines.eager import EagerEngine
-from ...engines.head import HeadEngine
-from ...engines.static.cuda_graphs import Program
+from ...core.loop import decode
+from ...core.sampling import Decide
+from ...core.types import LaneEvents
 from ...environment import has_numba
 from ...models.pair import Pair
 from ...settings import Settings
+from ...sides.fast_gpu.cuda_graphs import Program
+from ...sides.heads.engine import HeadEngine
 
 TURNS = 3  # how often a prompt is decoded with and without timed passes
 
@@ -73,8 +73,8 @@ def _calls() -> Iterator[tuple[Any, str]]:
     """
     yield from ((EagerEngine, "forward"), (Program, "forward"), (HeadEngine, "forward"))
     if has_numba():
-        from ...engines.compiled.engine import CompiledEngine
-        from ...engines.compiled.head import CompiledHeadEngine
+        from ...sides.fast_cpu.engine import CompiledEngine
+        from ...sides.fast_cpu.head import CompiledHeadEngine
 
         yield from ((CompiledEngine, "forward"), (CompiledEngine, "draft"))
         yield CompiledHeadEngine, "forward"

@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 
 from ...core.events import Round
-from ...decoding.loop import decode
-from ...engines.threads import thread_counts
+from ...core.loop import decode
+from ...core.threads import thread_counts
 from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...models.pair import Pair
 from ...runs.uncertainty import Spread, spread

@@ -14,13 +14,13 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from ...decoding.drafters import make_drafter
-from ...decoding.paths import make_context, make_path
-from ...decoding.sampling import decide, probabilities
-from ...decoding.types import DecodingPath, Drafter
-from ...engines.base import Engine, StateEngine
-from ...engines.choose import make_engine, make_state_engine
-from ...engines.cost_model import extra_token_cost, pass_cost
+from ...core.cost import extra_token_cost, pass_cost
+from ...core.drafting import Drafter, make_drafter
+from ...core.engine import Engine, StateEngine
+from ...core.engines import make_engine, make_state_engine
+from ...core.paths import make_context, make_path
+from ...core.sampling import decide, probabilities
+from ...core.types import DecodingPath
 from ...models.heads.eagle import Head
 from ...models.pair import Pair, context_length
 from ...settings import Settings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...engines.base import spare_threads
+from ...core.engine import spare_threads
 from ...kinds import swept_drafters
 from ...models.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file

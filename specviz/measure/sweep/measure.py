@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ...core.events import End, Event, Round
-from ...decoding.drafters.early_exit import best_exit
-from ...decoding.race import race
+from ...core.race import race
 from ...environment import ASSETS
 from ...models.pair import Pair, context_length
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import uncertainty
 from ...settings import Settings
+from ...sides.early_exit import best_exit
 from .costs import counts_of
 from .rounds import KnownText, RoundCounts
 from .types import Machine

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...decoding.race import race
+from ...core.race import race
 from ...errors import PairError, PromptError, SettingsError
 from ...kinds import swept_drafters
 from ...models.pair import Pair

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ...policy import make_policy
+from ...core.policy import make_policy
 from ...runs.metrics import ratio
 from ...settings import Settings
 from .acceptance import Acceptance, Along
@@ -99,7 +99,7 @@ def simulated_rounds(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Drafted, judged, accepted and emitted tokens of each round of a run that writes this text.
 
-    It is the loop of `decoding.loop` with the verdicts drawn from `found`; they are certain if the
+    It is the loop of `core.loop` with the verdicts drawn from `found`; they are certain if the
     text is greedy.
     """
     policy = make_policy(settings, found.costs)

@@ -23,15 +23,7 @@ from ...settings import Settings
 from .acceptance import Along, acceptance_along, is_predictable
 from .compare import ENOUGH, slower, values_by_row
 from .costs import Costs
-from .measure import (
-    Run,
-    known_text,
-    machine_of,
-    raced,
-    run_of,
-    seeded,
-    weight_bytes,
-)
+from .measure import Run, known_text, machine_of, raced, run_of, seeded, weight_bytes
 from .plan import (
     SCOUT_SHARE,
     SCOUTED,

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from ...core.theory import predicted_tau
 from ...runs.metrics import ratio
 from ...runs.uncertainty import spread
-from ...theory import predicted_tau
 from .compare import Values, best_row, difference, enough, estimate, is_open, values_by_row
 from .costs import Costs, only
 from .measure import Run

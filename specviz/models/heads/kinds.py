@@ -9,13 +9,7 @@ import torch
 from ..hub import find_source
 from ..metadata import ModelMetadata
 from ..progress import Watcher
-from .assistant import (
-    Assistant,
-    AssistantMetadata,
-    is_assistant,
-    load_assistant,
-    read_assistant,
-)
+from .assistant import Assistant, AssistantMetadata, is_assistant, load_assistant, read_assistant
 from .eagle import Head
 from .eagle_files import HeadMetadata, head_values, load_head, read_head
 from .mtp import MTP, MtpHead, MtpMetadata, load_mtp, read_mtp

@@ -11,10 +11,14 @@ from urllib.parse import parse_qs
 from gradio.data_classes import _StaticFiles
 from starlette.types import Scope
 
+from ...measure.sweep.reading import PROMPTS
+from ...prompts import OF_A_SWEEP
+from ...runs.reading import FORMS, TRACE
+from ...runs.recording import MOST_PACKED, MOST_UNPACKED
 from .bodies import (
     EVENT,
     FORM,
-    LARGE,
+    QUESTION,
     SMALL,
     check_event,
     check_named_values,
@@ -24,6 +28,16 @@ from .bodies import (
 
 API = "/gradio_api/"
 FILE = API + "file="
+FILES = "/files/"
+"""Below it visitors' files are read, by what they are to be read as."""
+
+MOST_BYTES = {
+    TRACE: MOST_PACKED,
+    **dict.fromkeys(FORMS, MOST_UNPACKED),
+    PROMPTS: OF_A_SWEEP.bytes,
+}
+"""What a file may be read as, and the bytes that it may then have."""
+
 OPEN = re.compile(
     r"/|/(config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon|logout)/?"
     r"|/(assets|static)/[\w./-]+"
@@ -44,12 +58,13 @@ signed in."""
 
 class Post(NamedTuple):
     """An address for POST. most: bytes of a body. check: raises `Refused` for a wrong body. begins:
-    whether an event begins."""
+    whether an event begins. reads: what a file is to be read as, if the body is one."""
 
     path: re.Pattern[str]
     most: int
     check: Callable[[bytes], None] | None
     begins: bool = False
+    reads: str | None = None
 
 
 LOGIN = Post(re.compile(r"/login/?"), FORM, None)
@@ -58,10 +73,15 @@ TOOL_POST = Post(TOOLS, SMALL, None)
 _PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
-    Post(re.compile(API + "component_server/?"), LARGE, check_question),
+    Post(re.compile(API + "component_server/?"), QUESTION, check_question),
     Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, check_named_values, begins=True),
     Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, check_event, True),
     Post(re.compile(API + "(cancel|reset/?)"), SMALL, check_object),
+    # With a byte more than it may have, a file's reader says what is wrong with it.
+    *(
+        Post(re.compile(FILES + form), most + 1, None, reads=form)
+        for form, most in MOST_BYTES.items()
+    ),
 )
 _STREAM = re.compile(API + r"(queue/data/?|call/(?:v2/)?(?:generate|race|doctor|sweep)/(\w{1,64}))")
 

@@ -13,21 +13,20 @@ from typing import Any
 import orjson
 from starlette.types import Message, Receive
 
-from ...runs.recording import MOST_UNPACKED
-
 KIB, MIB = 2**10, 2**20
-SMALL = 256 * KIB  # bytes; every request but a recording fits
+SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
+QUESTION = MIB  # bytes of a call of a server function
 EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
 MOST_ARGUMENTS = 64  # values of an event, and texts in one of them
-# A run is sent for download as text inside JSON, where each quote has an extra backslash.
-LARGE = MOST_UNPACKED + 8 * MIB
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
 LARGE_OF_CLIENT = 2  # of these, from one address
 PATIENCE = 60.0  # seconds that a body may take to arrive
 SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
-MOST_STRINGS = 200  # in a large body; a recording is a single string there
+MOST_STRINGS = (
+    300  # in a large body, which is the wish of a sweep: a kind and a text of each prompt
+)
 NAME = re.compile(r"[\w.-]{1,64}")
 
 NOT_OURS = "This request is not one that the page makes, nor one of the API in the README."

@@ -15,8 +15,10 @@ from ...logs import brief
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 from .events import HeardQueue
+from .heads import limit_heads
 
 if TYPE_CHECKING:
+    from ..files import Reader
     from ..queue import RunQueue
 
 log = logging.getLogger(__name__)
@@ -26,9 +28,18 @@ Answer = Callable[[dict[str, Any]], Any]
 
 class Page(gr.Blocks):
     """Blocks whose events wait for somebody who reads their results, and fail with a sentence. The
-    details are in the log. runs: its queue."""
+    details are in the log. runs: its queue. reader: of visitors' files."""
 
     runs: RunQueue
+    reader: Reader
+
+    def launch(self, *args: Any, prevent_thread_lock: bool = False, **kwargs: Any) -> Any:
+        """As Gradio's, with time limits of uvicorn that Gradio has no options for."""
+        launched = super().launch(*args, prevent_thread_lock=True, **kwargs)
+        limit_heads(self.server)
+        if not prevent_thread_lock:
+            self.block_thread()
+        return launched
 
     def queue(self, *args: Any, **kwargs: Any) -> Page:
         """As Gradio's, with a `HeardQueue`."""

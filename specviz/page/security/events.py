@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import orjson
 from gradio.queueing import Event, Queue
 
 from ...environment import MOST_PER_CLIENT
@@ -23,47 +22,15 @@ from .clients import client_of
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MOST_EVENTS = 512  # unfinished ones, of all clients
-MOST_UNREAD = 64 * 2**20  # bytes of results that were not read yet, of all sessions
+MOST_UNREAD = 4096  # results that were not read yet, of all sessions
 RETRY = 5  # seconds after which a refused client may try again
 
 TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
 BUSY = "The server is busy: try again in a minute."
 
 
-class Inbox(asyncio.Queue[Any]):
-    """The results of one session that were not read yet. unread: their bytes."""
-
-    def _init(self, maxsize: int) -> None:
-        self.unread = 0
-        self._items: deque[tuple[Any, int]] = deque()
-
-    def qsize(self) -> int:
-        return len(self._items)
-
-    def empty(self) -> bool:
-        return not self._items
-
-    def _put(self, item: Any) -> None:
-        size = len(orjson.dumps(getattr(item, "output", None), default=str))
-        self.unread += size
-        self._items.append((item, size))
-
-    def _get(self) -> Any:
-        item, size = self._items.popleft()
-        self.unread -= size
-        return item
-
-    def clear(self) -> None:
-        """Forget all of it."""
-        self._items.clear()
-        self.unread = 0
-
-
-class Inboxes(dict[str, Inbox]):
-    """The inboxes of all sessions. Gradio adds them and may remove one twice."""
-
-    def __setitem__(self, session: str, _: object) -> None:
-        super().__setitem__(session, Inbox())
+class Inboxes(dict[str, Any]):
+    """The results of each session that were not read yet. Gradio may remove one that is gone."""
 
     def __delitem__(self, session: str) -> None:
         self.pop(session, None)
@@ -127,7 +94,7 @@ class HeardQueue(Queue):
         finally:
             self._open -= Counter([session])
             if not self._open[session]:
-                self._silent[session] = time.monotonic()
+                self._fall_silent(session)
                 if not self.pending_event_ids_session.get(session):
                     self._forget(session)
             self._forget_silent()
@@ -135,7 +102,7 @@ class HeardQueue(Queue):
     async def push(self, body: Any, request: Any, username: str | None) -> Any:
         pushed = await super().push(body, request, username)
         if body.session_hash and not self._open[body.session_hash]:
-            self._silent.setdefault(body.session_hash, time.monotonic())
+            self._fall_silent(body.session_hash)
         return pushed
 
     def get_events(self) -> tuple[list[Event], bool, str] | None:
@@ -155,9 +122,9 @@ class HeardQueue(Queue):
             return
         super().send_message(event, event_message)
         # Whoever reads at once has next to nothing unread, so the rest is seldom needed.
-        if inboxes[event.session_hash].unread > MOST_UNREAD / MOST_EVENTS:
-            while sum(one.unread for one in inboxes.values()) > MOST_UNREAD:
-                self._forget(max(inboxes, key=lambda name: inboxes[name].unread))
+        if inboxes[event.session_hash].qsize() > MOST_UNREAD / MOST_EVENTS:
+            while sum(one.qsize() for one in inboxes.values()) > MOST_UNREAD:
+                self._forget(max(inboxes, key=lambda name: inboxes[name].qsize()))
 
     def _heard(self, event: Event) -> bool:
         return self._open[event.session_hash] > 0
@@ -167,6 +134,11 @@ class HeardQueue(Queue):
 
     def _total(self) -> int:
         return len(self.event_ids_to_events) + self._arriving.total()
+
+    def _fall_silent(self, session: str) -> None:
+        """Note that nobody reads a session: it is forgotten also if no request comes any more."""
+        self._silent.setdefault(session, time.monotonic())
+        asyncio.get_running_loop().call_later(PATIENCE + 1.0, self._forget_silent)
 
     def _forget_silent(self) -> None:
         """Forget the sessions that nobody has read for `PATIENCE`."""
@@ -192,7 +164,7 @@ class HeardQueue(Queue):
                 line.queue.remove(event)
                 self.event_ids_to_events.pop(event._id, None)
         inbox = self.pending_messages_per_session.pop(session, None)
-        if isinstance(inbox, Inbox):
-            inbox.clear()
+        while inbox is not None and not inbox.empty():  # a stream that stalls holds on to it
+            inbox.get_nowait()
         self.pending_event_ids_session.pop(session, None)
         self._silent.pop(session, None)

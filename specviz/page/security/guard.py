@@ -12,22 +12,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from gradio.routes import App, ORJSONResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...logs import brief
-from .addresses import (
-    API,
-    LOGIN,
-    POSTS,
-    TOOL_POST,
-    TOOLS,
-    Post,
-    is_readable,
-    path_of,
-    stream_of,
-)
+from .addresses import API, LOGIN, POSTS, TOOL_POST, TOOLS, Post, is_readable, path_of, stream_of
 from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
 from .clients import client_of
@@ -116,6 +108,10 @@ class Guard:
                     await answer.lose(to_page=path.startswith(API + "queue"))
                     return
                 until_answered.enter_context(page._queue.listening(session))
+            if post is not None and post.reads is not None:
+                told = await run_in_threadpool(page.reader.answer, post.reads, body.raw)
+                await Response(told, media_type="application/json")(scope, receive, answer.send)
+                return
             if post is LOGIN:
                 answer.sentences = {400: WRONG}
             await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
@@ -133,9 +129,10 @@ class Guard:
         post = next((one for one in posts if one.path.fullmatch(path)), None)
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
-        # Another site can make a browser send forms here, but not JSON.
-        json = headers.get("content-type", "").split(";")[0].strip().lower() == "application/json"
-        if post.check is not None and not json:
+        # Another site can make a browser send forms here, but neither of these.
+        wanted = "application/json" if post.reads is None else "application/octet-stream"
+        kind = headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != wanted and (post.check or post.reads):
             raise Refused(400, NOT_OURS)
         return post
 

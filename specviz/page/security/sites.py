@@ -33,6 +33,7 @@ MISNAMED = (
     f"{ORIGINS.name}."
 )
 
+_HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
 # Nobody can register such a name, so no site of a stranger can be reached by it.
 _PRIVATE = re.compile(r"[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
 
@@ -82,7 +83,8 @@ class Sites:
     def _check_name(self, host: str | None, shared: str | None) -> None:
         if host is None or self.anywhere:
             return
-        name = _name_of("//" + host)
+        # What is more than a host and a port, a URL's parser would cut off.
+        name = _name_of("//" + host) if _HOST.fullmatch(host) else None
         if name is not None and (_is_private(name) or name in self._names(shared)):
             return
         if host not in self._logged and len(self._logged) < MOST_LOGGED:

@@ -1,0 +1,120 @@
+"""What every engine offers, and functions for any engine: clock, prefill, threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..environment import THREADS
+from ..errors import ModelError, is_memory_error
+from ..remote.interface import Spent
+
+NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
+
+
+class Engine(Protocol):
+    """A causal language model and the tokens that its cache holds.
+
+    form: the name of the implementation, for the page. length: cached tokens. partial: whether
+    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
+    spent: what passes have cost a server so far; None for an engine of this machine.
+    """
+
+    device: torch.device
+
+    @property
+    def partial(self) -> bool: ...
+
+    @property
+    def spent(self) -> Spent | None: ...
+
+    @property
+    def form(self) -> str: ...
+
+    @property
+    def length(self) -> int: ...
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        """Append int64 `ids` [n] to the cache; returns the logits of the last `keep`, divided by
+        `temperature`: fp32 [keep, vocab].
+
+        layers: run only the first `layers`, the final norm and the head. The caches of the other
+        layers then lack these tokens, so they must be rolled back before the next whole pass.
+        Raises `ModelError` if the model cannot run.
+        """
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens. Call it once after each verdict, and after
+        passes through the first layers only, with the length at which they began."""
+        ...
+
+
+class StateEngine(Engine, Protocol):
+    """An engine that can hand out hidden states, for a head that drafts from them."""
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
+        the final norm if n is `models.truncated.FINAL`.
+
+        Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
+        """
+        ...
+
+    @property
+    def states(self) -> Tensor:
+        """Of every token of the last pass, the kept states side by side: [n, len(layers) * width].
+        Valid until the next pass."""
+        ...
+
+
+@contextmanager
+def memory_limited() -> Iterator[None]:
+    """Within it, an error that means that memory ran out, on any device, becomes a `ModelError`."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if is_memory_error(error):
+            raise ModelError(NO_MEMORY) from error
+        raise
+
+
+def host_ids(ids: Sequence[int]) -> Tensor:
+    """int64 [n] in the host's memory; torch.tensor takes three times as long."""
+    return torch.from_numpy(np.array(ids, np.int64))
+
+
+def prefill(engine: Engine, ids: Sequence[int]) -> float:
+    """Feed `ids` (possibly none) into an empty engine; returns synchronised seconds."""
+    start = now(engine.device)
+    if ids:
+        engine.forward(torch.tensor(ids, device=engine.device), keep=1)
+        engine.rollback(engine.length)
+    return now(engine.device) - start
+
+
+def spare_threads() -> int:
+    """Let torch use half of the processors, or SPECVIZ_THREADS of them; returns how many.
+    Raises `SettingsError`. Compiled passes have threads of their own: see `core.threads`.
+
+    A short pass waits for its slowest thread, so a thread that shares its processor with the
+    browser or the server delays all others.
+    """
+    torch.set_num_threads(THREADS.read() or max(1, (os.cpu_count() or 2) // 2))
+    return torch.get_num_threads()
+
+
+def now(device: torch.device) -> float:
+    """Seconds of a monotonic clock, read after all work queued on `device` is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

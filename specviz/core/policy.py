@@ -1,0 +1,103 @@
+"""Policies: how many tokens the next round drafts.
+
+A policy uses only the verdicts of finished rounds. The length of a draft is thus fixed before any
+of its tokens is drawn, so no policy can change the output distribution; a rule that stopped
+because of the token just drawn would change it. No policy reads a clock, so a seeded run repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ..settings import Settings
+from .theory import best_gamma
+
+PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
+PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
+MEMORY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
+MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
+PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
+
+
+class Policy(Protocol):
+    """gamma: the most tokens that the next round drafts."""
+
+    @property
+    def gamma(self) -> int: ...
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        """Take account of a finished round: how many tokens it drafted, and how many were kept."""
+        ...
+
+
+class FixedGamma:
+    """The same number in every round."""
+
+    def __init__(self, gamma: int) -> None:
+        self.gamma = gamma
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        pass
+
+
+class HeuristicGamma:
+    """Two more tokens after a round whose drafts were all kept, one fewer after a rejection.
+
+    Starts at `most` and stays between 1 and `most`. A round that drafted nothing changes nothing.
+    transformers' assisted generation uses the same rule.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.gamma = self._most = most
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        if not drafted:
+            return
+        change = 2 if accepted == drafted else -1
+        self.gamma = max(1, min(self._most, self.gamma + change))
+
+
+class OptimalGamma:
+    """The number from 0 to `most` with the highest predicted speed-up (`core.theory.best_gamma`).
+
+    c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
+    that it judges, both in one-token target passes. alpha is estimated as accepted / judged over
+    recent rounds, with a prior. If no draft would pay, the number is 0. The estimate then returns
+    slowly to the prior, and after `PROBE` rounds without drafts one token is drafted anyway: the
+    text may have become easier.
+    """
+
+    def __init__(self, most: int, c: float, extra_token: float) -> None:
+        self._most, self._c, self._extra_token = most, c, extra_token
+        self._accepted = self._judged = 0.0
+        self._idle = 0
+        self.gamma = self._best()
+
+    @property
+    def alpha(self) -> float:
+        """The current estimate of alpha."""
+        accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
+        return accepted / (self._judged + PRIOR_JUDGED)
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        judged = accepted + (accepted < drafted)
+        memory = MEMORY if drafted else MEMORY_IDLE
+        self._accepted = memory * self._accepted + accepted
+        self._judged = memory * self._judged + judged
+        self._idle = 0 if drafted else self._idle + 1
+        self.gamma = self._best()
+        if self._idle >= PROBE:
+            self.gamma = max(1, self.gamma)
+
+    def _best(self) -> int:
+        return best_gamma(self.alpha, self._c, self._extra_token, most=self._most)[0]
+
+
+def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) -> Policy:
+    """The policy that the settings name; `costs` returns `OptimalGamma`'s c and extra_token."""
+    if settings.gamma and settings.gamma_policy == "heuristic":
+        return HeuristicGamma(settings.gamma)
+    if settings.gamma and settings.gamma_policy == "optimal":
+        return OptimalGamma(settings.gamma, *costs())
+    return FixedGamma(settings.gamma)

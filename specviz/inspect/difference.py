@@ -1,0 +1,218 @@
+"""Where two greedy lanes part: a tie within rounding, or a bug?
+
+Passes over one and over several tokens round differently, so that a near-tie may fall either way;
+a fault in a cache or a mask changes logits by far more. The place is scored again in several ways
+that must agree within rounding, and how much rounding moves logits here is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core.agreement import margin_of
+from ..core.engine import Engine, prefill
+from ..core.engines import make_engine
+from ..core.events import Round
+from ..core.header import model_name
+from ..core.loop import decode
+from ..errors import PairError, TraceError
+from ..lanes import Lane
+from ..models.pair import Pair
+from ..runs.trace import Trace
+from ..settings import Settings
+from .parting import Difference, Parting, Scored, parting_of
+
+NEAREST = 8  # likeliest tokens of a row whose logits are compared
+PLACES = 8  # last places of the text at which rounding is measured
+REACH = 48  # tokens before the place from which the control writes
+# Units of the last place of the largest logit that rounding moves a gap by: at least, since a
+# model writes its logits in its dtype, and at most. In fp32 the sums themselves round.
+UNITS = {torch.float32: (4.0, 64.0)}
+HALF_UNITS = (4.0, 8.0)
+MOST_WIDTH = 16  # tokens of the pass over several
+
+
+def explain_difference(pair: Pair, trace: Trace, lane: Lane | None = None) -> Difference | None:
+    """Why a greedy lane (None: the first speculative one) parts from the baseline.
+
+    None if both wrote the same. pair: that of the run, in the run's dtype. Raises `SettingsError`
+    if the run was sampled, and `PairError` if the pair is another.
+    """
+    parting = parting_of(trace, lane)
+    if parting is None:
+        return None
+    steps = examined(pair, parting)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            found: Difference = stop.value
+            return found
+
+
+def examined(pair: Pair, parting: Parting) -> Generator[str, None, Difference]:
+    """Score the place again; yields a sentence before each step. Raises `PairError`."""
+    check_pair(pair, parting)
+    with torch.inference_mode():
+        yield "Writing the baseline's text again, one token per pass."
+        alone = _alone(pair, parting)
+        yield "Repeating the passes of the lane with drafts."
+        repeated = _repeated(pair, parting)
+        yield "Scoring the same text with fresh caches."
+        several, whole = _fresh(pair, parting, len(alone))
+    yield "As a control, the target drafts for itself."
+    rejected, held, judged = _control(pair, parting)
+    clean = {"one token per pass": alone, "several tokens per pass": several, "one pass": whole}
+    place = {name: rows[-1] for name, rows in clean.items()}
+    rounding, reasons = _rounding(list(clean.values()), pair)
+    ours, theirs = parting.ours[-1], parting.theirs[-1]
+    behind = min(float(row.max() - torch.minimum(row[ours], row[theirs])) for row in place.values())
+    if behind > rounding:
+        reasons.append(
+            f"with fresh caches the worse candidate is {behind:.2g} nats behind the first choice, "
+            f"and rounding moves logits by at most {rounding:.2g}"
+        )
+    moved = _moved(repeated, whole[-1])
+    if moved > rounding:
+        reasons.append(
+            f"the passes of the lane with drafts, repeated, give logits that differ by {moved:.2g} "
+            "nats from fresh ones"
+        )
+    if wrong := sum(margin is None or margin > rounding for margin in rejected):
+        reasons.append(f"the target refused {wrong} of its own guesses by a clear margin")
+    rows = {"the lane with drafts, repeated": repeated, **place}
+    return Difference(
+        index=parting.index,
+        ours=pair.tokenizer.decode([ours]),
+        theirs=pair.tokenizer.decode([theirs]),
+        scored=tuple(_scored(name, row, ours, theirs) for name, row in rows.items()),
+        rounding=rounding,
+        behind=behind,
+        held=held,
+        judged=judged,
+        reasons=tuple(reasons),
+    )
+
+
+def check_pair(pair: Pair, parting: Parting) -> None:
+    """Raise `PairError` if a run was not made with this pair in this dtype, and `TraceError` if
+    its ids cannot be fed."""
+    name, dtype = model_name(pair.target), str(pair.target.dtype).removeprefix("torch.")
+    if name != parting.target:
+        raise PairError(f"the run was made with {parting.target}, not {name}: name its pair.")
+    if dtype != parting.dtype:
+        raise PairError(
+            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it with "
+            f"the dtype of the run."
+        )
+    drafted = [token_id for some, _ in parting.passes for token_id in some]
+    fed = (*parting.prompt, *parting.ours, *parting.theirs, *drafted)
+    if not parting.prompt or len(parting.ours) < len(parting.theirs) or max(fed) >= pair.vocab:
+        raise TraceError("the run holds tokens that this pair does not have: name its pair.")
+
+
+def _alone(pair: Pair, parting: Parting) -> Tensor:
+    """Rows of the last places, [.., vocab], from the baseline's own passes of one token."""
+    engine = make_engine(pair.target, pair.vocab)
+    prefill(engine, parting.prompt[:-1])
+    feed = [parting.prompt[-1], *parting.theirs[:-1]]
+    rows = [_forward(engine, [token_id], 1)[0] for token_id in feed]
+    return torch.stack(rows[-PLACES:])
+
+
+def _repeated(pair: Pair, parting: Parting) -> Tensor:
+    """The row of the place, [vocab], from the passes and rollbacks of the lane with drafts."""
+    engine = make_engine(pair.target, pair.vocab)
+    prefill(engine, parting.prompt[:-1])
+    last, length = parting.prompt[-1], len(parting.prompt)
+    *earlier, (drafted, _) = parting.passes
+    for guesses, emitted in earlier:
+        _forward(engine, [last, *guesses], 1)
+        last, length = emitted[-1], length + len(emitted)
+        engine.rollback(length - 1)
+    rows = _forward(engine, [last, *drafted], len(drafted) + 1)
+    return rows[parting.index - (length - len(parting.prompt))]
+
+
+def _fresh(pair: Pair, parting: Parting, places: int) -> tuple[Tensor, Tensor]:
+    """Rows of the last `places`, from a pass over gamma + 1 tokens after one over all before them,
+    as far as it reaches, and from one pass over all; no cache is rolled back."""
+    text = [*parting.prompt, *parting.theirs[:-1]]
+    width = min(max(2, parting.gamma + 1), MOST_WIDTH, len(text))
+    engine = make_engine(pair.target, pair.vocab)
+    prefill(engine, text[:-width])
+    several = _forward(engine, text[-width:], width)
+    return several[-places:], _forward(make_engine(pair.target, pair.vocab), text, places)
+
+
+def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
+    rows = engine.forward(torch.tensor(ids, device=engine.device), keep=keep)
+    return rows.double().cpu()
+
+
+def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
+    """How far rounding moves two logits apart, at most, and what it cannot explain.
+
+    Twice what is seen between ways of scoring that use no rollback, and no more than the dtype of
+    the weights allows: a fault in passes over several tokens must not count as rounding.
+    """
+    seen = max(
+        _moved(one, other)
+        for i, a in enumerate(ways)
+        for b in ways[:i]
+        for one, other in zip(reversed(a), reversed(b), strict=False)
+    )
+    dtype = _computed_in(pair)
+    least, most = UNITS.get(dtype, HALF_UNITS)
+    unit = torch.finfo(dtype).eps * max(float(rows.amax(-1).abs().max()) for rows in ways)
+    if seen <= most * unit:
+        return min(max(2 * seen, least * unit), most * unit), []
+    return most * unit, [
+        f"passes over one token and over several differ by {seen:.2g} nats, and rounding in "
+        f"{str(dtype).removeprefix('torch.')} explains at most {most * unit:.2g}"
+    ]
+
+
+def _computed_in(pair: Pair) -> torch.dtype:
+    """The dtype that limits the precision of logits: compiled passes are fp32 whatever their
+    weights."""
+    form = make_engine(pair.target, pair.vocab).form
+    dtype: torch.dtype = pair.target.dtype
+    return torch.float32 if form == "compiled" or not dtype.is_floating_point else dtype
+
+
+def _moved(one: Tensor, other: Tensor) -> float:
+    """How far two rows [vocab] move the gap between any two of the likeliest tokens, in nats."""
+    likely = torch.cat([row.topk(min(NEAREST, len(row))).indices for row in (one, other)])
+    change = (one - other)[likely]
+    return float(change.max() - change.min())
+
+
+def _control(pair: Pair, parting: Parting) -> tuple[list[float | None], int, int]:
+    """The target drafting for itself around the place: the margins of the guesses that it refused,
+    how many were kept, and how many were judged."""
+    text = [*parting.prompt, *parting.theirs]
+    prompt = text[: max(1, len(text) - REACH)]
+    settings = Settings(
+        gamma=max(1, min(parting.gamma, MOST_WIDTH - 1)),
+        max_new_tokens=REACH,
+        ignore_eos=True,
+    )
+    alone = replace(pair, draft=pair.target, draft_tokenizer=None)
+    rounds = [
+        event
+        for event in decode(alone, prompt, settings, "speculative")
+        if isinstance(event, Round)
+    ]
+    judged = [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]
+    rejected = [margin_of(t) for t in judged if t.outcome == "rejected"]
+    return rejected, len(judged) - len(rejected), len(judged)
+
+
+def _scored(name: str, row: Tensor, ours: int, theirs: int) -> Scored:
+    p = torch.softmax(row, -1)
+    return Scored(name, float(p[ours]), float(p[theirs]), float(row[theirs] - row[ours]))

@@ -1,0 +1,135 @@
+"""Visitors' files, and the recordings in a folder of the server.
+
+A file comes as its bytes, to an address of its own, and another process reads it, one file at a
+time and for a limited time: this one parses nothing of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from ..errors import SpecvizError, TraceError
+from ..logs import SECRETS
+from ..measure.sweep.reading import PROMPTS
+from ..worker.failures import FAILED
+from .choosing import taken_prompts
+from .look import static_url
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".json.gz"
+
+_SERVE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.measure.sweep.reading import serve; "
+    "serve(sys.stdin.buffer, sys.stdout.buffer)"
+)
+_ROOT = Path(__file__).resolve().parent.parent.parent
+MOST_SECONDS = 20.0  # for one file; the largest recordings take a fifth of it
+MOST_WAITING = 4  # files that may wait; each waiting one holds a thread of the server
+IDLE = 60.0  # seconds without a file after which the process ends
+
+TOO_SLOW = "this file takes too long to read; use a smaller one."
+CROWDED = "many files are being opened at the moment; try again in a minute."
+
+
+class Reader:
+    """Gives files to the process, which starts with the first one, and again after it ended."""
+
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(MOST_WAITING + 1)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._idle: threading.Timer | None = None
+
+    def answer(self, form: str, raw: bytes) -> bytes:
+        """What a file holds, or `{"error": sentence}`, as JSON. form: of
+        `addresses.MOST_BYTES`."""
+        try:
+            answer = self.found(form, raw)
+            if form != PROMPTS or "error" in (found := orjson.loads(answer)):
+                return answer
+            return orjson.dumps(taken_prompts(found))
+        except SpecvizError as error:
+            return orjson.dumps({"error": str(error)})
+        except Exception:
+            log.exception("a file could not be read")
+            return orjson.dumps({"error": FAILED})
+
+    def found(self, form: str, raw: bytes) -> bytes:
+        """The reading process's answer as JSON, as it came. Raises `TraceError` if there was none
+        in time."""
+        if not self._places.acquire(blocking=False):
+            raise TraceError(CROWDED)
+        try:
+            with self._lock:
+                return self._asked(form, raw)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            self._end()
+
+    def _asked(self, form: str, raw: bytes) -> bytes:
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        limit = _after(MOST_SECONDS, process.kill)
+        try:
+            process.stdin.write(f"{form} {len(raw)}\n".encode())
+            process.stdin.write(raw)
+            process.stdin.flush()
+            size = int(process.stdout.readline())
+            answer = process.stdout.read(size)
+            if len(answer) < size:
+                raise EOFError
+        except (OSError, EOFError, ValueError):
+            self._end()
+            log.warning("a visitor's file of %d bytes could not be read", len(raw))
+            raise TraceError(TOO_SLOW) from None
+        finally:
+            limit.cancel()
+        self._idle = _after(IDLE, self.close)
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(_ROOT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={name: one for name, one in os.environ.items() if name not in SECRETS},
+            )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def _after(seconds: float, action: object) -> threading.Timer:
+    timer = threading.Timer(seconds, action)  # type: ignore[arg-type]
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
+    """The address of each recording in a folder, by name; those in `first` come first."""
+    found = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
+    names = [name for name in first if name in found]
+    names += [name for name in found if name not in names]
+    return {name: static_url(found[name]) for name in names}

@@ -1,0 +1,136 @@
+"""Drafts from the target's own first layers, its final norm and its head: self-speculation.
+
+Weights and cache are the target's: a draft step reads the keys and values that the last whole
+pass left in the first layers and adds its own, which are rolled back before the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ..core.cost import extra_token_cost, pass_cost
+from ..core.drafting import Drafter
+from ..core.engines import make_engine
+from ..core.sampling import draw, uniforms
+from ..core.theory import best_gamma
+from ..core.types import DecodingPath, Draft, RunContext
+from ..errors import PairError
+from ..models.pair import Pair, context_length, text_config
+from ..models.truncated import layer_count
+
+TEXT = 48  # tokens of the target's own text on which early exits are measured
+MOST_DEPTHS = 16  # that are measured, evenly spread over the layers
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyExit:
+    """A depth at which the target could draft for itself.
+
+    layers: that are run. beta: mean over a text of the sum of min(p, q) at temperature 1, the
+    alpha to expect. c: cost of a draft step / cost of a whole pass. speedup: predicted from
+    both, at its best gamma; below 1 where drafting with it cannot pay.
+    """
+
+    layers: int
+    beta: float
+    c: float
+    speedup: float
+
+
+class EarlyExitDrafter(Drafter):
+    """The target's engine, stopped after its first layers."""
+
+    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+        self.layers = best_exit(pair.target, run.vocab).layers
+        self.form = target.engine.form
+        self._path = target
+        self._model = pair.target
+        self._length = run.settings.max_new_tokens
+        self._limit = context_length(pair.target)
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        length = len(ids) + 1
+        most = length + self._length
+        self._path.prepare("draft", length, min(most, self._limit or most), self.layers)
+        return 0.0  # the target has read the prompt for both
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft:
+        begin = self._path.engine.length
+        draft = self._path.draft(ids, count, self.layers)
+        self._path.engine.rollback(begin)  # the other layers have not seen these tokens
+        return draft
+
+    def step_cost(self) -> float:
+        return pass_cost(self._model, self._path.engine.form, self.layers)
+
+
+_best: WeakKeyDictionary[Any, dict[int, EarlyExit]] = WeakKeyDictionary()
+
+
+def best_exit(model: Any, vocab: int) -> EarlyExit:
+    """The early exit with the highest predicted speed-up, measured once per model.
+
+    The text is drawn with a seed of its own and costs come from sizes, so that every process
+    on the same device chooses the same one. Raises `PairError` if the model has only one layer or
+    its layers cannot be found.
+    """
+    known = _best.setdefault(model, {})
+    if vocab not in known:
+        known[vocab] = max(measured_exits(model, vocab), key=lambda found: found.speedup)
+    return known[vocab]
+
+
+@torch.inference_mode()
+def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
+    """The early exits of a model, shallowest first."""
+    layers = layer_count(model)
+    if layers < 2:
+        raise PairError(
+            "the target has only one layer, so it cannot draft with fewer: choose the drafter "
+            "'model' or 'ngram'."
+        )
+    form = make_engine(model, vocab).form
+    ids = _own_text(model, vocab)
+    whole, extra_token = pass_cost(model, form), extra_token_cost(ids.device, form)
+    p = _softmax(model, vocab, ids)
+    found = []
+    for depth in _depths(layers):
+        q = _softmax(model, vocab, ids, depth)
+        beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
+        c = pass_cost(model, form, depth) / whole
+        _, speedup = best_gamma(beta, c, extra_token, least=1)
+        found.append(EarlyExit(depth, beta, c, speedup))
+    return found
+
+
+def _depths(layers: int) -> list[int]:
+    """Every depth from 1 to layers - 1, or some of them, evenly spread."""
+    count = min(layers - 1, MOST_DEPTHS)
+    return sorted({1 + round(i * (layers - 2) / max(1, count - 1)) for i in range(count)})
+
+
+def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> Tensor:
+    """The distribution after each of `ids` [n], at temperature 1: fp32 [n, vocab]."""
+    logits = make_engine(model, vocab).forward(ids, keep=len(ids), layers=layers)
+    return torch.softmax(logits, -1)
+
+
+def _own_text(model: Any, vocab: int) -> Tensor:
+    """A short text drawn from the model, int64 [n], after its first token of a text."""
+    config = text_config(model)
+    first = getattr(config, "bos_token_id", None)
+    engine = make_engine(model, vocab)
+    generator = torch.Generator(engine.device).manual_seed(0)
+    limit = context_length(model) or TEXT
+    feed = torch.tensor([first if type(first) is int and first < vocab else 0])
+    ids = [feed.to(engine.device)]
+    for u in uniforms(min(TEXT, limit) - 1, generator):
+        p = torch.softmax(engine.forward(ids[-1], keep=1), -1)
+        ids.append(draw(p, u.unsqueeze(0).to(p.device)).to(engine.device))
+    return torch.cat(ids)

@@ -1,0 +1,1 @@
+"""Small models on a processor: one compiled call per pass."""

@@ -1,0 +1,94 @@
+"""How many threads give the fastest rounds, measured once per process and pair."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from ...core.engine import Engine
+from ...core.engines import make_engine
+from ...core.threads import thread_counts, use_threads
+from ...models.pair import context_length
+
+ROUNDS = 8  # that a number of threads makes in turn; the first wakes the threads
+TURNS = 4
+SECONDS = 1.0  # after which no further turn begins
+CACHED = 64  # tokens before the rounds
+WORTH = 0.97  # more threads must take less than this share of the time of fewer
+
+_known: WeakKeyDictionary[Any, dict[tuple[int, bool], int]] = WeakKeyDictionary()
+
+
+def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
+    """How many threads suit rounds of one target pass over `width` tokens, after as many less one
+    passes of the draft (None: no passes) over one token each.
+
+    target, draft: models of transformers. The first call for a target makes such rounds with every
+    number of `thread_counts` in turn and compares their medians; later calls know the answer.
+    Engines whose passes are not compiled use torch's threads, whose number is returned. Raises
+    `SpecvizError`.
+    """
+    engine = make_engine(target, vocab)
+    if engine.form != "compiled":
+        return torch.get_num_threads()
+    counts = thread_counts()
+    if len(counts) == 1:
+        return counts[0]
+    known = _known.setdefault(target, {})
+    key = width, draft is not None
+    if key not in known:
+        known[key] = _measured(target, draft, vocab, width, counts)
+    return known[key]
+
+
+def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]) -> int:
+    models = [target] if draft is None else [target, draft]
+    cached = min(CACHED, *((context_length(model) or CACHED + width) - width for model in models))
+    if cached < 1:
+        return counts[0]
+    rounds = {}
+    for count in counts:
+        with use_threads(count):
+            engines = [make_engine(model, vocab) for model in models]
+        rounds[count] = _Rounds(engines[0], engines[1:], width, cached)
+    seconds: dict[int, list[float]] = defaultdict(list)
+    end = time.perf_counter() + SECONDS
+    for _ in range(TURNS):
+        for count, one in rounds.items():
+            seconds[count] += [one.seconds() for _ in range(ROUNDS)][1:]
+        if time.perf_counter() > end:
+            break
+    best = counts[0]
+    medians = {count: statistics.median(seconds[count]) for count in counts}
+    for count in counts[1:]:
+        if medians[count] < WORTH * medians[best]:
+            best = count
+    return best
+
+
+class _Rounds:
+    """Rounds without sampling: passes are all that threads share."""
+
+    def __init__(self, target: Engine, drafts: Sequence[Engine], width: int, cached: int) -> None:
+        self._target, self._drafts, self._cached = target, drafts, cached
+        self._ids = torch.zeros(width, dtype=torch.long)
+        for engine in (target, *drafts):
+            engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
+            engine.rollback(cached)
+
+    @torch.inference_mode()
+    def seconds(self) -> float:
+        start = time.perf_counter()
+        for draft in self._drafts:
+            for _ in self._ids[1:]:
+                draft.forward(self._ids[:1].to(draft.device), keep=1)
+            draft.rollback(self._cached)
+        self._target.forward(self._ids, keep=len(self._ids))
+        self._target.rollback(self._cached)
+        return time.perf_counter() - start

@@ -1,0 +1,188 @@
+"""Which models can run as compiled passes, and whether they then give their own logits."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ...core.engine import StateEngine
+from ...environment import has_numba
+from ...models.heads.eagle import Head
+from ...models.pair import context_length, parameter_count
+from ..heads.engine import HeadEngine
+
+if TYPE_CHECKING:
+    from .engine import CompiledEngine
+    from .head import CompiledHeadEngine
+
+log = logging.getLogger(__name__)
+
+COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+MOST_PARAMETERS = 300_000_000
+UNIT = 32  # widths must be multiples of it
+TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
+TOLERANCE = 1e-3  # of logits against the model's own in fp32; they differ by about 1e-5
+HALF_TOLERANCE = 0.1  # of the largest logit, where transformers rounds every step to 16 bits
+STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+
+_checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
+    """An engine of compiled passes with an empty cache, or None if `model` cannot have one.
+
+    The first call in a process loads the compiled code, or compiles it, which takes seconds. The
+    first for a model tries it against the model's own logits; a warning says if they differ.
+    """
+    engines = _engines() if suits(model) else None
+    if engines is None:
+        return None
+    if model not in _checked:
+        _checked[model] = _gives_its_logits(model, engines.model(model, vocab))
+    return engines.model(model, vocab) if _checked[model] else None
+
+
+class _Engines(NamedTuple):
+    model: type[CompiledEngine]
+    head: type[CompiledHeadEngine]
+
+
+def _engines() -> _Engines | None:
+    """The engines of compiled passes, or None where there is no numba that works."""
+    if not has_numba():
+        return None
+    try:
+        from .engine import CompiledEngine
+        from .head import CompiledHeadEngine
+    except (ImportError, RuntimeError) as error:  # numba is broken, or has nowhere to keep code
+        log.warning("models run without compiled passes: %s", error)
+        return None
+    return _Engines(CompiledEngine, CompiledHeadEngine)
+
+
+def suits(model: Any) -> bool:
+    """Whether the architecture and weights of `model` are what `forward.run_pass` computes."""
+    if model.config.model_type not in COMPILED_TYPES or model.device.type != "cpu":
+        return False
+    return _is_as_published(model) and _has_fitting_sizes(model)
+
+
+def _is_as_published(model: Any) -> bool:
+    """No subclass, hook or replaced method: a compiled pass would not run them."""
+    modules = list(model.modules())
+    hooks = ("_forward_hooks", "_forward_pre_hooks")
+    own = all(
+        type(m).__module__.startswith(("transformers.", "torch.nn."))
+        and "forward" not in vars(m)
+        and not any(getattr(m, hook) for hook in hooks)
+        for m in modules
+    )
+    linears = (
+        layer for m in model.model.layers for layer in (*_linears(m.self_attn), *_linears(m.mlp))
+    )
+    return own and all(type(layer) is torch.nn.Linear for layer in linears)
+
+
+def _linears(module: Any) -> list[Any]:
+    return [child for name, child in module.named_children() if name.endswith("_proj")]
+
+
+def _has_fitting_sizes(model: Any) -> bool:
+    config, parameters = model.config, list(model.parameters())
+    dtypes = {p.dtype for p in parameters}
+    widths = (
+        config.hidden_size,
+        config.intermediate_size,
+        model.model.layers[0].self_attn.head_dim,
+    )
+    rotary, limit = model.model.rotary_emb, context_length(model)
+    eps = {m.variance_epsilon for m in model.modules() if hasattr(m, "variance_epsilon")}
+    window = getattr(config, "sliding_window", None)
+    return (
+        len(dtypes) == 1
+        and dtypes <= {torch.float32, torch.bfloat16, torch.float16}
+        and all(p.device.type == "cpu" and p.is_contiguous() for p in parameters)
+        and all(width % UNIT == 0 for width in widths)
+        and parameter_count(model) <= MOST_PARAMETERS
+        and bool(limit)
+        and (not window or not getattr(config, "use_sliding_window", True) or window >= limit)
+        and config.hidden_act == "silu"
+        and len(eps) == 1
+        and getattr(rotary, "rope_type", "default") in STATIC_ROPE
+        and rotary.inv_freq.dtype == torch.float32
+    )
+
+
+@torch.inference_mode()
+def _gives_its_logits(model: Any, engine: Any) -> bool:
+    ids = torch.arange(min(TRIED, context_length(model) or 1)) % engine.vocab
+    many = engine.forward(ids, keep=len(ids))
+    engine.rollback(len(ids) - 1)
+    one = engine.forward(ids[-1:], keep=1)
+    wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, : engine.vocab].float()
+    if not torch.isfinite(wanted).all():
+        return False  # the plain engine then says what is wrong
+    found = torch.cat([many, one])
+    if _are_close(found, torch.cat([wanted, wanted[-1:]]), model.dtype):
+        return True
+    warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
+    return False
+
+
+def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
+    """Whether logits differ no more than by rounding, for weights of `dtype`."""
+    scale = wanted.abs().max().clamp(min=1.0)
+    allowed = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
+    return bool((found - wanted).abs().max() <= allowed * scale)
+
+
+def compiled_head(head: Head, vocab: int) -> HeadEngine | None:
+    """An engine of compiled passes for a head, with an empty cache, or None if it cannot have one.
+
+    The first for a head tries it against torch's own outputs; a warning says if they differ.
+    """
+    engines = _engines() if _head_suits(head) else None
+    if engines is None:
+        return None
+    if head not in _checked:
+        _checked[head] = _same_logits(HeadEngine(head, vocab), engines.head(head, vocab), head)
+    return engines.head(head, vocab) if _checked[head] else None
+
+
+def _head_suits(head: Head) -> bool:
+    layer, embedding = head.config.layer, head.embedding
+    tensors = [*head.parameters(), *([] if embedding is None else [embedding])]
+    widths = (layer.hidden_size, layer.intermediate_size, layer.head_dim, head.fc.in_features)
+    return (
+        embedding is not None
+        and {t.dtype for t in tensors} in ({torch.float32}, {torch.bfloat16}, {torch.float16})
+        and all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
+        and all(width % UNIT == 0 for width in widths)
+        and sum(t.numel() for t in tensors) <= MOST_PARAMETERS
+        and layer.hidden_act == "silu"
+        and not layer.mlp_bias
+        and head.rotary.rope_type in STATIC_ROPE
+    )
+
+
+@torch.inference_mode()
+def _same_logits(plain: HeadEngine, compiled: HeadEngine, head: Head) -> bool:
+    """Whether both give the same logits for several tokens, and for one more after them."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(TRIED, head.fc.in_features, generator=generator)
+    ids = torch.arange(TRIED + 1) % head.config.layer.vocab_size
+    rows = []
+    for engine in (plain, compiled):
+        engine.receive(states)
+        many = engine.forward(ids[:-1], keep=TRIED)
+        rows.append(torch.cat([many, engine.forward(ids[-1:], keep=1)]))
+    wanted, found = (each[torch.isfinite(rows[0])] for each in rows)
+    if _are_close(found, wanted, head.dtype):
+        return True
+    warnings.warn("the compiled head gave other logits; using torch's modules", stacklevel=4)
+    return False

@@ -1,0 +1,1 @@
+"""Caches that stay in place, and passes as CUDA graphs."""

@@ -1,0 +1,1 @@
+"""Drafts from what reads the target's hidden states."""

@@ -1,0 +1,1 @@
+"""Drafts from text that was seen before."""

@@ -1,0 +1,1 @@
+"""Drafts of a model with another tokenizer than the target's."""

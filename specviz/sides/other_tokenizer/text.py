@@ -1,0 +1,71 @@
+"""Drafts of a model with another tokenizer, as text: for greedy runs.
+
+The draft writes in tokens of its own, and the text is encoded again for the target, as assisted
+generation of transformers does for two tokenizers. Any token may be drafted so, and a draft is
+certain: q is one-hot, and the target keeps what it would have written itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...core.drafting import Drafter
+from ...core.sampling import greedy_ids
+from ...core.types import DecodingPath, Draft, RunContext
+from ...models.pair import Pair
+from .sampled import SharedTokensDrafter
+from .translation import TranslatedDrafter
+
+TAIL = 8  # ids before the draft that are encoded with it: the tokenizer sees where it begins
+
+
+class TextDrafter(TranslatedDrafter):
+    """The draft's likeliest text, in the target's tokens."""
+
+    def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
+        proposed: list[int] = []
+        while len(proposed) < count:
+            row = self.engine.forward(feed, keep=1)
+            feed = greedy_ids(row)
+            proposed.append(int(feed))
+            if proposed[-1] not in self._shared.draft.texts:
+                break  # a special token: what could follow it is no text
+        found = self._encoded(ids, proposed)[:count]
+        own = torch.tensor(proposed)
+        if not found:
+            return None, own
+        return Draft.certain(found, self._run), own
+
+    def _encoded(self, ids: Sequence[int], proposed: Sequence[int]) -> list[int]:
+        """The target's ids for what the draft proposes to follow the committed `ids`."""
+        shared = self._shared
+        text = b"".join(shared.draft.texts.get(i, b"") for i in proposed)
+        found = self._aligned(ids[-TAIL:], text)
+        if (
+            found is None
+        ):  # the text before would be cut into other tokens, or a character is not whole
+            found = shared.target.spell(text)
+        end = shared.to_target.get(proposed[-1]) if proposed[-1] not in shared.draft.texts else None
+        return [i for i in found if i < self._run.vocab] + ([] if end is None else [end])
+
+    def _aligned(self, tail: Sequence[int], text: bytes) -> list[int] | None:
+        """The ids of `text` after `tail`; None if both together are not `tail` and some more."""
+        known, tokenizer = self._shared.target.texts, self._pair.tokenizer
+        if any(i not in known for i in tail):  # special tokens would be read as text
+            return None
+        try:
+            whole = (b"".join(known[i] for i in tail) + text).decode()
+        except UnicodeDecodeError:
+            return None
+        ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
+        return list(ids[len(tail) :]) if list(ids[: len(tail)]) == list(tail) else None
+
+
+def translated_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+    """The draft model of a pair whose draft has a tokenizer of its own: it drafts text where the
+    run is greedy, else the tokens that both tokenizers have."""
+    kind = TextDrafter if run.settings.greedy else SharedTokensDrafter
+    return kind(pair, run, target)

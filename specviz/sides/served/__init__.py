@@ -1,0 +1,1 @@
+"""A target on a server."""
