@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from specviz.environment import COMPILE, FORM
-from specviz.models.hub import hub_is_reachable
+from specviz.pairs.hub import hub_is_reachable
 
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = 24 * 60.0  # seconds for all steps

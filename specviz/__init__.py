@@ -15,8 +15,8 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .core.loop import baseline, speculate
     from .core.race import race
-    from .models.load import load_pair
-    from .models.pair import Pair
+    from .pairs.load import load_pair
+    from .pairs.pair import Pair
 
 __all__ = [
     "Choice",
@@ -40,9 +40,9 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Pair": "models.pair",
+        "Pair": "pairs.pair",
         "baseline": "core.loop",
-        "load_pair": "models.load",
+        "load_pair": "pairs.load",
         "race": "core.race",
         "speculate": "core.loop",
     },

@@ -25,9 +25,9 @@ from .core.sampling import greedy_ids
 from .core.text import Pieces, TextStream
 from .environment import BUILTIN
 from .errors import PairError, PromptError, ServerError, SpecvizError
-from .models.load import load_pair
-from .models.pair import Pair, context_length
-from .models.progress import terminal_watcher
+from .pairs.load import load_pair
+from .pairs.pair import Pair, context_length
+from .pairs.progress import terminal_watcher
 from .pairs.spec import NO_DRAFT, is_row
 from .remote.address import server_address
 from .remote.wire import RefusedError, Server

@@ -26,7 +26,7 @@ from specviz import (
 from specviz.errors import ServerError
 from specviz.inspect.continuations import draw_continuations
 from specviz.remote.completions import Completions
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 
 PROMPTS = ("Once upon a time", "The ship went down")
 GREEDY = Settings(max_new_tokens=48)

@@ -15,11 +15,11 @@ import torch
 
 from ..errors import PairError
 from ..kinds import engine_kind
-from ..models.heads.assistant import Assistant
-from ..models.heads.eagle import Head
-from ..models.heads.mtp import MtpHead
-from ..models.truncated import truncated_model
+from ..pairs.heads.assistant import Assistant
+from ..pairs.heads.eagle import Head
+from ..pairs.heads.mtp import MtpHead
 from ..pairs.sizes import parameter_bytes, pass_bytes
+from ..pairs.truncated import truncated_model
 from ..remote.target import RemoteTarget
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware

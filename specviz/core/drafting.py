@@ -10,7 +10,7 @@ from ..kinds import drafter_kind
 from .kinds import resolved
 
 if TYPE_CHECKING:
-    from ..models.pair import Pair
+    from ..pairs.pair import Pair
     from .types import DecodingPath, Draft, RunContext
 
 UNLIMITED = 1_000_000  # tokens, more than any run drafts

@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from ..errors import ModelError
-from ..models.pair import text_config
-from ..models.truncated import truncated_model, watched_model
+from ..pairs.pair import text_config
+from ..pairs.truncated import truncated_model, watched_model
 from .engine import memory_limited
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..environment import on_zerogpu
 from ..errors import PairError
-from ..models.heads.assistant import Assistant
-from ..models.heads.eagle import Head
-from ..models.heads.mtp import MtpHead
+from ..pairs.heads.assistant import Assistant
+from ..pairs.heads.eagle import Head
+from ..pairs.heads.mtp import MtpHead
 from ..remote.target import RemoteTarget
 from ..sides.fast_cpu.support import compiled_engine, compiled_head
 from ..sides.fast_gpu.engine import static_engine

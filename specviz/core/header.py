@@ -14,8 +14,8 @@ import transformers
 from .._version import __version__
 from ..errors import PairError, ServerError
 from ..lanes import BASELINE, SPECULATIVE, Lane
-from ..models.pair import Pair, context_length, parameter_count
-from ..models.truncated import truncated_model
+from ..pairs.pair import Pair, context_length, parameter_count
+from ..pairs.truncated import truncated_model
 from ..remote.target import RemoteTarget
 from ..settings import Settings
 from .events import STREAMED, Header

@@ -24,7 +24,7 @@ import torch
 from ..errors import ModelError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane
-from ..models.pair import Pair, checked_pair, context_length
+from ..pairs.pair import Pair, checked_pair, context_length
 from ..remote.interface import Spent
 from ..settings import Settings
 from ..sides.fast_cpu.fastest_threads import fastest_threads

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ..errors import SettingsError
 from ..kinds import drafter_kind
 from ..kinds import drafters as every_drafter
-from ..models.pair import Pair
+from ..pairs.pair import Pair
 from ..settings import Settings
 from .types import Prompt
 

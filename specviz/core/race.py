@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ..errors import SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane, Several, checked_lanes
-from ..models.pair import Pair, Racing, checked_pair, context_length
+from ..pairs.pair import Pair, Racing, checked_pair, context_length
 from ..settings import Settings
 from .agreement import agreement_of
 from .events import End, EndReason, Event, Round

@@ -10,7 +10,7 @@ import torch
 from ..core.events import Round
 from ..core.loop import decode
 from ..lanes import LANES, Lane
-from ..models.pair import Pair
+from ..pairs.pair import Pair
 from ..settings import RANGES, Settings
 from .equivalence import Continuation
 

@@ -21,7 +21,7 @@ from ..core.header import model_name
 from ..core.loop import decode
 from ..errors import PairError, TraceError
 from ..lanes import Lane
-from ..models.pair import Pair
+from ..pairs.pair import Pair
 from ..runs.trace import Trace
 from ..settings import Settings
 from .parting import Difference, Parting, Scored, parting_of

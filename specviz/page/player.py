@@ -17,6 +17,7 @@ from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.schema import SCHEMA
+from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config

@@ -21,8 +21,7 @@ from ..core.theory import MOST_GAMMA
 from ..vocabulary import vocabulary
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 from .modules import PAGE, packed_map
-from .schema import SCHEMA
-from .trace import Trace
+from .trace import SCHEMA, Trace
 
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (

@@ -21,8 +21,8 @@ from ..core.sampling import draw, uniforms
 from ..core.theory import best_gamma
 from ..core.types import DecodingPath, Draft, RunContext
 from ..errors import PairError
-from ..models.pair import Pair, context_length, text_config
-from ..models.truncated import layer_count
+from ..pairs.pair import Pair, context_length, text_config
+from ..pairs.truncated import layer_count
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
 MOST_DEPTHS = 16  # that are measured, evenly spread over the layers

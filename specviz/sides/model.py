@@ -11,7 +11,7 @@ from ..core.engines import make_engine
 from ..core.paths import make_path
 from ..core.types import DecodingPath, Draft, RunContext
 from ..errors import PairError
-from ..models.pair import Pair, context_length
+from ..pairs.pair import Pair, context_length
 
 
 class ModelDrafter(Drafter):

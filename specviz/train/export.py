@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from ..errors import SpecvizError
-from ..models.checksums import write_checksums
+from ..pairs.checksums import write_checksums
 from .files import explained
 
 SHARD = "9MB"  # the hub requires large-file storage from 10 MB on

@@ -19,7 +19,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..core.theory import predicted_tau
 from ..errors import SpecvizError
-from ..models.pair import parameter_count
+from ..pairs.pair import parameter_count
 from . import corpus as books
 from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
 from .evaluate import held_out_loss, text_alphas

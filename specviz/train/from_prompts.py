@@ -20,10 +20,10 @@ from accelerate import Accelerator
 
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
-from ..models.load import load_pair, meta_pair, model_names
-from ..models.memory import device_memory, loading_precision
-from ..models.metadata import ModelMetadata, read_metadata
-from ..models.pair import Pair, logit_width
+from ..pairs.load import load_pair, meta_pair, model_names
+from ..pairs.memory import device_memory, loading_precision
+from ..pairs.metadata import ModelMetadata, read_metadata
+from ..pairs.pair import Pair, logit_width
 from ..pairs.spec import NamedSpec
 from .distill import logits_loss
 from .evaluate import Mean, bootstrap_mean, text_alphas

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ..models.heads.eagle import Head, HeadConfig
+from ..pairs.heads.eagle import Head, HeadConfig
 from .losses import forward_kl
 
 STEPS = 3  # of a chain in training

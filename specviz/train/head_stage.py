@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
-from ..models.checksums import write_checksums
-from ..models.heads.eagle import Head
+from ..pairs.checksums import write_checksums
+from ..pairs.heads.eagle import Head
 from . import corpus as books
 from .distill import BooksThenWritten
 from .export import digest, load_model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import PairError
-from ..models.memory import DeviceMemory, memory_need
-from ..models.metadata import ModelMetadata
-from ..models.pair import logit_width, parameter_count
+from ..pairs.memory import DeviceMemory, memory_need
+from ..pairs.metadata import ModelMetadata
+from ..pairs.pair import logit_width, parameter_count
 from ..pairs.sizes import shown_bytes
 
 LAYER_BYTES = 34

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import PromptError
-from ..models.pair import Pair, context_length
+from ..pairs.pair import Pair, context_length
 from ..prompts import OF_A_TRAINING, prompts_file
 
 HELD_OUT = 10  # one in so many prompts, if no file has others

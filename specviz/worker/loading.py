@@ -21,7 +21,7 @@ from ..pairs.table import named_pair
 from ..settings import Settings
 
 if TYPE_CHECKING:
-    from ..models.progress import Progress, Watcher
+    from ..pairs.progress import Progress, Watcher
 
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
@@ -109,7 +109,7 @@ def checked_name(name: str) -> str:
 def token_of(pair: str) -> Iterator[None]:
     """Inside the block, the operator's token is sent to the hub for pairs of the table alone: for
     others, whose names come from visitors, only if the operator says so."""
-    from ..models.hub import without_token  # imports torch
+    from ..pairs.hub import without_token  # imports torch
 
     with nullcontext() if named_pair(pair) or ANY_WITH_TOKEN.read() else without_token():
         yield
@@ -119,11 +119,11 @@ def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
     from ..core.engines import make_engine, make_head_engine, make_state_engine
     from ..core.loop import lane_threads
-    from ..models.load import (
+    from ..pairs.load import (
         load_any,  # imports torch
     )
-    from ..models.pair import Pair
-    from ..models.progress import Progress
+    from ..pairs.pair import Pair
+    from ..pairs.progress import Progress
 
     pair, options = pair_and_options(checked_name(name))
     with token_of(pair):
@@ -148,7 +148,7 @@ def memory_in_numbers(name: str) -> str:
     pair, options = pair_and_options(name)
     if not isinstance(parse_pair(pair), NamedSpec | ModelsSpec):
         return ""
-    from ..models.doctor import examine
+    from ..pairs.doctor import examine
 
     with token_of(pair):
         memory = examine(pair, **options).memory  # type: ignore[arg-type]

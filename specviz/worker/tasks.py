@@ -154,7 +154,7 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..models.doctor import examine, examine_served
+        from ..pairs.doctor import examine, examine_served
 
         pair, options = pair_and_options(checked_name(self.pair))
         if pair == SERVED:
@@ -179,7 +179,7 @@ class MachineTask:
     pair: str = ""
 
     def run(self, models: Models, stop: Stop) -> Iterator[Machine]:
-        from ..models.memory import device_memory
+        from ..pairs.memory import device_memory
 
         devices = device_memory()
         yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")

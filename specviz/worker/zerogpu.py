@@ -280,8 +280,8 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
-    from ..models.heads.eagle import Head
-    from ..models.load import load_pair
+    from ..pairs.heads.eagle import Head
+    from ..pairs.load import load_pair
 
     row = named_pair(name)
     assert row is not None

@@ -38,9 +38,9 @@ from specviz.measure.bench.drafters import (
     preset_prompts,
     table_lines,
 )
-from specviz.models.pair import parameter_count
-from specviz.models.truncated import truncated_model
+from specviz.pairs.pair import parameter_count
 from specviz.pairs.sizes import pass_bytes
+from specviz.pairs.truncated import truncated_model
 from specviz.runs.metrics import Metrics
 from specviz.sides import early_exit as exits
 from specviz.sides.early_exit import best_exit, measured_exits

@@ -16,8 +16,8 @@ import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.core.eager import EagerEngine
 from specviz.errors import PairError
-from specviz.models.heads.eagle_files import load_head
-from specviz.runs.rules import check_trace
+from specviz.pairs.heads.eagle_files import load_head
+from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.engine import HeadEngine
 

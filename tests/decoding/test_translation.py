@@ -27,10 +27,10 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
 from specviz.errors import PairError
-from specviz.models.doctor import examine
-from specviz.models.pair import tokenizer_size
-from specviz.models.shared_tokens import Spelling, spelling
-from specviz.runs.rules import check_trace
+from specviz.pairs.doctor import examine
+from specviz.pairs.pair import tokenizer_size
+from specviz.pairs.shared_tokens import Spelling, spelling
+from specviz.runs.identities import check_trace
 from specviz.sides.other_tokenizer.sampled import SharedTokensDrafter
 from specviz.sides.other_tokenizer.translation import DraftText
 

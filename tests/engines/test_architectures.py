@@ -10,7 +10,7 @@ from toy_models import emitted_ids, generated, pair_of, relative
 from specviz import Settings, baseline, race, speculate
 from specviz.core.engines import make_engine
 from specviz.kinds import drafter_names
-from specviz.models.pair import context_length
+from specviz.pairs.pair import context_length
 
 VOCAB = 40
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]  # longer than the window of sliding attention

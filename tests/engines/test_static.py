@@ -31,7 +31,7 @@ from specviz.core.sampling import decide, probabilities, uniforms
 from specviz.core.types import Draft
 from specviz.errors import SettingsError
 from specviz.measure.bench.random_models import scripted
-from specviz.models.truncated import truncated_model
+from specviz.pairs.truncated import truncated_model
 from specviz.sides.fast_gpu.cuda_graphs import HostRead, NoHostReads, Program
 from specviz.sides.fast_gpu.engine import (
     StaticEngine,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specviz.models.doctor import Report
+from specviz.pairs.doctor import Report
 
 
 def sentence_about(report: Report, topic: str, level: str) -> str:

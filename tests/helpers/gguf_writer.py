@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specviz import load_pair
-from specviz.models.pair import logit_width
+from specviz.pairs.pair import logit_width
 
 TYPES = {"bf16": gguf.GGMLQuantizationType.BF16, "fp32": gguf.GGMLQuantizationType.F32}
 # llama.cpp's name of the way in which the built-in tokenizer splits texts before merges.

@@ -16,8 +16,8 @@ from specviz import Pair, Round, Settings
 from specviz.core.sampling import probabilities
 from specviz.measure.sweep.acceptance import CHAINING, COPYING, MODELS, Along, acceptance_along
 from specviz.measure.sweep.rounds import KnownText, predicted_counts, simulated_rounds
-from specviz.models.heads.eagle import Head
-from specviz.models.pair import context_length
+from specviz.pairs.heads.eagle import Head
+from specviz.pairs.pair import context_length
 
 VOCAB = 12
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]

@@ -18,8 +18,8 @@ from specviz.core.events import Event, Round
 from specviz.environment import REMOTE
 from specviz.errors import PairError, ServerError, SettingsError, TraceError
 from specviz.lanes import BASELINE, SPECULATIVE
-from specviz.models.doctor import examine_served
 from specviz.page.choices import pair_choices
+from specviz.pairs.doctor import examine_served
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.remote.watched.steps import Counts, Step, Word, reconciled
 from specviz.remote.watched.vllm import spread

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, T5Config, T5Model
 
 from specviz import load_pair
 from specviz.__main__ import main
-from specviz.models.memory import DeviceMemory
+from specviz.pairs.memory import DeviceMemory
 from specviz.train import from_prompts, loop
 from specviz.train.distill import logits_loss
 from specviz.train.evaluate import text_alphas

@@ -10,9 +10,9 @@ import pytest
 import torch
 from toy_models import byte_level, llama
 
-from specviz.models.checksums import check_files
-from specviz.models.heads.eagle import HeadCache
-from specviz.models.heads.eagle_files import load_head
+from specviz.pairs.checksums import check_files
+from specviz.pairs.heads.eagle import HeadCache
+from specviz.pairs.heads.eagle_files import load_head
 from specviz.train import cli
 from specviz.train.export import save_model, save_tokenizer
 from specviz.train.head import (

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specviz.errors import SpecvizError
-from specviz.models.checksums import check_files
+from specviz.pairs.checksums import check_files
 from specviz.train import cli as train
 from specviz.train import (
     corpus,

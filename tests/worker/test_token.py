@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from huggingface_hub.utils import build_hf_headers
 
-from specviz.models.hub import ModelSource, gated_sentence
+from specviz.pairs.hub import ModelSource, gated_sentence
 from specviz.worker.loading import load_named, memory_in_numbers
 from specviz.worker.tasks import ExamineTask, Stop
 
@@ -25,8 +25,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         return SimpleNamespace(target=None, draft=None, head=None, memory={}, to_dict=dict, vocab=0)
 
     monkeypatch.setenv("HF_TOKEN", "hf_operators")
-    monkeypatch.setattr("specviz.models.load.load_pair", asked)
-    monkeypatch.setattr("specviz.models.doctor.examine", asked)
+    monkeypatch.setattr("specviz.pairs.load.load_pair", asked)
+    monkeypatch.setattr("specviz.pairs.doctor.examine", asked)
     monkeypatch.setattr("specviz.core.loop.lane_threads", lambda *_: 1)
     monkeypatch.setattr("specviz.core.engines.make_engine", lambda *_: None)
     return tokens
@@ -62,7 +62,7 @@ def test_visitors_are_not_told_to_use_a_token(monkeypatch: pytest.MonkeyPatch) -
         told.append(gated_sentence(ModelSource("owner/private", None)))
         return SimpleNamespace(to_dict=dict)
 
-    monkeypatch.setattr("specviz.models.doctor.examine", gated)
+    monkeypatch.setattr("specviz.pairs.doctor.examine", gated)
     for pair in (OPEN, NAMED):
         list(ExamineTask(pair).run(None, Stop()))  # type: ignore[arg-type]
     assert "HF_TOKEN" in told[0] and "HF_TOKEN" not in told[1] and "choose an open one" in told[1]

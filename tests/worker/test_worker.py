@@ -16,7 +16,7 @@ from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.environment import ASSETS
-from specviz.models.progress import Progress
+from specviz.pairs.progress import Progress
 from specviz.worker.client import LocalWorker, ProcessWorker, results_of
 from specviz.worker.failures import BROKEN, FAILED, LOST
 from specviz.worker.loading import LOADING, Models, load_named

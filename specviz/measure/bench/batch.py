@@ -20,7 +20,7 @@ from ...core.events import Header
 from ...core.race import race
 from ...core.threads import most_threads
 from ...errors import PairError, SpecvizError
-from ...models.pair import Pair, context_length, logit_width
+from ...pairs.pair import Pair, context_length, logit_width
 from ...runs.batches import BatchReport, BatchTimes, batch_lines
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace

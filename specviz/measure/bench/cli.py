@@ -14,9 +14,9 @@ from typing import Any
 from ...core.sampling import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
-from ...models.load import load_pair
-from ...models.pair import Pair
-from ...models.served import address_of
+from ...pairs.load import load_pair
+from ...pairs.pair import Pair
+from ...pairs.served import address_of
 from ...settings import Settings, add_settings, settings_from
 from .batch import batch_report, check_batches
 from .drafters import comparison_report, preset_prompts

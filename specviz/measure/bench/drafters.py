@@ -17,7 +17,7 @@ from ...core.race import race
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...kinds import swept_drafters, verdict_names
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.bootstrap import mean_interval
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace

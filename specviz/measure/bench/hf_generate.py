@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...core.engine import now
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...settings import Settings
 
 # transformers' defaults: with other values it warns that greedy decoding ignores them.

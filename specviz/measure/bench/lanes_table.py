@@ -16,7 +16,7 @@ import torch
 from ...core.events import Header
 from ...core.sampling import Decide
 from ...core.threads import thread_counts
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.terminal import shown_milliseconds, shown_number
 from ...runs.uncertainty import Spread
 from ...settings import Settings

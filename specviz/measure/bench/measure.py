@@ -22,7 +22,7 @@ from ...core.sampling import Decide
 from ...core.threads import use_threads
 from ...core.types import Prefilled
 from ...lanes import LANE_LABELS, Lane
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread

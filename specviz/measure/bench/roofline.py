@@ -16,11 +16,11 @@ import torch
 
 from ...core.engine import now
 from ...core.engines import make_engine, make_head_engine, make_state_engine
-from ...models.heads.eagle import Head
-from ...models.metadata import configured_caches
-from ...models.pair import Pair, text_config
-from ...models.truncated import truncated_model
+from ...pairs.heads.eagle import Head
+from ...pairs.metadata import configured_caches
+from ...pairs.pair import Pair, text_config
 from ...pairs.sizes import parameter_bytes, pass_bytes
+from ...pairs.truncated import truncated_model
 from ...sides.early_exit import best_exit
 
 SIDE = 1024  # rows and columns of the matrices whose product is timed

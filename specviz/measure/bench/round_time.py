@@ -16,7 +16,7 @@ from ...core.loop import decode
 from ...core.sampling import Decide
 from ...core.types import LaneEvents
 from ...environment import has_numba
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...settings import Settings
 from ...sides.fast_gpu.cuda_graphs import Program
 from ...sides.heads.engine import HeadEngine

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from ...errors import PairError, ServerError
 from ...lanes import Lane
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...remote.address import server_address
 from ...remote.watched.recognise import recognised
 from ...remote.wire import Server

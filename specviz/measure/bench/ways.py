@@ -12,7 +12,7 @@ from ...core.events import Round
 from ...core.loop import decode
 from ...core.threads import thread_counts
 from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from .measure import all_with

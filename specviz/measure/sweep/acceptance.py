@@ -21,8 +21,8 @@ from ...core.engines import make_engine, make_state_engine
 from ...core.paths import make_context, make_path
 from ...core.sampling import decide, probabilities
 from ...core.types import DecodingPath
-from ...models.heads.eagle import Head
-from ...models.pair import Pair, context_length
+from ...pairs.heads.eagle import Head
+from ...pairs.pair import Pair, context_length
 from ...settings import Settings
 
 CHUNK = 64  # tokens whose logits are held at once

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.engine import spare_threads
 from ...kinds import swept_drafters
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .export import checked_out, lines_of, write_sweep

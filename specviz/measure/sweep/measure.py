@@ -12,7 +12,7 @@ from typing import Any
 from ...core.events import End, Event, Round
 from ...core.race import race
 from ...environment import ASSETS
-from ...models.pair import Pair, context_length
+from ...pairs.pair import Pair, context_length
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import uncertainty

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ...core.race import race
 from ...errors import PairError, PromptError, SettingsError
 from ...kinds import swept_drafters
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...prompts import Question
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .types import Configuration, SweepRequest

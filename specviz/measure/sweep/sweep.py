@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...errors import SpecvizError
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.threads import used_threads
-from ...models.pair import context_length
+from ...pairs.pair import context_length
 from . import forward as f
 from .box import lead
 from .crew import MOST_THREADS, crew

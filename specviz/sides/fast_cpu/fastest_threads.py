@@ -14,7 +14,7 @@ import torch
 from ...core.engine import Engine
 from ...core.engines import make_engine
 from ...core.threads import thread_counts, use_threads
-from ...models.pair import context_length
+from ...pairs.pair import context_length
 
 ROUNDS = 8  # that a number of threads makes in turn; the first wakes the threads
 TURNS = 4

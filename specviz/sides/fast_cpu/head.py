@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...models.heads.eagle import Head
+from ...pairs.heads.eagle import Head
 from ..heads.engine import HeadEngine
 from . import head_pass as f
 from .engine import ALIGNED, FIRST_PLACES, addresses_of, sizes_of

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ...core.engine import StateEngine
 from ...environment import has_numba
-from ...models.heads.eagle import Head
-from ...models.pair import context_length, parameter_count
+from ...pairs.heads.eagle import Head
+from ...pairs.pair import context_length, parameter_count
 from ..heads.engine import HeadEngine
 
 if TYPE_CHECKING:

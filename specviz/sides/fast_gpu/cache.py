@@ -17,8 +17,8 @@ from torch import Tensor
 from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
-from ...models.pair import context_length
-from ...models.truncated import truncated_model
+from ...pairs.pair import context_length
+from ...pairs.truncated import truncated_model
 from .support import compile_wanted
 
 SMALLEST = 256  # places: the least that attention reads

@@ -10,7 +10,7 @@ from transformers import StaticCache
 from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from ...environment import COMPILE, FORM
-from ...models.pair import context_length
+from ...pairs.pair import context_length
 
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
 ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...core.eager import EagerEngine
 from ...core.engine import StateEngine, memory_limited
-from ...models.heads.assistant import Assistant
+from ...pairs.heads.assistant import Assistant
 from .engine import StateReader
 
 

@@ -18,7 +18,7 @@ from ...core.engines import make_head_engine
 from ...core.paths import make_path
 from ...core.types import DecodingPath, Draft, RunContext
 from ...errors import PairError
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 
 
 class HeadDrafter(Drafter):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...core.engine import memory_limited
-from ...models.heads.eagle import Head, HeadCache
+from ...pairs.heads.eagle import Head, HeadCache
 
 
 class StateReader:

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers.cache_utils import MtpCache
 
 from ...core.engine import memory_limited
-from ...models.heads.mtp import MtpHead
+from ...pairs.heads.mtp import MtpHead
 from .engine import StateReader
 
 

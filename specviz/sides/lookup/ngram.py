@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...core.drafting import Drafter
 from ...core.types import DecodingPath, Draft, RunContext
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 
 SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about what follows
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...core.drafting import Drafter
 from ...core.types import DecodingPath, Draft, RunContext
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from .suffix_index import Context, Followers, SuffixIndex
 
 LEAST_CHANCE = 0.2

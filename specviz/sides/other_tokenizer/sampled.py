@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...core.sampling import sample, uniforms
 from ...core.types import DecodingPath, Draft, RunContext
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from .translation import TranslatedDrafter
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...core.drafting import Drafter
 from ...core.sampling import greedy_ids
 from ...core.types import DecodingPath, Draft, RunContext
-from ...models.pair import Pair
+from ...pairs.pair import Pair
 from .sampled import SharedTokensDrafter
 from .translation import TranslatedDrafter
 

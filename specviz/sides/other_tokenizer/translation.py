@@ -11,8 +11,8 @@ from ...core.drafting import Drafter
 from ...core.engine import Engine, host_ids, prefill
 from ...core.engines import make_engine
 from ...core.types import DecodingPath, Draft, RunContext
-from ...models.pair import Pair, context_length
-from ...models.shared_tokens import SharedTokens
+from ...pairs.pair import Pair, context_length
+from ...pairs.shared_tokens import SharedTokens
 
 
 class DraftText:

@@ -10,8 +10,6 @@ from typing import Literal
 from huggingface_hub import constants
 
 from ..errors import PairError
-from ..pairs.sizes import DRAFTING_LANES, LANES, shown_bytes, shown_count, smaller_precisions
-from ..pairs.table import HeadFacts, ModelFacts, known_model
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
 from .metadata import ModelMetadata
@@ -25,6 +23,8 @@ from .pair import (
     tokenizer_size,
 )
 from .shared_tokens import SharedTokens
+from .sizes import DRAFTING_LANES, LANES, shown_bytes, shown_count, smaller_precisions
+from .table import HeadFacts, ModelFacts, known_model
 from .weights import LoadOptions, PlannedLoad, place_target
 
 Level = Literal["good", "warning", "stop"]

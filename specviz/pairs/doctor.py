@@ -10,16 +10,6 @@ import torch
 
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..pairs.sizes import QUANTIZED, TYPICAL_CONTEXT
-from ..pairs.spec import (
-    NO_DRAFT,
-    ModelsSpec,
-    NamedSpec,
-    ServerSpec,
-    WatchedSpec,
-    parse_pair,
-)
-from ..pairs.table import known_head, known_model, suggested_draft
 from ..remote.watched.watching import tells_steps
 from .closed import closed_sentence
 from .findings import (
@@ -45,6 +35,16 @@ from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
 from .served import served_target
 from .server_findings import served_findings, watched_findings
+from .sizes import QUANTIZED, TYPICAL_CONTEXT
+from .spec import (
+    NO_DRAFT,
+    ModelsSpec,
+    NamedSpec,
+    ServerSpec,
+    WatchedSpec,
+    parse_pair,
+)
+from .table import known_head, known_model, suggested_draft
 from .truncated import has_early_exits
 from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization

@@ -9,9 +9,9 @@ from typing import Any
 import psutil
 import torch
 
-from ..pairs.sizes import PRECISIONS, number_bytes, shown_bytes, smaller_precisions, weight_bytes
 from .metadata import Caches, quantizable_parameters
 from .pair import context_length, parameter_count
+from .sizes import PRECISIONS, number_bytes, shown_bytes, smaller_precisions, weight_bytes
 
 
 @dataclass(frozen=True)

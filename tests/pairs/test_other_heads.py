@@ -15,7 +15,7 @@ from toy_mtp import saved_mellum
 
 from specviz import Settings, load_pair, speculate
 from specviz.errors import PairError
-from specviz.models.doctor import examine
+from specviz.pairs.doctor import examine
 
 SHORT = Settings(drafter="head", max_new_tokens=9, gamma=3)
 

@@ -11,11 +11,11 @@ from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig
 
 from specviz.environment import ASSETS, BUILTIN
-from specviz.models.heads.eagle_files import HeadMetadata, read_head_config
-from specviz.models.hub import ModelSource
-from specviz.models.load import model_names
-from specviz.models.metadata import meta_model, probed_caches, quantizable_parameters
-from specviz.models.pair import context_length, parameter_count
+from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
+from specviz.pairs.hub import ModelSource
+from specviz.pairs.load import model_names
+from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
+from specviz.pairs.pair import context_length, parameter_count
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
     FITS,

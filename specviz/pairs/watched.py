@@ -10,12 +10,12 @@ from typing import Any
 from ..core.events import Event
 from ..errors import PairError, SettingsError
 from ..lanes import SPECULATIVE, Lane
-from ..pairs.spec import WatchedSpec
 from ..remote.address import server_address
 from ..remote.watched.recognise import recognised
 from ..remote.watched.stream import Engine, Prompt
 from ..remote.watched.watching import watch
 from ..settings import Settings
+from .spec import WatchedSpec
 
 
 @dataclass(frozen=True, eq=False)

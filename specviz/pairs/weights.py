@@ -11,10 +11,10 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ..errors import PairError, ran_out_of_memory
-from ..pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .hub import ModelSource, failure_sentence, hub_options
 from .memory import DeviceMemory, MemoryNeed, memory_advice
 from .progress import Watcher, watched
+from .sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

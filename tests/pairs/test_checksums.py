@@ -12,7 +12,7 @@ import pytest
 from specviz import Settings, load_pair
 from specviz.environment import ASSETS
 from specviz.errors import PairError, SpecvizError
-from specviz.models.checksums import LIST, check_files, write_checksums
+from specviz.pairs.checksums import LIST, check_files, write_checksums
 from specviz.worker.client import LocalWorker
 from specviz.worker.tasks import RaceTask
 
@@ -26,7 +26,7 @@ DRAFT = ASSETS / "pair" / "draft"
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The draft of a copy of the built-in pair, which is loaded in its place."""
     shutil.copytree(ASSETS / "pair", tmp_path / "pair")
-    monkeypatch.setattr("specviz.models.load.ASSETS", tmp_path)
+    monkeypatch.setattr("specviz.pairs.load.ASSETS", tmp_path)
     return tmp_path / "pair" / "draft"
 
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from tqdm.std import tqdm
 from transformers.utils import logging as transformers_logging
 
-from ..pairs.sizes import shown_bytes
+from .sizes import shown_bytes
 
 
 @dataclass(frozen=True)

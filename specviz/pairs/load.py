@@ -10,8 +10,16 @@ import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from ..pairs.sizes import DRAFTING_LANES, LANES
-from ..pairs.spec import (
+from .checksums import check_files
+from .closed import closed_sentence
+from .heads.kinds import AnyMetadata, load_any_head, read_any_head
+from .hub import find_source
+from .memory import DeviceMemory, device_memory, loading_precision, memory_need
+from .metadata import ModelMetadata, read_metadata, read_tokenizer
+from .pair import Pair
+from .progress import Progress, Watcher
+from .sizes import DRAFTING_LANES, LANES
+from .spec import (
     ModelsSpec,
     NamedSpec,
     OperatorSpec,
@@ -21,15 +29,7 @@ from ..pairs.spec import (
     operator_spec,
     parse_pair,
 )
-from ..pairs.table import named_pair
-from .checksums import check_files
-from .closed import closed_sentence
-from .heads.kinds import AnyMetadata, load_any_head, read_any_head
-from .hub import find_source
-from .memory import DeviceMemory, device_memory, loading_precision, memory_need
-from .metadata import ModelMetadata, read_metadata, read_tokenizer
-from .pair import Pair
-from .progress import Progress, Watcher
+from .table import named_pair
 from .weights import (
     LoadOptions,
     PlannedLoad,

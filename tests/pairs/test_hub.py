@@ -20,7 +20,7 @@ from fake_hub import fake_hub
 from model_families import pickle_weights
 
 from specviz.environment import ASSETS
-from specviz.models.doctor import examine
+from specviz.pairs.doctor import examine
 
 ROOT = ASSETS.parent
 
@@ -87,9 +87,9 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
 
 
 def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
-    monkeypatch.setattr("specviz.models.hub.TIMEOUT", 0.2)
-    monkeypatch.setattr("specviz.models.hub._last_answer", (-1e9, False))
-    monkeypatch.setattr("specviz.models.hub._ask_hub", lambda: time.sleep(30))
+    monkeypatch.setattr("specviz.pairs.hub.TIMEOUT", 0.2)
+    monkeypatch.setattr("specviz.pairs.hub._last_answer", (-1e9, False))
+    monkeypatch.setattr("specviz.pairs.hub._ask_hub", lambda: time.sleep(30))
     start = time.monotonic()
     report = examine("google/gemma-7b-it", "google/gemma-2b-it", device="cpu", free=10**11)
     assert time.monotonic() - start < 28  # it did not wait for the answer
@@ -107,6 +107,6 @@ def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
 
 
 def test_an_invalid_name_is_never_sent_to_the_hub(monkeypatch: Any):
-    monkeypatch.setattr("specviz.models.hub._ask_hub", lambda: pytest.fail("asked"))
+    monkeypatch.setattr("specviz.pairs.hub._ask_hub", lambda: pytest.fail("asked"))
     for name in ("", "a/b/c", "../up", "/no/where", "a b", "-x"):
         assert examine(name or " ", "also/no/name").verdict == "stop"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import transformers
 
 from ...errors import PairError
-from ...pairs.sizes import shown_bytes, shown_count
-from ...pairs.table import HeadFacts, known_head
 from ..findings import Finding, access_findings, file_findings
 from ..hub import failure_sentence, find_source, hub_listing
 from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
+from ..sizes import shown_bytes, shown_count
+from ..table import HeadFacts, known_head
 from ..weight_headers import folder_weights, no_safetensors
 from .assistant import AssistantMetadata, asks_sharing_modes
 from .eagle_files import HeadMetadata

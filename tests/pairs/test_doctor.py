@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from toy_models import tokenizer_of, words
 
 from specviz.__main__ import main
-from specviz.models.doctor import examine
+from specviz.pairs.doctor import examine
 from specviz.pairs.sizes import shown_bytes
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from toy_models import llama, words
 
 from specviz import Settings, SpecvizError, baseline, load_pair, speculate
-from specviz.models.doctor import examine
+from specviz.pairs.doctor import examine
 
 
 def damaged(change: Callable[[Path], None]) -> Callable[[Path], Path]:

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from specviz import Settings, load_pair, race, speculate
 from specviz.errors import PairError
-from specviz.models.doctor import examine
+from specviz.pairs.doctor import examine
 
 LAYERS = 6
 
@@ -110,7 +110,7 @@ def test_a_head_that_does_not_fit_gets_one_sentence(
 def test_the_doctor_tells_what_the_table_knows_of_a_head_and_what_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("specviz.models.hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("specviz.pairs.hub.constants.HF_HUB_OFFLINE", True)
     known = examine("qwen3-4b-eagle3", free=10**12)
     said = sentence_about(known, "head", "good")
     assert "218 million parameters, states of width 2,560, 32,000 tokens" in said

@@ -19,7 +19,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from ..errors import PairError, causes_of
-from ..pairs.spec import HUB_ID, MOST_SHOWN, local_folder
+from .spec import HUB_ID, MOST_SHOWN, local_folder
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused

@@ -13,8 +13,8 @@ from toy_models import emitted_ids, llama, mini, words
 
 from specviz import Settings, load_pair, speculate
 from specviz.errors import PairError
-from specviz.models.doctor import examine
-from specviz.models.load import ASSETS
+from specviz.pairs.doctor import examine
+from specviz.pairs.load import ASSETS
 
 
 def saved(folder: Path, seed: int = 0, vocab: int = 8, dtype: torch.dtype = torch.bfloat16) -> Path:
@@ -92,7 +92,7 @@ def test_a_number_of_layers_that_no_model_has_is_rejected(tmp_path: Path, layers
 def test_a_name_of_5000_characters_is_rejected_with_a_short_sentence(
     start: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("specviz.models.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("specviz.pairs.hub.hub_is_reachable", lambda: False)
     name = start + "x" * 5000
     for asked in (name, f"{name}+none", f"{name}+{name}"):
         with pytest.raises(PairError) as caught:

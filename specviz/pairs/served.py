@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from ..errors import PairError
-from ..pairs.spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair
 from ..remote.address import server_address
 from ..remote.target import RemoteTarget, remote_target
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
+from .spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair
 from .watched import Watched, watched_pair
 from .weights import LoadOptions, load_model
 

@@ -1,1 +1,0 @@
-"""Models: checks before a download, loading, and what a pair needs."""
