@@ -16,7 +16,6 @@ from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
-from ..runs.schema import SCHEMA
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
