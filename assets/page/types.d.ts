@@ -214,8 +214,8 @@ interface Server {
   take_away?(form: string, trace: Blob): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
-  ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
-  end_sampling?(asked: { id: string }): Promise<void>;
+  ask_job?(asked: { id: string }): Promise<ExperimentState>;
+  end_job?(asked: { id: string }): Promise<void>;
 }
 
 type TakenAway = { error: string } | { error?: undefined; text: string; suffix: string };

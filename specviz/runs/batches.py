@@ -133,7 +133,7 @@ class BatchReport:
             _check(report)
         except (*_INVALID, RecursionError) as error:
             raise TraceError(
-                "this is no measurement of batches: choose a file that `bench --batch ... --json` "
+                "this is no measurement of batches: choose a file that `bench --batch ... --out` "
                 "wrote."
             ) from error
         return report

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from ..checks import checked_device
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
 from ..pairs.load import load_pair, meta_pair, model_names
@@ -56,7 +57,7 @@ def distill(args: argparse.Namespace) -> None:
             "target and draft have different tokenizers, so their distributions cannot be compared "
             "token by token: choose a draft with the target's tokenizer."
         )
-    place = max(device_memory(_device(args)), key=lambda memory: memory.free)
+    place = max(device_memory(checked_device(args.device or None)), key=lambda memory: memory.free)
     precision = loading_precision(models[0].config, place.device)
     prompts = read_prompt_ids(
         args.prompts, args.held_out_prompts, meta, new_tokens=args.new_tokens, seed=args.seed
@@ -104,13 +105,6 @@ def _models(args: argparse.Namespace) -> list[ModelMetadata]:
     built_in = model_names(NamedSpec(BUILTIN))
     pairs = zip((args.distill, args.draft), built_in, strict=True)
     return [read_metadata(str(own) if name == BUILTIN else name) for name, own in pairs]
-
-
-def _device(args: argparse.Namespace) -> torch.device | None:
-    try:
-        return torch.device(args.device) if args.device else None
-    except RuntimeError as error:
-        raise SpecvizError(f"--device is {args.device!r}: use cpu, cuda or cuda:1.") from error
 
 
 class Distillation:

@@ -114,19 +114,19 @@ def test_a_small_pair_is_measured(
     file, prompts = tmp_path / "batch.json", tmp_path / "prompts.json"
     prompts.write_text('["w1 w2", "w3"]')
     line = "bench --batch 4 1 --gamma 2 --max-new-tokens 8 --repeats 1 --threads 1 --prompts"
-    assert main([*line.split(), str(prompts), "--json", str(file)]) == 0
+    assert main([*line.split(), str(prompts), "--out", str(file)]) == 0
     found = BatchReport.from_json(file.read_text())
     assert [one.batch for one in found.times] == [1, 4] and found.widest == 2
     assert found.temperature == 0.0 and 0 < found.alpha <= 1 and found.context == 40 - 3
     assert found.verdict() in capsys.readouterr().out
-    assert main([*line.split(), str(prompts), "--json", str(file), "--acceptance", "0.25"]) == 0
+    assert main([*line.split(), str(prompts), "--out", str(file), "--acceptance", "0.25"]) == 0
     found = BatchReport.from_json(file.read_text())
     assert (found.alpha, found.temperature) == (0.25, None)
     for wrong, says in (
         (["--batch", "0"], "use numbers of texts from 1 to 1024"),
         (["--batch", "2", "--gamma", "0"], "--batch needs a draft model"),
         (["--batch", "2", "--max-new-tokens", "1"], "no draft was judged"),
-        (["--batch", "2", "--json", str(tmp_path / "no" / "x.json")], "make it first"),
+        (["--batch", "2", "--out", str(tmp_path / "no" / "x.json")], "make it first"),
     ):
         assert main(["bench", "--prompts", str(prompts), *wrong]) == 2
         assert says in capsys.readouterr().err

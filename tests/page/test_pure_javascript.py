@@ -16,7 +16,7 @@ from specviz import Metrics, Token, Trace, compute_metrics
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES
-from specviz.page.differences import read_parting
+from specviz.page.experiment import read_parting
 from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import spread, uncertainty
 

@@ -158,7 +158,6 @@ interface Config {
 
 interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
-  ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
-  end_sweep?(asked: { id: string }): Promise<void>;
+  ask_job?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
   find_prompts?(file: Blob): Promise<FoundPrompts>;
 }

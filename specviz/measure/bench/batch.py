@@ -51,7 +51,7 @@ def batch_report(
     batches: Sequence[int],
     options: argparse.Namespace,
 ) -> None:
-    """Measure, print the table, and write the results to the file of --json.
+    """Measure, print the table, and write the results to the file of --out.
 
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
     decoding `prompts` with `settings`, one at a time.
@@ -86,8 +86,8 @@ def batch_report(
     )
     print(*batch_lines(report), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
-    if options.json:
-        options.json.write_text(report.to_json(), encoding="utf-8")
+    if options.out:
+        options.out.write_text(report.to_json(), encoding="utf-8")
 
 
 def batch_times(

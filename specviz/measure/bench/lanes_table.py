@@ -35,7 +35,7 @@ def lanes_report(
     decider: Decide | None,
 ) -> None:
     """Measure at every temperature, print tables, floors and the environment, and write all
-    results to the file of --json. decider: scripts the verdicts."""
+    results to the file of --out. decider: scripts the verdicts."""
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
@@ -76,7 +76,7 @@ def _report(
     environment: dict[str, Any],
     least: dict[str, Floor],
 ) -> None:
-    """Print the floors and the environment; write all results to the file of --json."""
+    """Print the floors and the environment; write all results to the file of --out."""
     rows, best = results
     ones = [row.pass_seconds.get(1) for row in rows]
     steps = [row.draft_step_seconds for row in rows]
@@ -87,7 +87,7 @@ def _report(
     for role, floor in least.items():
         print(_floor_line(role, floor, measured_seconds[role]))
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
-    if options.json:
+    if options.out:
         result = {
             "settings": asdict(settings),
             "environment": environment,
@@ -96,7 +96,7 @@ def _report(
             "rows": [asdict(row) for row in rows],
             "best": [asdict(one) for one in best],
         }
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
