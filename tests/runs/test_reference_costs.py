@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from reference_costs import best_gamma, break_even_alpha, explain, judging_cost
 from toy_recordings import SAMPLED, recorded
 
-from specviz import Settings, Trace, compute_metrics, theory
+from specviz import Settings, Trace, compute_metrics
+from specviz.core import theory
 from specviz.core.theory import predicted_speedup, predicted_tau
 
 gammas = st.integers(1, 32)
