@@ -19,14 +19,16 @@ from .intervals import Spread, spread
 from .metrics import compute_metrics
 from .trace import Trace
 
-Doubt: TypeAlias = Literal["price", "delay", "spread", "short"]
+Doubt: TypeAlias = Literal["price", "delay", "spread", "outside", "short"]
 """Why a ratio is uncertain: a round cost less than the target pass in it; many passes were delayed;
-parts of the run give very different ratios; too few rounds to tell."""
+parts of the run give very different ratios; the ratio lies outside of what most parts give; too
+few rounds to tell."""
 
 DOUBTS: dict[Doubt, str] = {
     "price": "the machine was busy: a round took less time than the target pass in it",
     "delay": "the machine was busy: many passes took longer than usual",
     "spread": "the machine was busy: parts of the run give very different ratios",
+    "outside": "the ratio lies outside of what most parts of the run give",
     "short": "there are few rounds",
 }
 """Why a ratio is uncertain, as half a sentence."""
@@ -79,7 +81,7 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
         for ours, theirs in _windows(lanes[name], lanes[BASELINE])
     ]
     found = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
-    return Uncertainty(price, delays, found, _doubt(price, delays, found))
+    return Uncertainty(price, delays, found, _doubt(speedup, price, delays, found))
 
 
 def _seconds(r: Round) -> float:
@@ -112,11 +114,15 @@ def _windows(
     return [(part(ours, i), part(theirs, i)) for i in range(count)]
 
 
-def _doubt(price: float, delays: dict[Lane, float], found: Spread | None) -> Doubt | None:
+def _doubt(
+    speedup: float, price: float, delays: dict[Lane, float], found: Spread | None
+) -> Doubt | None:
     if price < LEAST_PRICE:
         return "price"
     if max(delays.values()) > MOST_DELAY:
         return "delay"
     if found is None:
         return "short"
-    return "spread" if found.high - found.low > MOST_SPREAD * found.median else None
+    if found.high - found.low > MOST_SPREAD * found.median:
+        return "spread"
+    return None if found.low <= speedup <= found.high else "outside"
