@@ -13,7 +13,6 @@ from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
-from specviz.runs.intervals import spread
 from specviz.runs.series import series
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
