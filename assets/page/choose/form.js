@@ -138,11 +138,11 @@ export class Form {
     const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
     const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
     builtIn.dataset.source = "built-in";
-    field.append(element("legend", "", "Prompts"), source, builtIn, this.#own());
+    field.append(element("legend", "", "Prompts"), source, builtIn, this.#ownPrompts());
     return field;
   }
 
-  #own() {
+  #ownPrompts() {
     const own = element("div", "sc-own");
     own.dataset.source = "own";
     Object.assign(this.#text, { rows: 5, spellcheck: false, placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”" });
