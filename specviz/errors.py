@@ -7,6 +7,9 @@ from collections.abc import Iterator
 # From torch and the libraries below it; "can't allocate" is from its allocator on a processor.
 _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC")
 
+ADVICE = "open another file or record the run again"
+"""What every sentence about a recording that cannot be read ends with."""
+
 
 class SpecvizError(Exception):
     """Base of all errors that specviz raises on purpose; the page may show `str(error)`."""

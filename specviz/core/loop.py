@@ -21,9 +21,10 @@ from typing import Any
 
 import torch
 
-from ..errors import ModelError
+from ..checks import shown
+from ..errors import ModelError, SettingsError
 from ..kinds import drafter_kind
-from ..lanes import BASELINE, SPECULATIVE, Lane
+from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
 from ..pairs.pair import Pair, checked_pair, context_length
 from ..remote.interface import Spent
 from ..settings import Settings
@@ -53,18 +54,21 @@ def speculate(
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
     Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
     """
-    return _rounds_only(pair, prompt, settings or pair.settings(), SPECULATIVE, memory)
+    own = checked_pair(pair).settings() if settings is None else settings
+    return _rounds_only(pair, prompt, own, SPECULATIVE, memory)
 
 
 def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, settings or Settings(), BASELINE)
+    return _rounds_only(pair, prompt, Settings() if settings is None else settings, BASELINE)
 
 
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
     pair = checked_pair(pair)
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
     texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))

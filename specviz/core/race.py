@@ -51,6 +51,8 @@ def race(
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
+    if not hasattr(pair, "race"):
+        checked_pair(pair)
     lanes = checked_lanes(pair.settings() if settings is None else settings)
     if not isinstance(pair, Pair) and hasattr(pair, "race"):
         return pair.race(prompt, lanes, memory)

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from ..checks import checked_device
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..remote.watched.watching import tells_steps
+from ..sides.watched.pair import watched_pair
+from ..sides.watched.watching import tells_steps
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -46,7 +48,6 @@ from .spec import (
 )
 from .table import known_head, known_model, suggested_draft
 from .truncated import has_early_exits
-from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -128,7 +129,7 @@ def examine(
         return Report(names[0], names[1] if len(names) > 1 else None, (stop,), {}, 0, None)
     shown = [_shown(name) for name in names]
     suggested = suggested_draft(shown[0])
-    devices = device_memory(torch.device(device) if device is not None else None)
+    devices = device_memory(checked_device(device))
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     found: list[Finding] = []

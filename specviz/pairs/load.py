@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ..checks import checked_device
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
 from .checksums import check_files
@@ -42,7 +43,7 @@ from .weights import (
 )
 
 if TYPE_CHECKING:
-    from .watched import Watched
+    from ..sides.watched.pair import Watched
 
 
 def load_pair(
@@ -100,7 +101,7 @@ def load_any(
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)
     ]
-    place = torch.device(device) if device is not None else None
+    place = checked_device(device)
     name = str(spec)
     if spec == NamedSpec(BUILTIN):
         target, draft = model_names(spec)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.theory import MOST_GAMMA
+from ..vocabulary import vocabulary
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 from .modules import PAGE, packed_map
-from .schema import SCHEMA
-from .trace import Trace
+from .trace import SCHEMA, Trace
 
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
@@ -33,7 +33,6 @@ PLAYER_SHEETS = (
     "stage.css",
     "explain.css",
     "compare.css",
-    "tour.css",
     "whatif.css",
     "lanes.css",
     "print.css",
@@ -142,6 +141,7 @@ def _tools() -> str:
 def _config() -> dict[str, Any]:
     """The player's configuration; presets, recordings and limits exist only on the live page."""
     return {
+        "vocabulary": vocabulary(),
         "charts": chart_specs(),
         "titles": CHARTS,
         "several": SEVERAL,

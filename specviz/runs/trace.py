@@ -25,7 +25,9 @@ import orjson
 from ..core.events import UNKNOWN_ID, End, Event, Header, Round, Token
 from ..errors import TraceError
 from ..lanes import Lane
-from .schema import SCHEMA, read_trace
+
+SCHEMA = 1
+"""The version of the JSON."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,15 @@ class Trace:
 
         Raises `TraceError` with the first field that breaks the schema.
         """
-        return cls(*read_trace(data))
+        # This check comes first: a file of another version is not a damaged file.
+        if isinstance(data, dict) and type(data.get("schema")) is int and data["schema"] != SCHEMA:
+            raise TraceError(
+                f"this recording has schema {data['schema']:.6g} and this version of specviz reads "
+                f"{SCHEMA}: open it with a newer one."
+            )
+        from .schema import read_parts  # imports pydantic, which only files need
+
+        return cls(*read_parts(data))
 
     def save(self, path: str | Path) -> None:
         """Write JSON to `path`, gzipped if the name ends in .gz.

@@ -13,7 +13,7 @@ from toy_models import emitted_ids, finish, generated, outcome_counts, pair_of
 
 from specviz import Settings, Trace, race, speculate
 from specviz.core.numpy_path import Distributions
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 
 VOCAB = 24
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]  # longer than the sliding window

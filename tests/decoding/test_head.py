@@ -17,7 +17,7 @@ from specviz import Pair, Settings, Trace, race, speculate
 from specviz.core.eager import EagerEngine
 from specviz.errors import PairError
 from specviz.pairs.heads.eagle_files import load_head
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.engine import HeadEngine
 

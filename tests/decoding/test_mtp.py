@@ -14,7 +14,7 @@ from transformers.cache_utils import MtpCache
 from specviz import Settings, Trace, race, speculate
 from specviz.errors import PairError
 from specviz.pairs.heads.mtp import MtpHead
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 
 VOCAB = 24
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]

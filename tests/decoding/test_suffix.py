@@ -16,7 +16,7 @@ from toy_models import emitted_ids, examples, finish, generated, llama, mini, pa
 
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.errors import PromptError, SettingsError
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 from specviz.sides.lookup import suffix, suffix_index
 from specviz.sides.lookup.suffix import LEAST_CHANCE, SuffixDrafter
 from specviz.sides.lookup.suffix_index import SuffixIndex

@@ -30,7 +30,7 @@ from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.pair import tokenizer_size
 from specviz.pairs.shared_tokens import Spelling, spelling
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 from specviz.sides.other_tokenizer.sampled import SharedTokensDrafter
 from specviz.sides.other_tokenizer.translation import DraftText
 

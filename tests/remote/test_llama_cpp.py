@@ -12,7 +12,7 @@ from llama_server import PROMPT, LlamaServer
 from toy_models import emitted_ids
 
 from specviz import Pair, Settings, Trace, baseline, load_pair, race
-from specviz.runs.rules import check_trace
+from specviz.runs.identities import check_trace
 
 DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
 

@@ -154,7 +154,7 @@ def test_a_browser_may_write_whole_floats_as_integers(tmp_path: Path):
 def test_record_writes_a_file_that_check_accepts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(cli, "load_pair", lambda name, **_: toy_pair())
+    monkeypatch.setattr(cli, "load_any", lambda name, **_: toy_pair())
     file = tmp_path / "run.json.gz"
     options = ["--max-new-tokens", "6", "--temperature", "1"]
     assert main(["record", "w1 w2", "--out", str(file), *options]) == 0
@@ -179,7 +179,7 @@ def test_export_refuses_what_check_refuses(
 ):
     data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
     if edit == "a contradiction":
-        data["header"]["settings"]["gamma"] = 9
+        data["header"]["settings"]["gamma"] = 1
         data["digest"] = digest_of(data)
     else:
         data["header"]["device"] = "A faster one"

@@ -17,8 +17,7 @@ from toy_models import examples, llama, metaspace, mini, pair_of, relative, scri
 from specviz import End, Pair, Settings, SpecvizError, Trace, compute_metrics, race
 from specviz.errors import TraceError
 from specviz.runs.recording import read_recording
-from specviz.runs.schema import SCHEMA
-from specviz.runs.trace import event_dict
+from specviz.runs.trace import SCHEMA, event_dict
 
 
 def random_pair(vocab: int = 9, **fields: Any) -> Pair:

@@ -1,0 +1,184 @@
+"""What holds of the numbers of every recording, because the page computes with it: `check_trace`.
+
+Counts add up, clocks only grow, and a draft was kept exactly where the rule says so. Whether a
+recording is of the run that it names cannot be seen in it: `rerun` runs it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from ..core.agreement import agreement_of
+from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token
+from ..errors import ADVICE, TraceError
+from ..lanes import BASELINE, Lane
+from ..settings import Settings
+from .schema import round_name
+from .trace import Trace
+
+CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
+ROUNDING = 1e-5  # relative to p / q
+MARGIN_ROUNDING = 1e-6  # nats
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A lane after the rounds checked so far."""
+
+    emitted: int = 0
+    rounds: int = 0
+    clock: float = 0.0
+    wall: float = 0.0
+    over: bool = False  # its last round has no token of the target's own
+
+
+def check_trace(trace: Trace) -> None:
+    """Raise `TraceError` with the first thing in a trace that contradicts another."""
+    header = trace.header
+    _check_header(header)
+    lanes = {lane: _Lane() for lane in trace.lanes}
+    for place, r in enumerate(trace.rounds, 1):
+        if r.lane not in lanes:
+            raise _fault(f"lane is not one of {', '.join(lanes)}", f"entry {place} of the rounds")
+        lane, settings = lanes[r.lane], header.settings_of(r.lane)
+        where = round_name(r.lane, r.index)
+        most = 0 if r.lane == BASELINE else settings.gamma
+        if len(r.drafted) > most and header.source is None:
+            raise _fault(f"it has {len(r.drafted)} drafted tokens where {most} may be", where)
+        _check_times(r, lane, where)
+        _check_counts(r, lane, settings, where)
+        for kind, tokens in (("drafted", r.drafted), ("emitted", r.emitted)):
+            for number, token in enumerate(tokens, 1):
+                _check_token(token, header, settings, where, f"{kind} token {number}")
+    _check_order(trace)
+    if trace.end is not None:
+        _check_end(trace, trace.end)
+
+
+def _fault(what: str, *places: str) -> TraceError:
+    where = ", ".join(places) + ": " if places else ""
+    return TraceError(f"{where}{what}; {ADVICE}.")
+
+
+def _check_header(header: Header) -> None:
+    is_watched = header.source is not None
+    if not (is_watched or (header.prompt_ids and header.threads)):
+        raise _fault("prompt_ids is empty or threads is 0", "header")
+    if not is_watched and not {"torch", "transformers"} <= header.versions.keys():
+        raise _fault("torch or transformers is missing", "header", "versions")
+    lanes, drafts = header.lanes, header.drafts
+    if lanes is not None or drafts is not None:
+        if not lanes or BASELINE in lanes or drafts is None or lanes.keys() != drafts.keys():
+            raise _fault("lanes and drafts are not of the same lanes with drafts", "header")
+        first = header.speculative[0]
+        if header.settings != lanes[first] or header.draft != drafts[first]:
+            raise _fault("settings and draft are not those of the first lane", "header")
+    _check_lanes(header, header.prefill_seconds, "header", "prefill_seconds")
+    if any(("target" in seconds) == is_watched for seconds in header.prefill_seconds.values()):
+        raise _fault("target is missing, or told by a server", "header", "prefill_seconds")
+    if header.lane_threads is not None:
+        _check_lanes(header, header.lane_threads, "header", "lane_threads")
+
+
+def _check_lanes(header: Header, named: Iterable[Lane], *places: str) -> None:
+    if set(named) != set(header.all_lanes):
+        raise _fault(f"the lanes are not {', '.join(header.all_lanes)}", *places)
+
+
+def _check_times(r: Round, lane: _Lane, where: str) -> None:
+    parts = r.draft_seconds + r.verify_seconds + r.overhead_seconds
+    if r.clock < lane.clock:
+        raise _fault(f"the clock goes back from {lane.clock:.6g} s to {r.clock:.6g} s", where)
+    if abs(lane.clock + parts - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
+        raise _fault(
+            f"the clock moves by {r.clock - lane.clock:.6g} s and the parts of the round add up "
+            f"to {parts:.6g} s",
+            where,
+        )
+    if r.wall is not None and r.wall < lane.wall:
+        raise _fault("wall, the clock on the wall, goes back", where)
+    lane.clock, lane.wall = r.clock, r.wall or lane.wall
+
+
+def _check_counts(r: Round, lane: _Lane, settings: Settings, where: str) -> None:
+    """Drafted: accepted tokens, then perhaps one rejected and some ignored ones. Emitted: the
+    accepted tokens, then one more, which only the last round of a lane may lack."""
+    if r.index != lane.rounds:
+        raise _fault(f"it stands where round {lane.rounds + 1} of its lane should", where)
+    if lane.over:
+        raise _fault("it comes after a round that ended its lane", where)
+    outcomes = [t.outcome for t in r.drafted]
+    kept = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
+    is_rejected = outcomes[kept : kept + 1] == ["rejected"]
+    if any(outcome != "ignored" for outcome in outcomes[kept + is_rejected :]):
+        raise _fault("its drafted tokens are not accepted ones, one rejected, ignored ones", where)
+    if r.emitted[:kept] != r.drafted[:kept]:
+        raise _fault("its emitted tokens do not begin with the accepted ones", where)
+    own = [t.outcome for t in r.emitted[kept:]]
+    expected = "corrected" if is_rejected else "bonus"
+    is_untold = own == ["untold"] and kept == len(outcomes)
+    if own != [expected] and not is_untold and (own or is_rejected or not kept):
+        raise _fault(f"after the accepted tokens it must emit one token, {expected}", where)
+    if own and len(outcomes) > kept and not is_rejected:
+        raise _fault("it emits a bonus although not all drafted tokens were accepted", where)
+    lane.rounds, lane.emitted, lane.over = lane.rounds + 1, lane.emitted + len(r.emitted), not own
+    most = settings.max_new_tokens
+    if lane.emitted > most:
+        raise _fault(f"the lane has emitted more than max_new_tokens, {most}", where)
+
+
+def _check_token(token: Token, header: Header, settings: Settings, *places: str) -> None:
+    """That a judged token has what judged it, and was accepted exactly where u < min(1, p / q)
+    (the verdict "token"; what the others compare is in no single token)."""
+    if header.source is not None:
+        return
+    if token.id == UNKNOWN_ID:
+        raise _fault("id is missing", *places)
+    if token.outcome not in ("accepted", "rejected"):
+        return
+    p, q, u = token.p, token.q, token.u
+    if p is None or q is None or (u is None and settings.rule != "typical"):
+        raise _fault(f"p, q or u is missing from a token that was {token.outcome}", *places)
+    if q == 0.0:
+        raise _fault("q is 0, but a draft never draws a token of probability 0", *places)
+    if settings.rule != "token" or u is None:
+        return
+    surely = 1 + ROUNDING if token.outcome == "accepted" else 1 - ROUNDING
+    if (u < p / q * surely) != (token.outcome == "accepted"):
+        raise _fault(f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}", *places)
+
+
+def _check_order(trace: Trace) -> None:
+    """That rounds are in the order of their clocks, or one lane after the other."""
+    mode = trace.header.mode
+    for before, r in pairwise(trace.rounds):
+        is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
+        if (r.clock < before.clock) if mode == "interleaved" else is_back:
+            where = round_name(r.lane, r.index)
+            raise _fault(f"it stands out of order in a race whose mode is {mode}", where)
+
+
+def _check_end(trace: Trace, end: End) -> None:
+    """That each lane has a reason, and what is said of their texts is so."""
+    header = trace.header
+    _check_lanes(header, end.reasons, "end", "reasons")
+    if end.lanes is not None and end.lanes.keys() != set(header.speculative):
+        raise _fault("lanes are not those of the header", "end")
+    is_compared = header.settings.greedy and BASELINE in trace.lanes
+    for lane in header.speculative:
+        said = end.agreement(lane)
+        if said == Agreement() and (not is_compared or "stopped" in end.reasons.values()):
+            continue
+        if not is_compared or said.identical is None:
+            raise _fault("identical must be true or false if the run is greedy, else null", "end")
+        found = agreement_of(trace.lane(lane), trace.lane(BASELINE))
+        if (said.identical, said.compared) != (found.identical, found.compared):
+            raise _fault("identical or compared is not what the tokens of the lanes say", "end")
+        ours, theirs = said.divergence, found.divergence
+        if (ours and ours.index) != (theirs and theirs.index):
+            raise _fault("divergence is not where the lanes first differ", "end")
+        margins = [(one and one.margin) or 0.0 for one in (ours, theirs)]
+        if abs(margins[0] - margins[1]) > MARGIN_ROUNDING:
+            raise _fault("margin is not that of the token's two likeliest choices", "end")

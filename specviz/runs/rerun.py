@@ -1,0 +1,322 @@
+"""A recorded run, run again: is it the run of these models that it says it is?
+
+A seeded run repeats exactly on one machine. So the same prompt, settings, seed and lanes give the
+same tokens, verdicts and numbers again, within the rounding of another processor or version of
+torch; whatever was edited does not. Times are no part of it: they are two measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from ..core.agreement import margin_of
+from ..core.events import Choice, Header, Round, Token
+from ..core.race import race
+from ..errors import TraceError
+from ..lanes import BASELINE, Lane, label_of
+from ..pairs.pair import Pair
+from .metrics import compute_metrics
+from .trace import Trace
+
+EXACT = ("id", "text", "outcome", "seen")
+NUMBERS = ("p", "q", "u", "beta", "soft_p", "soft_q", "weight", "threshold", "chance")
+TOPS = ("top_p", "top_q", "top_residual")
+LEAST = 1e-6  # deviations of listed probabilities below this say nothing
+MOST = {"float32": 1e-3}  # what rounding of these numbers may do between machines,
+MOST_HALF = 0.05  # and of 16 bits or fewer
+TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
+BUILTIN_TARGET = "target"  # the name of its folder
+MACHINE = ("device", "processor", "dtype")
+SHOWN = 5  # differences that are listed
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that the recording and the second run say differently. where: in words. lane,
+    index: of its round; None if it is of the header or the end."""
+
+    where: str
+    recorded: str
+    found: str
+    lane: Lane | None = None
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.recorded} in the recording, {self.found} here"
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A recording beside a second run of it.
+
+    recorded, again: both runs. changes: in the order of the file; empty if they are the same.
+    elsewhere: what the recording says of its machine that is different here. rounding: how far
+    apart two probabilities may be to count as the same.
+    """
+
+    recorded: Trace
+    again: Trace
+    changes: tuple[Change, ...]
+    elsewhere: tuple[str, ...]
+    rounding: float
+
+    @property
+    def same(self) -> bool:
+        """Whether all tokens, verdicts, draws and probabilities are the same within rounding."""
+        return not self.changes
+
+    @property
+    def summary(self) -> str:
+        """The answer in a sentence or two."""
+        if self.same:
+            return "The same run, token for token."
+        first = self.changes[0]
+        return f"Not the same run. First {first}. {self.cause}"
+
+    @property
+    def cause(self) -> str:
+        """What the differences point to."""
+        if any(change.where.startswith("header") for change in self.changes):
+            return "The pair at hand is not the one that the recording names, or it was edited."
+        if self._goes_on():
+            return "Behind it both agree again, as no model does: the recording was edited."
+        if any(own.gamma_policy == "optimal" for own in _lanes_of(self.recorded.header).values()):
+            return (
+                "Its policy drafts by costs that are measured on each machine: lengths may differ."
+            )
+        if self.elsewhere and self._is_tie():
+            return f"Both were about to: rounding decides, and {'; '.join(self.elsewhere)}."
+        if self.elsewhere:
+            return f"Other weights, an edit, or another machine: {'; '.join(self.elsewhere)}."
+        return "Versions and processor are the same: the weights are others, or it was edited."
+
+    def _goes_on(self) -> bool:
+        """Whether most rounds behind the first that differs are the same again."""
+        first = self.changes[0]
+        if first.lane is None or first.index is None:
+            return first.lane is None and not any(change.lane for change in self.changes)
+        behind = [r for r in self.recorded.lane(first.lane) if r.index > first.index]
+        changed = {c.index for c in self.changes if c.lane == first.lane} - {first.index}
+        return len(behind) > 0 and len(changed) <= len(behind) // 2
+
+    def _is_tie(self) -> bool:
+        """Whether the first tokens that differ were as good as equally likely, or drawn where
+        both runs list the same probabilities."""
+        first = self.changes[0]
+        pair = [
+            next((r for r in run.lane(first.lane or "") if r.index == first.index), None)
+            for run in (self.recorded, self.again)
+        ]
+        if None in pair:
+            return False
+        for ours, theirs in zip(*(_tokens(r) for r in pair if r is not None), strict=False):
+            if ours[1].id == theirs[1].id and ours[1].outcome == theirs[1].outcome:
+                continue
+            if not self.recorded.header.settings.greedy:
+                return True  # all before it agreed, or it would be the first change
+            margin = margin_of(theirs[1])
+            return margin is not None and margin < 2 * MOST_HALF
+        return False
+
+
+def pair_named(header: Header) -> str:
+    """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
+    target = str(header.target["name"])
+    drafts = (header.draft_of(lane) or {} for lane in header.speculative)
+    parts = [str(one["name"]) for one in drafts if "/" in str(one.get("name"))]
+    if "/" in target:
+        return f"{target}+{parts[0] if parts else 'none'}"
+    if target == BUILTIN_TARGET:
+        return "builtin"
+    raise TraceError(
+        "this recording names its target by a folder or a server: say which with --pair."
+    )
+
+
+def rerun(recorded: Trace, pair: Pair) -> Rerun:
+    """Run a recorded race once more with this pair, and compare.
+
+    Raises `TraceError` for what cannot be run again: a server's own speculation, and drafts from
+    earlier texts, which a recording does not hold.
+    """
+    header = recorded.header
+    if header.source is not None:
+        raise TraceError(
+            "this run was only watched: its server drew the tokens, and would draw others again."
+        )
+    if header.memory is not None:
+        raise TraceError(
+            "this run drafted from earlier texts, which a recording does not hold: it cannot be "
+            "run again."
+        )
+    lanes = header.settings if header.lanes is None else dict(header.lanes)
+    mode: Any = header.mode
+    events = race(pair, list(header.prompt_ids), lanes, mode=mode)
+    return compared(recorded, Trace.from_events(events))
+
+
+def compared(recorded: Trace, again: Trace) -> Rerun:
+    """Compare a recording with a second run of the same prompt, settings and lanes."""
+    rounding = _rounding(recorded, again)
+    changes = [*_header_changes(recorded.header, again.header)]
+    for lane in recorded.lanes:
+        changes += _lane_changes(recorded, again, lane, rounding)
+    if not changes:
+        changes += _end_changes(recorded, again)
+    elsewhere = _elsewhere(recorded.header, again.header)
+    return Rerun(recorded, again, tuple(changes), elsewhere, rounding)
+
+
+def rerun_lines(found: Rerun) -> Iterator[str]:
+    """What to say in a terminal: the answer, where the runs differ, and the times of both."""
+    yield found.summary
+    for change in found.changes[1:SHOWN]:
+        yield f"  then {change}"
+    if len(found.changes) > SHOWN:
+        yield f"  and {len(found.changes) - SHOWN} more"
+    if found.same and found.elsewhere:
+        yield f"  although {'; '.join(found.elsewhere)}"
+    runs = (found.recorded, found.again)
+    for lane in found.recorded.lanes:
+        seconds = [run.lane(lane)[-1].clock if run.lane(lane) else 0.0 for run in runs]
+        yield f"  {label_of(lane):15} {seconds[0]:.3f} s recorded, {seconds[1]:.3f} s here"
+    for lane in found.recorded.header.speculative:
+        speedups = [compute_metrics(run, lane).speedup for run in runs]
+        said = ["–" if one is None else f"{one:.2f}" for one in speedups]
+        yield f"  {'speed-up':15} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
+
+
+def _lanes_of(header: Header) -> dict[Lane, Any]:
+    return {lane: header.settings_of(lane) for lane in header.speculative}
+
+
+def _header_changes(ours: Header, theirs: Header) -> Iterator[Change]:
+    for lane, seconds in ours.prefill_seconds.items():
+        if seconds.keys() != theirs.prefill_seconds[lane].keys():
+            said = [" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs)]
+            yield Change(f"header, prefill of the {lane} lane", *said)
+    if ours.prompt != theirs.prompt:
+        yield Change("header, prompt", repr(ours.prompt[:40]), repr(theirs.prompt[:40]))
+    for role, one, other in [
+        ("target", ours.target, theirs.target),
+        *(
+            (f"draft of {lane}", ours.draft_of(lane) or {}, theirs.draft_of(lane) or {})
+            for lane in ours.speculative
+        ),
+    ]:
+        for field in ("name", "parameters", "revision", "context", "shared"):
+            # Older recordings lack some of them.
+            if field in one and one[field] != other.get(field):
+                yield Change(f"header, {role}, {field}", str(one[field]), str(other.get(field)))
+        if bool(one) != bool(other):
+            yield Change(f"header, {role}", str(bool(one)), str(bool(other)))
+
+
+def _elsewhere(ours: Header, theirs: Header) -> tuple[str, ...]:
+    facts = [(name, getattr(ours, name), getattr(theirs, name)) for name in MACHINE]
+    facts += [
+        (name, ours.versions.get(name), theirs.versions.get(name))
+        for name in ("specviz", "torch", "transformers", "cuda")
+    ]
+    facts.append(("engine", ours.target["form"], theirs.target["form"]))
+    return tuple(
+        f"it was made with {name} {was or 'unknown'}, and here it is {now or 'none'}"
+        for name, was, now in facts
+        if was != now
+    )
+
+
+def _tokens(r: Round) -> list[tuple[str, Token]]:
+    """The tokens of a round by name, an accepted one once."""
+    own = [t for t in r.emitted if t.outcome != "accepted"]
+    drafted = [(f"drafted token {i}", t) for i, t in enumerate(r.drafted, 1)]
+    return [*drafted, *((f"the {t.outcome} token", t) for t in own)]
+
+
+def _rounding(recorded: Trace, again: Trace) -> float:
+    """How far apart two probabilities may be: as far as rounding moves those of this very run
+    (30 times what nine of ten stay below), but no further than it can."""
+    apart: list[float] = []
+    for lane in recorded.lanes:
+        for ours, theirs in zip(recorded.lane(lane), again.lane(lane), strict=False):
+            for (_, a), (_, b) in zip(_tokens(ours), _tokens(theirs), strict=False):
+                if a.id == b.id:
+                    values = [(getattr(a, name), getattr(b, name)) for name in ("p", "q", "beta")]
+                    apart += [abs(x - y) for x, y in values if x is not None and y is not None]
+    usual = sorted(apart)[len(apart) * 9 // 10] if apart else 0.0
+    return max(LEAST, min(TIMES_USUAL * usual, MOST.get(recorded.header.dtype, MOST_HALF)))
+
+
+def _lane_changes(recorded: Trace, again: Trace, lane: Lane, rounding: float) -> Iterator[Change]:
+    ours, theirs = recorded.lane(lane), again.lane(lane)
+    reasons = recorded.end.reasons if recorded.end else {}
+    if reasons.get(lane, "stopped") == "stopped":
+        theirs = theirs[: len(ours)]
+    for one, other in zip_longest(ours, theirs):
+        index = (one or other).index
+        place = f"round {index + 1} of the {lane} lane"
+        if one is None or other is None:
+            there = ["it is there" if r else "it is not there" for r in (one, other)]
+            yield Change(place, *there, lane, index)
+            return
+        for where, was, now in _round_changes(one, other, rounding):
+            yield Change(f"{place}{where}", was, now, lane, index)
+
+
+def _round_changes(ours: Round, theirs: Round, rounding: float) -> Iterator[tuple[str, str, str]]:
+    """Where in the round, and what both runs say."""
+    both = (_tokens(ours), _tokens(theirs))
+    for (name, a), (_, b) in zip(*both, strict=False):
+        for field in EXACT:
+            was, now = getattr(a, field), getattr(b, field)
+            if was != now:
+                yield f", {name}, {field}", repr(was)[:60], repr(now)[:60]
+        if a.id != b.id or a.outcome != b.outcome:
+            return  # its numbers are those of another token
+        for field in NUMBERS:
+            x, y = getattr(a, field), getattr(b, field)
+            if (x is None) != (y is None) or (x is not None and abs(x - y) > rounding):
+                yield f", {name}, {field}", _shown(x), _shown(y)
+        for field in TOPS:
+            if not _alike(getattr(a, field), getattr(b, field), rounding):
+                yield f", {name}, {field}", "another list", "its own"
+    if len(both[0]) != len(both[1]):
+        yield "", f"{len(both[0])} tokens", f"{len(both[1])}"
+
+
+def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) -> bool:
+    """Whether two lists agree; which of nearly equal tokens comes first, or last, is rounding."""
+    if len(ours) != len(theirs):
+        return False
+    if not ours:
+        return True
+    last = max(ours[-1].probability, theirs[-1].probability)
+    for one, other in ((ours, theirs), (theirs, ours)):
+        known = {c.id: c for c in other}
+        for choice in one:
+            same = known.get(choice.id)
+            value = same.probability if same else last
+            if abs(choice.probability - value) > rounding or (same and same.text != choice.text):
+                return False
+    return True
+
+
+def _end_changes(recorded: Trace, again: Trace) -> Iterator[Change]:
+    ours, theirs = recorded.end, again.end
+    if ours is None or theirs is None or "stopped" in ours.reasons.values():
+        return
+    for lane in recorded.lanes:
+        if ours.reasons[lane] != theirs.reasons[lane]:
+            yield Change(
+                f"end, reason of the {lane} lane", ours.reasons[lane], theirs.reasons[lane]
+            )
+        if lane != BASELINE and ours.agreement(lane).identical != theirs.agreement(lane).identical:
+            said = [str(end.agreement(lane).identical) for end in (ours, theirs)]
+            yield Change(f"end, identical of the {lane} lane", *said)
+
+
+def _shown(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"

@@ -1,0 +1,149 @@
+"""A recording is run again: the same run is told as such, and an edited one is not."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from forged_recordings import EDITED, edited
+from toy_models import llama, pair_of, relative
+from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
+
+from specviz import Trace, cli, load_pair
+from specviz.__main__ import main
+from specviz.core.events import Header
+from specviz.environment import ASSETS
+from specviz.errors import TraceError
+from specviz.runs.recording import read_recording
+from specviz.runs.rerun import compared, pair_named, rerun
+from specviz.runs.trace import digest_of
+
+RECORDINGS = sorted((ASSETS / "recordings").glob("*.json.gz"))
+
+
+@cache
+def again(header: bytes) -> Trace:
+    """A second run of the built-in pair, made once for all edits that leave the settings alone."""
+    given: dict[str, Any] = {"schema": 1, "header": orjson.loads(header), "rounds": [], "end": None}
+    return rerun(Trace.from_dict(given), load_pair("builtin")).again
+
+
+def checked(trace: Trace) -> Any:
+    asked = trace.to_dict()["header"]
+    same = ("prompt_ids", "settings", "mode")
+    usual = orjson.loads(gzip.decompress(RECORDINGS[0].read_bytes()))["header"]
+    return compared(trace, again(orjson.dumps({**usual, **{name: asked[name] for name in same}})))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_a_recording_of_the_page_is_the_same_run_or_says_what_is_different_here(path: Path):
+    found = checked(read_recording(path.read_bytes()))
+    assert found.same or found.elsewhere, found.summary
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_an_edited_recording_is_refused_or_is_not_the_same_run(name: str):
+    recording, _ = EDITED[name]
+    try:
+        trace = read_recording(edited(name))
+    except TraceError:
+        return
+    honest = checked(read_recording((ASSETS / "recordings" / f"{recording}.json.gz").read_bytes()))
+    if not honest.same:
+        pytest.skip("this machine rounds in another way than the one of the recording")
+    found = checked(trace)
+    assert not found.same and "in the recording" in found.summary
+
+
+def test_there_are_more_than_forty_edits_that_only_a_second_run_finds():
+    def is_read(name: str) -> bool:
+        try:
+            read_recording(edited(name))
+        except TraceError:
+            return False
+        return True
+
+    assert sum(map(is_read, EDITED)) >= 40
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_stopped_run_is_compared_as_far_as_it_went(settings: Any):
+    whole = recorded(settings)
+    found = rerun(Trace(whole.header, whole.rounds[:7]), toy_pair())
+    assert found.same and "token for token" in found.summary
+
+
+def test_other_weights_are_not_the_same_run():
+    target = llama(40, seed=7)
+    other = pair_of(target, relative(target, noise=0.2))
+    found = rerun(recorded(SAMPLED), other)
+    assert not found.same and "the weights are others" in found.summary
+
+
+def test_an_edit_in_the_middle_is_told_from_another_run():
+    data = recorded(SAMPLED).to_dict()
+    early = next(r for r in data["rounds"] if r["lane"] == "baseline" and r["index"] == 2)
+    early["emitted"][0]["text"] = " no"
+    found = rerun(Trace.from_dict(data), toy_pair())
+    assert str(found.changes[0]).startswith("round 3 of the baseline lane, the bonus token, text")
+    assert "it was edited" in found.cause or "was edited" in found.cause
+
+
+def test_rounding_of_another_machine_is_no_edit_but_a_large_change_is():
+    trace = recorded(SAMPLED)
+    data = trace.to_dict()
+    for place, r in enumerate(data["rounds"]):
+        for token in (*r["drafted"], *r["emitted"]):
+            for field in ("p", "q", "beta"):
+                if field in token:
+                    token[field] = min(1.0, token[field] * (1 + (-1) ** place * 1e-5))
+    moved = Trace.from_dict(data)
+    assert compared(moved, trace).same
+    token = next(t for r in moved.rounds for t in r.drafted if t.outcome == "rejected")
+    r = next(r for r in moved.rounds if token in r.drafted)
+    r.drafted[r.drafted.index(token)] = replace(token, beta=(token.beta or 0.0) / 2 + 0.01)
+    assert not compared(moved, trace).same
+
+
+def test_runs_that_cannot_be_repeated_are_refused():
+    header = recorded(SAMPLED).header
+    for changes, fragment in (
+        ({"memory": {"texts": 1, "tokens": 9}}, "earlier texts"),
+        ({"source": "vLLM 0.32.0"}, "was only watched"),
+    ):
+        with pytest.raises(TraceError, match=fragment):
+            rerun(Trace(replace(header, **changes)), toy_pair())
+
+
+def test_a_header_names_its_pair():
+    header = recorded(SAMPLED).header
+
+    def named(target: str, draft: str) -> Header:
+        changes = {"target": {**header.target, "name": target}}
+        return replace(header, **changes, draft={**(header.draft or {}), "name": draft})
+
+    assert pair_named(named("target", "draft")) == "builtin"
+    assert pair_named(named("org/big", "org/small")) == "org/big+org/small"
+    with pytest.raises(TraceError, match="--pair"):
+        pair_named(named("my-folder", "draft"))
+
+
+def test_check_runs_again_and_tells_by_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(cli, "load_any", lambda name, **_: toy_pair())
+    saved(recorded(SAMPLED), tmp_path, "run.json")
+    command = ["check", str(tmp_path / "run.json"), "--rerun", "--pair", "builtin"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "The same run, token for token." in said and "recorded," in said
+    data = orjson.loads((tmp_path / "run.json").read_bytes())
+    data["header"]["settings"]["seed"] += 1
+    (tmp_path / "run.json").write_bytes(orjson.dumps({**data, "digest": digest_of(data)}))
+    assert main(command) == 1
+    assert "Not the same run. First round " in capsys.readouterr().out
