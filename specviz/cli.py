@@ -32,7 +32,6 @@ from .pairs.served import address_of
 from .pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .pairs.spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
 from .pairs.table import pairs_by_fit
-from .pairs.watched import Watched
 from .pairs.weights import DTYPES
 from .runs.html import embedded_html, standalone_html
 from .runs.recording import UNVERIFIED, file_summary, read_file
@@ -41,6 +40,7 @@ from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .settings import Settings, add_settings, settings_from
+from .sides.watched.pair import Watched
 from .train import cli as train
 
 

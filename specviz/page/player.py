@@ -19,6 +19,7 @@ from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
+from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
@@ -99,6 +100,7 @@ def make_player(
         "served": True,
         "files": FILES.strip("/") + "/",
         "plotly": static_url(PLOTLY),
+        "vocabulary": vocabulary(),
         "charts": chart_specs(),
         "titles": CHARTS,
         "several": SEVERAL,

@@ -152,12 +152,6 @@ interface FoundPrompts {
   left_out?: number;
 }
 
-interface ReadBatches {
-  error?: string;
-  verdict?: string;
-  figures?: Record<Theme, Record<string, SweepFigure>>;
-}
-
 interface Config {
   choose?: ChooseConfig | null;
 }
@@ -165,6 +159,5 @@ interface Config {
 interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
   ask_job?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
-  read_batches?(file: Blob): Promise<ReadBatches>;
   find_prompts?(file: Blob): Promise<FoundPrompts>;
 }

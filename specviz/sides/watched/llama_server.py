@@ -7,9 +7,9 @@ from typing import Any
 
 from ...core.events import UNKNOWN_ID, EndReason
 from ...errors import PairError, ServerError, SettingsError
+from ...remote.identity import Identity
+from ...remote.wire import Server
 from ...settings import Settings
-from ..identity import Identity
-from ..wire import Server
 from .stream import Arrival, Prompt
 
 RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own

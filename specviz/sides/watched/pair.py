@@ -7,15 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.events import Event
-from ..errors import PairError, SettingsError
-from ..lanes import SPECULATIVE, Lane
-from ..remote.address import server_address
-from ..remote.watched.recognise import recognised
-from ..remote.watched.stream import Engine, Prompt
-from ..remote.watched.watching import watch
-from ..settings import Settings
-from .spec import WatchedSpec
+from ...core.events import Event
+from ...errors import PairError, SettingsError
+from ...lanes import SPECULATIVE, Lane
+from ...pairs.spec import WatchedSpec
+from ...remote.address import ServerAddress, server_address
+from ...remote.identity import LLAMA_CPP, identity_of
+from ...remote.wire import Server
+from ...settings import Settings
+from .llama_server import LlamaServer
+from .stream import Engine, Prompt
+from .vllm import Vllm
+from .watching import watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +60,11 @@ def watched_pair(spec: WatchedSpec) -> Watched:
             "so start it without speculation."
         )
     return Watched(engines[0].model, engines[0], alone)
+
+
+def recognised(address: ServerAddress, model: str) -> Engine:
+    """The engine at an address, which has this model. Raises `ServerError`, and `PairError` if it
+    does not have it."""
+    server = Server(address)
+    identity = identity_of(server, model)
+    return (LlamaServer if identity.engine == LLAMA_CPP else Vllm)(server, model, identity)

@@ -18,8 +18,8 @@ from ...core.agreement import agreement_of
 from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round
 from ...errors import ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
+from ...remote.identity import Counted, counters, moved
 from ...settings import Settings
-from ..identity import Counted, counters, moved
 from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
 

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
-
-import torch
+from typing import TypeAlias
 
 from ...core.eager import EagerEngine
 from ...core.engines import eager_only, make_engine
 from ...core.events import Header, Round
 from ...core.loop import decode
-from ...core.race import race
 from ...core.sampling import Decide
-from ...core.threads import use_threads
 from ...core.types import Prefilled
 from ...lanes import LANE_LABELS, Lane
 from ...pairs.pair import Pair
+from ...runs.intervals import Spread, spread
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
-from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
-from .best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, Best, best_of
+from ..racing import all_with, in_fp32, whole_race
 from .hf_generate import generate_seconds
-from .round_time import RoundParts, round_parts
+
+BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
+GENERATE, ASSISTED = "generate()", "generate(assistant)"
+PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
 
 MeasuredRun: TypeAlias = tuple[Trace, Metrics]
 
@@ -45,9 +42,8 @@ class Row:
     texts. A speed-up is None if all runs are too short to compare.
     alpha, beta, efficiency, tau: over the rounds of all prompts. c: median over prompts.
     draft_step_seconds, overhead_seconds: medians over rounds. pass_seconds: medians by the number
-    of tokens in the target pass, including the verdict. parts: where the time of a round goes;
-    None if nothing was drafted. identical: the number of prompts on which both lanes wrote the
-    same text; None when sampling.
+    of tokens in the target pass, including the verdict. identical: the number of prompts on which
+    both lanes wrote the same text; None when sampling.
     """
 
     temperature: float
@@ -66,8 +62,21 @@ class Row:
     draft_step_seconds: float | None
     pass_seconds: dict[int, float]
     overhead_seconds: float
-    parts: RoundParts | None
     identical: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Every variant with the number of threads that suits it best, at one temperature.
+
+    threads, tokens_per_second: by variant. ratios: "one / other" -> how many times as fast, prompt
+    by prompt and repeat by repeat.
+    """
+
+    temperature: float
+    threads: dict[str, int]
+    tokens_per_second: dict[str, Spread]
+    ratios: dict[str, Spread]
 
 
 def measured(
@@ -94,7 +103,7 @@ def measured(
             for count in threads:
                 with all_with(count):
                     generate_rates = {name: rate(prompt) for name, rate in variants.items()}
-                    trace = Trace.from_events(race(pair, prompt, settings, decider=decider))
+                    trace = whole_race(pair, prompt, settings, decider)
                 if again == 0:
                     continue
                 run = trace, compute_metrics(trace)
@@ -103,24 +112,32 @@ def measured(
                     rates[count][name].append(value)
     rows = []
     for count in threads:
-        with all_with(count):
-            parts = round_parts(pair, prompts, settings, decider)
         spreads = {name: spread(values) for name, values in rates[count].items()}
-        row, header = _row(settings, count, runs[count], spreads, parts)
+        row, header = _row(settings, count, runs[count], spreads)
         rows.append(row)
     return rows, best_of(settings.temperature, rates), header
 
 
-@contextmanager
-def all_with(threads: int) -> Iterator[None]:
-    """Within, torch and compiled passes share their work among so many threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with use_threads(threads):
-            yield
-    finally:
-        torch.set_num_threads(before)
+def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Best:
+    """Compare each variant at its best number of threads.
+
+    rates: threads -> variant -> tokens per second of all runs, in one order for all.
+    """
+    names = next(iter(rates.values()))
+    medians = {
+        name: {count: statistics.median(some[name]) for count, some in rates.items()}
+        for name in names
+    }
+    threads = {name: max(by_count, key=by_count.__getitem__) for name, by_count in medians.items()}
+    best = {name: rates[count][name] for name, count in threads.items()}
+
+    def ratio(one: str, other: str) -> Spread:
+        return spread(a / b for a, b in zip(best[one], best[other], strict=True))
+
+    compared = [(SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (BASELINE, GENERATE)]
+    ratios = {f"{a} / {b}": ratio(a, b) for a, b in compared if {a, b} <= best.keys()}
+    spreads = {name: spread(values) for name, values in best.items()}
+    return Best(temperature, threads, spreads, ratios)
 
 
 def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
@@ -142,17 +159,6 @@ def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[st
         if compiled:
             variants[PLAIN] = partial(_plain_rate, pair, settings)
     return variants
-
-
-def in_fp32(pair: Pair) -> Pair:
-    """The same pair, with copies of those models that have other weights than fp32."""
-
-    def widened(model: Any) -> Any:
-        if model is None or model.dtype == torch.float32:
-            return model
-        return copy.deepcopy(model).float()
-
-    return replace(pair, target=widened(pair.target), draft=widened(pair.draft))
 
 
 def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
@@ -180,7 +186,6 @@ def _row(
     threads: int,
     runs: Sequence[Sequence[MeasuredRun]],
     rates: dict[str, Spread],
-    parts: RoundParts | None,
 ) -> tuple[Row, Header]:
     by_prompt = [[metrics for _, metrics in again] for again in runs]
     firsts = [again[0][0] for again in runs]
@@ -206,7 +211,6 @@ def _row(
         draft_step_seconds=_median(r.draft_seconds / len(r.drafted) for r in drafting),
         pass_seconds=_pass_seconds(rounds),
         overhead_seconds=_median(r.overhead_seconds for r in drafting or rounds) or 0.0,
-        parts=parts,
         identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
     )
     return row, header

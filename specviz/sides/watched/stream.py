@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeAlias
 
 from ...core.events import EndReason
 from ...errors import ServerError
+from ...remote.identity import Identity
+from ...remote.wire import Server
 from ...settings import Settings
-from ..identity import Identity
-from ..wire import Server
 from .steps import Counts
 
 Prompt: TypeAlias = str | Sequence[int]

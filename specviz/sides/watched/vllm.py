@@ -9,9 +9,9 @@ from typing import Any
 
 from ...core.events import EndReason
 from ...errors import PairError, ServerError
+from ...remote.identity import Identity
+from ...remote.wire import Server
 from ...settings import Settings
-from ..identity import Identity
-from ..wire import Server
 from .steps import Counts, counts_of
 from .stream import Arrival, Prompt
 
