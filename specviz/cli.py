@@ -32,7 +32,6 @@ from .pairs.served import address_of
 from .pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .pairs.spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
 from .pairs.table import pairs_by_fit
-from .pairs.watched import Watched
 from .pairs.weights import DTYPES
 from .runs.html import embedded_html, standalone_html
 from .runs.recording import UNVERIFIED, file_summary, read_file
@@ -41,6 +40,7 @@ from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .settings import Settings, add_settings, settings_from
+from .sides.watched.pair import Watched
 from .train import cli as train
 
 
@@ -342,6 +342,17 @@ def _export(options: argparse.Namespace) -> None:
         print(path)
 
 
+def _prove_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="DRAFTER|VERDICT", help="what is tested, by name")
+    parser.add_argument("--runs", type=int, default=3000, help="texts; default %(default)s")
+
+
+def _prove(options: argparse.Namespace) -> int:
+    from .inspect.prove import report  # imports torch
+
+    return report(options.kind, options.runs)
+
+
 VERBS: dict[str, Verb] = {
     "page": Verb(
         "serve the page, by default on 127.0.0.1:7860", serve.add_arguments, serve.serve_page
@@ -361,6 +372,9 @@ VERBS: dict[str, Verb] = {
     "doctor": Verb("check if two models can race, before any download", _doctor_options, _doctor),
     "guess": Verb(
         "what a draft would get right of a closed model's text", guess.add_arguments, guess.main
+    ),
+    "prove": Verb(
+        "test if a drafter or a verdict keeps the target's distribution", _prove_options, _prove
     ),
     "train": Verb(
         "train a pair on books, or a better draft for a target", train.add_arguments, train.main

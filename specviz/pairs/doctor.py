@@ -12,7 +12,8 @@ import torch
 from ..checks import checked_device
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..remote.watched.watching import tells_steps
+from ..sides.watched.pair import watched_pair
+from ..sides.watched.watching import tells_steps
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -50,7 +51,6 @@ from .spec import (
 )
 from .table import known_head, known_model, named_pair, suggested_draft
 from .truncated import has_early_exits
-from .watched import watched_pair
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}

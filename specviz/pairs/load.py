@@ -45,7 +45,7 @@ from .weights import (
 )
 
 if TYPE_CHECKING:
-    from .watched import Watched
+    from ..sides.watched.pair import Watched
 
 
 def load_pair(

@@ -14,9 +14,8 @@ from specviz.__main__ import main
 from specviz.errors import TraceError
 from specviz.measure.bench.batch import batch_times
 from specviz.measure.bench.batched import BatchedPasses
-from specviz.runs.batch_chart import batch_figure
 from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
-from specviz.runs.uncertainty import Spread
+from specviz.runs.intervals import Spread
 
 
 def times(batch: int, draft: float, *target: float) -> BatchTimes:
@@ -59,11 +58,6 @@ def test_a_report_is_a_table_a_chart_and_a_file_that_can_be_read_again() -> None
     assert "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |" in lines
     assert f"    1 │{'█' * 35} 1.75 at gamma 2" in lines and lines[-1] == ours.verdict()
     assert BatchReport.from_json(ours.to_json()) == ours
-    figure = batch_figure(ours, "dark")
-    by_name = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data}
-    assert by_name["batch 16"] == [(16, 2000), (32, 4000), (48, 6000)]
-    assert by_name["best gamma"] == [(1, pytest.approx(1.75)), (16, DEAR.best(0.5)[1])]
-    assert by_name["roofline"] == [(1, 750), (3, 750), (48, 12000)]
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from ...pairs.load import load_pair
 from ...pairs.pair import Pair
 from ...pairs.served import address_of
 from ...settings import Settings, add_settings, settings_from
+from ..racing import all_with
 from .batch import batch_report, check_batches
 from .drafters import comparison_report, preset_prompts
 from .lanes_table import lanes_report
-from .measure import all_with
 from .random_models import SHAPES, scripted, shaped_pair
 from .servers import compare_with_servers
 from .ways import ways_report

@@ -14,10 +14,9 @@ from ...options import also_called, real
 from ...pairs.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
-from .export import checked_out, lines_of, write_sweep
+from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
 from .plan import checked
 from .sweep import sweep
-from .terminal import progress_line, table_lines
 from .types import Plan, Progress, SweepRequest, SweepResult
 
 
