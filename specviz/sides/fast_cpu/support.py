@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from ...core.engine import StateEngine
+from ...core.states import DraftHead, StateReader
 from ...environment import has_numba
-from ...pairs.heads.eagle import Head
 from ...pairs.pair import context_length, parameter_count
-from ..heads.engine import HeadEngine
 
 if TYPE_CHECKING:
     from .engine import CompiledEngine
@@ -25,6 +24,7 @@ log = logging.getLogger(__name__)
 COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MOST_PARAMETERS = 300_000_000
 UNIT = 32  # widths must be multiples of it
+EAGLE = "eagle3"  # the kind of head that `head_pass` computes
 TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
 TOLERANCE = 1e-3  # of logits against the model's own in fp32; they differ by about 1e-5
 HALF_TOLERANCE = 0.1  # of the largest logit, where transformers rounds every step to 16 bits
@@ -141,7 +141,7 @@ def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
     return bool((found - wanted).abs().max() <= allowed * scale)
 
 
-def compiled_head(head: Head, vocab: int) -> HeadEngine | None:
+def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
     """An engine of compiled passes for a head, with an empty cache, or None if it cannot have one.
 
     The first for a head tries it against torch's own outputs; a warning says if they differ.
@@ -150,11 +150,15 @@ def compiled_head(head: Head, vocab: int) -> HeadEngine | None:
     if engines is None:
         return None
     if head not in _checked:
-        _checked[head] = _same_logits(HeadEngine(head, vocab), engines.head(head, vocab), head)
+        _checked[head] = _same_logits(
+            head.make_engine(vocab, target), engines.head(head, vocab), head
+        )
     return engines.head(head, vocab) if _checked[head] else None
 
 
-def _head_suits(head: Head) -> bool:
+def _head_suits(head: Any) -> bool:
+    if getattr(head, "kind", None) != EAGLE:
+        return False
     layer, embedding = head.config.layer, head.embedding
     tensors = [*head.parameters(), *([] if embedding is None else [embedding])]
     widths = (layer.hidden_size, layer.intermediate_size, layer.head_dim, head.fc.in_features)
@@ -171,7 +175,7 @@ def _head_suits(head: Head) -> bool:
 
 
 @torch.inference_mode()
-def _same_logits(plain: HeadEngine, compiled: HeadEngine, head: Head) -> bool:
+def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
     """Whether both give the same logits for several tokens, and for one more after them."""
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(TRIED, head.fc.in_features, generator=generator)
