@@ -45,7 +45,7 @@ SPEEDS = ("target alone", "draft + target", "generate()", "generate(assistant)")
 class Step:
     """A command in a process of its own.
 
-    limit: seconds. measures: whether it takes `--json FILE` as `bench` does.
+    limit: seconds. measures: whether it takes `--out FILE` as `bench` does.
     """
 
     name: str
@@ -81,7 +81,7 @@ def plan(options: argparse.Namespace) -> Iterator[Step]:
         shape = ("--shape", options.shape, "--acceptance", "0.7")
         yield bench(f"{options.shape}, {form}", 240, form, *shape)
     if options.train:
-        output = ("--output", str(options.output / "pair"), "--work", str(options.output / "train"))
+        output = ("--out", str(options.output / "pair"), "--work", str(options.output / "train"))
         budget = ("--preset", "large", "--minutes", "3", "--draft-minutes", "1.5")
         command = (sys.executable, "-m", "specviz", "train", "--corpus", str(options.train))
         yield Step("training of the large pair", (*command, *output, *budget), 420)
@@ -95,7 +95,7 @@ def run_step(step: Step, limit: float, folder: Path) -> Outcome:
     name = "".join(letter if letter.isalnum() else "-" for letter in step.name)
     log, result = folder / f"{name}.log", folder / f"{name}.json"
     result.unlink(missing_ok=True)
-    command = [*step.command, *(("--json", str(result)) if step.measures else ())]
+    command = [*step.command, *(("--out", str(result)) if step.measures else ())]
     began = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ from specviz.core.threads import leave_one_to_the_page
 from specviz.environment import BUILTIN
 from specviz.page.controls import DEFAULTS
 from specviz.page.look import RECORDINGS
-from specviz.page.presets import PRESETS, QUESTIONS, Preset, load_presets
+from specviz.page.player import PRESETS, QUESTIONS, Preset, load_presets
 from specviz.runs.recording import file_summary
 
 MOST = 2**20  # bytes of all recordings together

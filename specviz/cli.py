@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import guess
+from . import guess, serve
+from .checks import check_writable
 from .core.engine import spare_threads
 from .core.events import Event, Round
 from .core.race import race
@@ -22,6 +22,7 @@ from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
 from .measure.bench import cli as bench
 from .measure.sweep import cli as choose
+from .options import Parser, add_color, also_called, colored, real, whole
 from .pairs.doctor import MARKS, examine, examine_served
 from .pairs.load import load_any
 from .pairs.memory import device_memory
@@ -31,7 +32,6 @@ from .pairs.served import address_of
 from .pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from .pairs.spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
 from .pairs.table import pairs_by_fit
-from .pairs.watched import Watched
 from .pairs.weights import DTYPES
 from .runs.html import embedded_html, standalone_html
 from .runs.recording import UNVERIFIED, file_summary, read_file
@@ -39,101 +39,96 @@ from .runs.rerun import pair_named, rerun, rerun_lines
 from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
-from .serve import serve_page
 from .settings import Settings, add_settings, settings_from
+from .sides.watched.pair import Watched
 from .train import cli as train
+
+
+@dataclass(frozen=True)
+class Verb:
+    """help: what it does, in a line. options: adds its options to a parser. do: does it, and
+    returns the exit status, None for 0."""
+
+    help: str
+    options: Callable[[argparse.ArgumentParser], object]
+    do: Callable[[argparse.Namespace], int | None]
 
 
 def do_verb(arguments: Sequence[str]) -> int:
     """Run the verb of a command line; returns the exit status. Raises `SpecvizError`."""
     options = _parser().parse_args(arguments)
-    return int(options.verb(options) or 0)
+    return int(options.do(options) or 0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="specviz", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="specviz", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-
-    page = verbs.add_parser("page", help="serve the page, by default on 127.0.0.1:7860")
-    page.set_defaults(verb=_page)
-
-    run = verbs.add_parser("run", help="race on one prompt, in the terminal")
-    run.add_argument("prompt")
-    _add_pair(run)
-    run.add_argument("--save", metavar="FILE", help="also write the trace (.json or .json.gz)")
-    run.add_argument("--color", choices=("auto", "always", "never"), default="auto")
-    add_settings(run)
-    _add_lanes(run)
-    run.set_defaults(verb=_run)
-
-    record = verbs.add_parser("record", help="race on one prompt and keep the run in a file")
-    record.add_argument("prompt")
-    record.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
-    _add_pair(record)
-    add_settings(record)
-    _add_lanes(record)
-    record.set_defaults(verb=_record)
-
-    check = verbs.add_parser("check", help="read recordings as strictly as the page does")
-    check.add_argument("files", metavar="FILE", nargs="+")
-    check.add_argument(
-        "--rerun", action="store_true", help="also run them once more here, and compare"
-    )
-    _add_pair(check)
-    check.set_defaults(verb=_check, pair=None)
-
-    export = verbs.add_parser("export", help="convert a recording to a page or to tables")
-    export.add_argument("file", metavar="FILE", help="a recording")
-    export.add_argument("--html", metavar="OUT", help="write a page that plays from disk")
-    export.add_argument(
-        "--embed", metavar="OUT", help="write a small player for a frame in an article"
-    )
-    export.add_argument("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
-    export.set_defaults(verb=_export)
-
-    difference = verbs.add_parser(
-        "explain-difference", help="say if greedy lanes part by a tie within rounding or by a bug"
-    )
-    difference.add_argument("file", metavar="FILE", help="a recording")
-    difference.add_argument("--of", metavar="LANE", help="which lane with drafts; else the first")
-    _add_pair(difference)
-    difference.set_defaults(verb=_explain_difference)
-
-    compare = verbs.add_parser("sweep", help="find the drafter and gamma to deploy, if any")
-    _add_pair(compare)
-    choose.add_arguments(compare)
-    compare.set_defaults(verb=_sweep)
-
-    measure = verbs.add_parser("bench", help="measure speed on several prompts")
-    bench.add_arguments(measure)
-    measure.set_defaults(verb=bench.main)
-
-    listing = verbs.add_parser("pairs", help="list the named pairs by what fits this machine")
-    listing.set_defaults(verb=_pairs)
-
-    doctor = verbs.add_parser("doctor", help="check if two models can race, before any download")
-    doctor.add_argument("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
-    doctor.add_argument("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
-    _add_url(doctor)
-    doctor.add_argument("--json", action="store_true", help="print the report as JSON")
-    doctor.add_argument("--context", type=int, default=TYPICAL_CONTEXT, help="tokens in the caches")
-    doctor.add_argument("--free", type=float, metavar="GB", help="assume so much free memory")
-    _add_loading(doctor)
-    doctor.set_defaults(verb=_doctor)
-
-    guessing = verbs.add_parser(
-        "guess", help="what a draft would get right of a closed model's text"
-    )
-    guess.add_arguments(guessing)
-    guessing.set_defaults(verb=guess.main)
-
-    make = verbs.add_parser("train", help="train a pair on books, or a better draft for a target")
-    train.add_arguments(make)
-    make.set_defaults(verb=train.main)
-
-    variables = verbs.add_parser("variables", help="list the environment variables that it reads")
-    variables.set_defaults(verb=_variables)
+    for name, verb in VERBS.items():
+        one = verbs.add_parser(name, help=verb.help)
+        verb.options(one)
+        one.set_defaults(do=verb.do)
     return parser
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    _add_race(parser)
+    out = parser.add_argument("--out", metavar="FILE", help="also write the run (.json, .json.gz)")
+    also_called(parser, "--save", out)
+    add_color(parser)
+
+
+def _record_options(parser: argparse.ArgumentParser) -> None:
+    _add_race(parser)
+    parser.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="+")
+    add("--rerun", action="store_true", help="also run them once more here, and compare")
+    _add_pair(parser)
+    parser.set_defaults(pair=None)
+
+
+def _export_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a recording")
+    add("--html", metavar="OUT", help="write a page that plays from disk")
+    add("--embed", metavar="OUT", help="write a small player for a frame in an article")
+    add("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
+
+
+def _difference_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument("--of", metavar="LANE", help="which lane with drafts; else the first")
+    _add_pair(parser)
+
+
+def _sweep_options(parser: argparse.ArgumentParser) -> None:
+    _add_pair(parser)
+    choose.add_arguments(parser)
+
+
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
+    add("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    _add_url(parser)
+    add("--json", action="store_true", help="print the report as JSON")
+    add("--context", type=whole(1), default=TYPICAL_CONTEXT, help="tokens in the caches")
+    add("--free", type=real(0, 1e6), metavar="GB", help="assume so much free memory")
+    _add_loading(parser)
+
+
+def _no_options(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def _add_race(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt")
+    _add_pair(parser)
+    add_settings(parser)
+    _add_lanes(parser)
 
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
@@ -195,18 +190,15 @@ def _raced(options: argparse.Namespace) -> Pair | Watched:
     return load_any(parse_pair(name), on_progress=terminal_watcher(), **_loading(options))
 
 
-def _page(_: argparse.Namespace) -> None:
-    serve_page()
-
-
 def _variables(_: argparse.Namespace) -> None:
     print(variables_table())
 
 
 def _run(options: argparse.Namespace) -> None:
     _lanes(options)  # what is wrong with them is said before the models are loaded
-    tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    color = options.color == "always" or (options.color == "auto" and tty)
+    if options.out:
+        check_writable(options.out)
+    color = colored(options)
     spare_threads()
     pair = _raced(options)
     print(legend(color=color))
@@ -224,8 +216,8 @@ def _run(options: argparse.Namespace) -> None:
         named = [] if trace.header.lanes is None else [f"{lane}:"]
         print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
     print("", *metric_lines(trace), sep="\n")
-    if options.save:
-        trace.save(options.save)
+    if options.out:
+        trace.save(options.out)
 
 
 def _print_event(event: Event, color: bool) -> None:
@@ -241,8 +233,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
 def _record(options: argparse.Namespace) -> None:
     _lanes(options)
-    if not Path(options.out).absolute().parent.is_dir():
-        raise TraceError(f"there is no folder for {options.out}: make it first.")
+    check_writable(options.out)
     spare_threads()
     pair = _raced(options)
     events = race(pair, options.prompt, _lanes(options, pair))
@@ -349,3 +340,44 @@ def _export(options: argparse.Namespace) -> None:
         except OSError as error:
             raise TraceError(f"{path} cannot be written: {error.strerror}.") from error
         print(path)
+
+
+def _prove_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="DRAFTER|VERDICT", help="what is tested, by name")
+    parser.add_argument("--runs", type=int, default=3000, help="texts; default %(default)s")
+
+
+def _prove(options: argparse.Namespace) -> int:
+    from .inspect.prove import report  # imports torch
+
+    return report(options.kind, options.runs)
+
+
+VERBS: dict[str, Verb] = {
+    "page": Verb(
+        "serve the page, by default on 127.0.0.1:7860", serve.add_arguments, serve.serve_page
+    ),
+    "run": Verb("race on one prompt, in the terminal", _run_options, _run),
+    "record": Verb("race on one prompt and keep the run in a file", _record_options, _record),
+    "check": Verb("read recordings as strictly as the page does", _check_options, _check),
+    "export": Verb("convert a recording to a page or to tables", _export_options, _export),
+    "explain-difference": Verb(
+        "say if greedy lanes part by a tie within rounding or by a bug",
+        _difference_options,
+        _explain_difference,
+    ),
+    "sweep": Verb("find the drafter and gamma to deploy, if any", _sweep_options, _sweep),
+    "bench": Verb("measure speed on several prompts", bench.add_arguments, bench.main),
+    "pairs": Verb("list the named pairs by what fits this machine", _no_options, _pairs),
+    "doctor": Verb("check if two models can race, before any download", _doctor_options, _doctor),
+    "guess": Verb(
+        "what a draft would get right of a closed model's text", guess.add_arguments, guess.main
+    ),
+    "prove": Verb(
+        "test if a drafter or a verdict keeps the target's distribution", _prove_options, _prove
+    ),
+    "train": Verb(
+        "train a pair on books, or a better draft for a target", train.add_arguments, train.main
+    ),
+    "variables": Verb("list the environment variables that it reads", _no_options, _variables),
+}

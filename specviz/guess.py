@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from .core.sampling import greedy_ids
 from .core.text import Pieces, TextStream
 from .environment import BUILTIN
 from .errors import PairError, PromptError, ServerError, SpecvizError
+from .options import add_color, also_called, colored, whole
 from .pairs.load import load_pair
 from .pairs.pair import Pair, context_length
 from .pairs.progress import terminal_watcher
@@ -286,26 +286,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--api", metavar="ADDRESS", help=api)
     add("--prompt", default="", help="what the text answers")
     add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
-    add("--max-new-tokens", type=int, default=256, metavar="N", help="to ask for, default 256")
-    add("--gamma", type=int, default=Settings().gamma, help="of the rounds that are printed")
-    add("--color", choices=("auto", "always", "never"), default="auto")
+    length = add("--max-new-tokens", type=whole(1), default=256, help="to ask for, default 256")
+    also_called(parser, "--length", length)
+    add("--gamma", type=whole(1), default=Settings().gamma, help="of the rounds that are printed")
+    add_color(parser)
     add("--json", action="store_true", help="print places and rounds as JSON")
 
 
 def main(options: argparse.Namespace) -> None:
     """Compare a text with the draft's guesses and print both. Raises `SpecvizError`."""
-    for name in ("max_new_tokens", "gamma"):
-        if getattr(options, name) < 1:
-            flag = name.replace("_", "-")
-            raise SpecvizError(f"--{flag} is {getattr(options, name)}: use 1 or more.")
     text = _asked(options) if options.api else _text(options.text)
     found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
     if options.json:
         print(json.dumps(_as_dict(found), indent=1))
         return
-    tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    color = options.color == "always" or (options.color == "auto" and tty)
-    print(*guess_lines(found, options.gamma, color=color), sep="\n")
+    print(*guess_lines(found, options.gamma, color=colored(options)), sep="\n")
 
 
 def _asked(options: argparse.Namespace) -> str:

@@ -25,6 +25,7 @@ DRAFTERS = (
         make=".sides.model:ModelDrafter",
         translated=".sides.other_tokenizer.text:translated_drafter",
         label="draft model",
+        deployed=".measure.sweep.deploy:draft_model",
         clause="a small model guesses ahead",
         who="The draft guesses",
         needs="draft",
@@ -39,6 +40,7 @@ DRAFTERS = (
         beside=2,
         make=".sides.lookup.ngram:NgramDrafter",
         label="n-grams",
+        deployed=".measure.sweep.deploy:ngram",
         choice="n-grams",
         lane="n-gram",
         clause="guesses are copied from the text so far",
@@ -54,6 +56,7 @@ DRAFTERS = (
         beside=4,
         make=".sides.lookup.suffix:SuffixDrafter",
         label="counts",
+        deployed=".measure.sweep.deploy:suffix",
         lane="suffix",
         clause="guesses are what followed such text before",
         guessed="The longest end of the text that was seen before is looked up, and what followed "
@@ -72,7 +75,9 @@ DRAFTERS = (
         name="early-exit",
         beside=3,
         make=".sides.early_exit:EarlyExitDrafter",
+        described=".sides.early_exit:described_exit",
         label="early exit",
+        deployed=".measure.sweep.deploy:early_exit",
         clause="the target’s own first layers guess ahead",
         who="The target’s own first layers guess",
         needs="layers",
@@ -85,7 +90,9 @@ DRAFTERS = (
         name="head",
         beside=5,
         make=".sides.heads.drafter:HeadDrafter",
+        described=".sides.heads.drafter:described_head",
         label="head on the target",
+        deployed=".measure.sweep.deploy:head",
         lane="head",
         clause="a layer that reads the target’s hidden states guesses ahead",
         who="The head, a layer that begins at the target’s hidden states, guesses",
@@ -187,6 +194,8 @@ ENGINES = (
         name="compiled",
         label="compiled passes on a processor",
         make=".sides.fast_cpu.support:compiled_engine",
+        make_head=".sides.fast_cpu.support:compiled_head",
+        threads=".sides.fast_cpu.fastest_threads:fastest_threads",
         package="numba",
         states=True,
         call_on_cpu=2**15,
@@ -197,6 +206,7 @@ ENGINES = (
         label="transformers' own modules",
         make=".core.eager:EagerEngine",
         states=True,
+        anywhere=True,
         call_on_cpu=2**18,
         call_elsewhere=2**26,
     ),
@@ -366,7 +376,11 @@ def _refused(sentence: str, *_: Any, **__: Any) -> Any:
 def _package_of(kind: Kind) -> str:
     """Name and version of the package that a registered kind's code comes from."""
     code = kind.make if isinstance(kind, DrafterKind) else kind.decide
-    module = code.partition(":")[0] if isinstance(code, str) else str(code.__module__)
+    module = (
+        code.partition(":")[0]
+        if isinstance(code, str)
+        else str(getattr(code, "__module__", "unknown"))
+    )
     name = module.split(".")[0]
     try:
         return f"{name} {metadata.version(name)}"

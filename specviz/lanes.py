@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
+from .checks import shown
 from .errors import SettingsError
 from .kinds import drafter_kind
 from .settings import Settings
@@ -40,6 +41,8 @@ SHARED = (
 OWN = tuple(field.name for field in fields(Settings) if field.name not in SHARED)
 """The settings that each lane has for itself."""
 
+NO_SETTINGS = "the settings are {}: use Settings(gamma=5), for example, or one for each lane."
+
 Several: TypeAlias = Mapping[str, Settings] | Sequence[Settings]
 """The settings of several speculative lanes: by name, or in a row, to be named by what differs."""
 
@@ -57,15 +60,18 @@ def checked_lanes(settings: Settings | Several | None) -> dict[Lane, Settings]:
     """
     if settings is None or isinstance(settings, Settings):
         return {SPECULATIVE: settings or Settings()}
+    several = [*settings.values()] if isinstance(settings, Mapping) else settings
+    if not isinstance(several, (list, tuple)) or any(
+        not isinstance(one, Settings) for one in several
+    ):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
     lanes = dict(settings) if isinstance(settings, Mapping) else named(list(settings))
     if not 1 <= len(lanes) <= MOST_LANES:
         raise SettingsError(
             f"the race has {len(lanes)} speculative lanes: use 1 to {MOST_LANES} of them."
         )
-    for name, own in lanes.items():
+    for name in lanes:
         check_name(name)
-        if not isinstance(own, Settings):
-            raise SettingsError(f"the lane {name!r} has no settings: give it a Settings object.")
     check_shared(lanes)
     return lanes
 
@@ -143,7 +149,8 @@ def parsed_lane(text: str) -> dict[str, Any]:
             raise SettingsError(
                 f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
             )
-        found[field] = int(value) if value.isdecimal() else value
+        # Python reads no numbers of thousands of digits; what is too large, settings say.
+        found[field] = int(value[:30]) if value.isdecimal() else value
     return found
 
 

@@ -3,6 +3,7 @@ begins, then the page is built and served until somebody ends it."""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import logging
 import os
@@ -10,13 +11,14 @@ import queue
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from .environment import DRAIN_SECONDS, check_variables, on_zerogpu
 from .errors import SettingsError, SpecvizError
 from .logs import adopt_libraries, in_json, set_up_logging
+from .options import Parser
 from .pairs.table import operator_pairs
 from .worker.client import ProcessWorker, Worker
 from .worker.process import end_processes
@@ -86,8 +88,30 @@ def launch(page: Any) -> None:
         close_page(page)
 
 
-def serve_page() -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the page to a parser."""
+    add = parser.add_argument
+    add("--host", help=f"address to listen on, else {HOST}, else 127.0.0.1")
+    add("--port", help=f"a port of this machine, else {PORT}, else 7860")
+
+
+def parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
+    """The options of the page in these words. Raises `SettingsError`."""
+    parser = Parser(prog=program, description="The page; settings are environment variables.")
+    add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def take(options: argparse.Namespace) -> None:
+    """Let options of the page take the place of variables, before it starts."""
+    for variable, value in ((HOST, options.host), (PORT, options.port)):
+        if value is not None:
+            os.environ[variable] = value
+
+
+def serve_page(options: argparse.Namespace) -> None:
     """Start the page and serve it. Raises what `start_page` and `launch` raise."""
+    take(options)
     _, page = start_page()
     launch(page)
 
@@ -105,8 +129,8 @@ def one_sentence() -> Iterator[None]:
 def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
     """The host and the port to listen on. Raises `SettingsError` for a port that is none."""
     text = environment.get(PORT) or "7860"
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
-        raise SettingsError(f"{PORT} is {text!r}: use a whole number from 1 to 65535.")
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= 65535):
+        raise SettingsError(f"{PORT} is {text[:40]!r}: use a whole number from 1 to 65535.")
     return environment.get(HOST) or "127.0.0.1", int(text)
 
 
@@ -128,7 +152,8 @@ def _check_free(host: str, port: int) -> None:
 
 def _taken(port: int) -> SettingsError:
     return SettingsError(
-        f"Port {port} is taken: end the program that listens there, or set {PORT} to another port."
+        f"Port {port} is taken: end the program that listens there, or set {PORT} to another port "
+        "(--port)."
     )
 
 

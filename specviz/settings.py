@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -77,13 +77,14 @@ class Settings:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices() and (name, value) not in _recorded.get():
+            known = isinstance(value, str) and (name, value) in _recorded.get()
+            if value not in choices() and not known:
                 raise SettingsError(
                     f"{name} is {_shown(value)}: use one of {', '.join(map(repr, choices()))}."
                 )
         object.__setattr__(self, "stop", _strings(self.stop))
         if not isinstance(self.ignore_eos, bool):
-            raise SettingsError(f"ignore_eos is {self.ignore_eos!r}: use True or False.")
+            raise SettingsError(f"ignore_eos is {_shown(self.ignore_eos)}: use True or False.")
 
     @property
     def greedy(self) -> bool:
@@ -109,13 +110,18 @@ class Settings:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Settings from JSON; raises `SettingsError` on a field that does not exist."""
-        known = {f.name for f in fields(cls)}
+        return cls(**cls.known(values))
+
+    @classmethod
+    def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`values` themselves; raises `SettingsError` if one is of no field."""
+        names = {f.name for f in fields(cls)}
         for name in values:
-            if name not in known:
+            if name not in names:
                 raise SettingsError(
-                    f"there is no setting {name!r}: use {', '.join(sorted(known))}."
+                    f"there is no setting {name!r}: use {', '.join(sorted(names))}."
                 )
-        return cls(**values)
+        return dict(values)
 
 
 _recorded: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("recorded", default=())
@@ -199,5 +205,5 @@ def _strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, (tuple, list)) or not all(isinstance(s, str) and s for s in value):
-        raise SettingsError(f"stop is {value!r}: use a list of strings, none of them empty.")
+        raise SettingsError(f"stop is {_shown(value)}: use a list of strings, none of them empty.")
     return tuple(value)

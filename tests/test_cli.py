@@ -15,8 +15,8 @@ from toy_models import byte_level, llama, relative
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main
 from specviz.errors import SettingsError, SpecvizError
-from specviz.measure.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
 from specviz.measure.bench.hf_generate import generate_seconds
+from specviz.measure.bench.lanes import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE
 from specviz.measure.bench.random_models import scripted, shaped_pair
 
 
@@ -36,7 +36,7 @@ def test_run_prints_the_rounds_and_figures_that_add_up(
 ) -> None:
     saved = tmp_path / "run.json.gz"
     arguments = ["run", "Once upon", "--pair", folders, "--max-new-tokens", "20", "--gamma", "3"]
-    assert main([*arguments, "--color", "never", "--save", str(saved)]) == 0
+    assert main([*arguments, "--color", "never", "--out", str(saved)]) == 0
     printed = capsys.readouterr().out
     trace = Trace.load(saved)
     figures = compute_metrics(trace)
@@ -64,8 +64,8 @@ def test_run_in_colour_marks_every_outcome(
         (["run", ""], "the prompt is empty"),
         (["run", "x", "--temperature", "nan"], "temperature is nan"),
         (["run", "x", "--pair", "/no/target+/no/draft"], "target cannot be loaded"),
-        (["bench", "--repeats", "0"], "--repeats is 0"),
-        (["bench", "--acceptance", "1.5"], "acceptance is 1.5"),
+        (["bench", "--repeats", "0"], "--repeats: '0': use a whole number from 1 on"),
+        (["bench", "--acceptance", "1.5"], "--acceptance: '1.5': use a number from 0 to 1"),
         (["bench", "--prompts", "no-such-file.json"], "no-such-file.json cannot be read"),
     ],
 )
@@ -83,9 +83,9 @@ def test_bench_measures_all_variants_on_the_same_prompts(
 ) -> None:
     prompts, figures = tmp_path / "prompts.json", tmp_path / "bench.json"
     prompts.write_text(json.dumps(["Once upon", "It was"]))
-    arguments = ["bench", "--models", *folders.split("+"), "--prompts", str(prompts)]
+    arguments = ["bench", "--pair", folders, "--prompts", str(prompts)]
     arguments += ["--repeats", "1", "--temperatures", "0", "--max-new-tokens", "12"]
-    assert main([*arguments, "--threads", "1", "--json", str(figures)]) == 0
+    assert main([*arguments, "--threads", "1", "--out", str(figures)]) == 0
     results = json.loads(figures.read_text())
     (row,), (best,) = results["rows"], results["best"]
     assert set(best["threads"].values()) == {1} and f"{SPECULATIVE} / {ASSISTED}" in best["ratios"]
@@ -100,7 +100,7 @@ def test_bench_measures_all_variants_on_the_same_prompts(
 def test_bench_of_one_token_says_that_it_is_too_short(
     folders: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["bench", "--models", *folders.split("+"), "--lanes-only", "--repeats", "1"]
+    arguments = ["bench", "--pair", folders, "--lanes-only", "--repeats", "1"]
     arguments += ["--count", "1", "--temperatures", "0", "--max-new-tokens", "1"]
     arguments += ["--threads", "1"]
     assert main(arguments) == 0

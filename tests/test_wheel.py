@@ -101,7 +101,7 @@ def test_the_wheel_holds_all_that_the_program_reads(site_packages: Path) -> None
 
 def test_the_built_in_pair_races(elsewhere: Path) -> None:
     saved = elsewhere / "run.json.gz"
-    words = ["run", "Once upon a time", "--max-new-tokens", "6", "--save", str(saved)]
+    words = ["run", "Once upon a time", "--max-new-tokens", "6", "--out", str(saved)]
     assert "identical to the baseline" in output_of(elsewhere, "-m", "specviz", *words)
     assert read_recording(saved.read_bytes()).header.target["name"]
 

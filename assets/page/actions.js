@@ -71,6 +71,7 @@ export function wireActions(root, parts) {
   listenToKeys(root, actions);
   listenToPlayback(root, actions);
   listenToPage(parts, actions);
+  return actions;
 }
 
 /**

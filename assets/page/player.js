@@ -8,6 +8,7 @@ import { Compare } from "specviz/compare/compare.js";
 import { drafterControl } from "specviz/run/controls.js";
 import { find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
+import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz } from "specviz/stage/quiz.js";
@@ -18,7 +19,7 @@ import { withFiles } from "specviz/share/files.js";
 import { Shell } from "specviz/shell.js";
 import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";
-import { Tour } from "specviz/explain/tour.js";
+import { offerRound } from "specviz/explain/offer.js";
 import { View } from "specviz/view.js";
 
 /**
@@ -36,6 +37,7 @@ import { View } from "specviz/view.js";
  * @param {Mounting} mounting
  */
 export function mount({ element, props, watch, server: functions, config }) {
+  learn(config.vocabulary);
   const server = withFiles(functions, config.files);
   const root = find(element, "[data-player]");
   const address = new Address(config);
@@ -68,15 +70,21 @@ export function mount({ element, props, watch, server: functions, config }) {
     session, run: () => shell.run(), canRun: config.served === true,
   });
   const compare = new Compare(root);
-  const stage = new Stage(root, () => {
-    address.change({ stage: stage.isOn });
-    if (stage.isOn) session.recordings.fetchAll();
-    view.requestDraw();
+  const stage = new Stage(root, {
+    changed: () => {
+      address.change({ stage: stage.isOn });
+      if (stage.isOn) session.recordings.fetchAll();
+      view.requestDraw();
+    },
+    hold: () => { replay.cancel(); timeline.seek(0); },
+    go: () => { if (timeline.live) timeline.follow(); else timeline.play(); },
   });
-  const quiz = new Quiz(root, { session, stage, notice, closePanel: () => view.closePanel() });
+  const quiz = new Quiz(root, {
+    session, stage, notice, closePanel: () => view.closePanel(), adopt: () => shell.adopt(),
+  });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  wireActions(root, {
+  const actions = wireActions(root, {
     server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
   });
   window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
@@ -91,8 +99,7 @@ export function mount({ element, props, watch, server: functions, config }) {
   session.receive(props.value);
   view.draw();
   root.dataset.ready = "true";
-  const tour = new Tour(root, timeline);
-  session.open().then(() => { if (session.trace && !config.trace) tour.open(address.asked); });
+  session.open().then(() => { if (session.trace && !config.trace) offerRound(root, address.asked, actions.explain); });
 }
 
 /**

@@ -215,8 +215,8 @@ interface Server {
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
   begin_rerun?(asked: { run: string | null; trace: unknown }): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
-  ask_sampling?(asked: { id: string }): Promise<ExperimentState>;
-  end_sampling?(asked: { id: string }): Promise<void>;
+  ask_job?(asked: { id: string }): Promise<ExperimentState>;
+  end_job?(asked: { id: string }): Promise<void>;
 }
 
 type TakenAway = { error: string } | { error?: undefined; text: string; suffix: string };
@@ -243,7 +243,40 @@ interface Preset {
   settings: Record<string, Value>;
 }
 
+interface DrafterWords {
+  label: string;
+  clause: string; // who guesses, within a sentence
+  who: string; // the same at the beginning of one
+  guessed: string; // how guesses came about, with {count}; empty where models draw one after the other
+  guessed_greedy: string;
+  unguessed: string; // why a round has none
+  needs: string | null; // what a pair must have for it
+  certain: boolean; // whether q is 1 for each guess
+}
+
+interface VerdictWords {
+  label: string;
+  exact: boolean;
+  warning: string;
+  law: string;
+  note: string;
+  left: string; // what a correction is drawn from
+  chance: boolean; // whether it keeps a guess with a chance of its own
+  threshold: string | null; // what is held against it: "u" or "p"
+  together: boolean; // whether the guesses of a round are judged together
+  draws: boolean;
+}
+
+interface Vocabulary {
+  drafters: Record<string, DrafterWords>;
+  verdicts: Record<string, VerdictWords>;
+  policies: Record<string, { label: string }>;
+  compared: Record<string, { label: string }>;
+  lanes: Record<string, { label: string }>;
+}
+
 interface Config {
+  vocabulary: Vocabulary;
   served?: boolean; // by a server that can run the race
   plotly?: string; // address of Plotly's script; a small player has none
   charts: Record<Theme, Record<string, ChartSpec>>;
@@ -283,7 +316,6 @@ interface Asked {
   theme: string | null;
   stage: boolean;
   view: string | null;
-  tour: boolean;
   settings: Record<string, Value>;
   wrong: string[];
 }
@@ -324,6 +356,8 @@ interface ChartFont {
 interface ChartAxis {
   title: { text?: string; standoff?: number; font: ChartFont };
   showticklabels?: boolean;
+  tickformat?: string;
+  dtick?: number;
   range?: [number, number];
 }
 

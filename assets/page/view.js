@@ -12,6 +12,7 @@ import { Readout } from "specviz/race/readout.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
+import { settled } from "specviz/words/verdict.js";
 import { spoken } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
@@ -183,10 +184,10 @@ export class View {
    * @param {Round[]} rounds
    * @param {Trace} trace
    */
-  #standings(rounds, { header }) {
-    const names = draftedLanes(header);
+  #standings(rounds, trace) {
+    const { header } = trace, names = draftedLanes(header), judged = settled(rounds, trace);
     /** @type {Map<LaneName, Standing>} */
-    const standings = new Map(names.map((name) => [name, { metrics: measure(rounds, header, name), isBest: false }]));
+    const standings = new Map(names.map((name) => [name, { metrics: measure(judged, header, name), isBest: false }]));
     const speed = (/** @type {LaneName} */ name) => standings.get(name)?.metrics.speedup ?? -1;
     const [best] = [...names].sort((one, other) => speed(other) - speed(one));
     const standing = standings.get(best);

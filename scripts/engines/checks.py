@@ -103,13 +103,18 @@ def watched(url: str, local: Pair) -> Finding:
     judged = [token.outcome for one in steps for token in one.drafted]
     seen = {"steps": len(steps), "drafted": len(judged), "accepted": judged.count("accepted")}
     counted = trace.end.counted if trace.end else None
-    agrees = counted in (None, seen)
+    # A step whose drafts were all refused looks like one without drafts: it may be any of several.
+    unsure = any(one.untold for one in trace.rounds)
+    same = counted == seen
+    fits = counted and unsure and counted["accepted"] == seen["accepted"] <= counted["drafted"]
+    agrees = counted is None or same or fits
     says = f"{trace.header.source}: {finding.says}; {seen['accepted']} of {seen['drafted']} "
     says += f"drafts kept in {seen['steps']} steps"
-    says += ", as its counters say" if counted == seen else f", its counters: {counted}"
+    says += ", as its counters say" if same else f", its counters: {counted}"
+    says += "; where the refused ones stood is not told" if unsure else ""
     return replace(
         finding,
-        passed=finding.passed and agrees and bool(seen["steps"]),
+        passed=finding.passed and bool(agrees) and bool(seen["steps"]),
         says=says,
         figures={**finding.figures, **seen, "counted": counted},
     )

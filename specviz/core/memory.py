@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from ..checks import shown
 from ..errors import SettingsError
 from ..kinds import drafter_kind
 from ..kinds import drafters as every_drafter
@@ -24,10 +25,12 @@ def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> Earl
     settings: of the lanes with drafts. Raises `SettingsError` if none of them reads earlier texts,
     and `PromptError` for a text that is neither text nor known ids.
     """
-    if not memory:
-        return ()
     if isinstance(memory, str):
         raise SettingsError("memory is one text: use a list of texts, each as text or as ids.")
+    if not isinstance(memory, (list, tuple)):
+        raise SettingsError(f"memory is {shown(memory)}: use a list of texts, each text or ids.")
+    if not memory:
+        return ()
     drafters = [one.drafter for one in settings]
     if not any(drafter_kind(name).reads_memory for name in drafters):
         readers = " or ".join(repr(kind.name) for kind in every_drafter() if kind.reads_memory)

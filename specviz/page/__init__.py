@@ -1,6 +1,6 @@
 """The Gradio page: it draws traces and decodes nothing."""
 
-from .drain import close_page, drain
+from .delivery import close_page, drain
 from .layout import build_page
 from .look import launch_options
 

@@ -1,4 +1,4 @@
-"""The page for programs: `generate`, `race` and `doctor`, in the same queue as visitors."""
+"""The page for programs: `generate`, `race`, `doctor` and `sweep`, in the queue of visitors."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ import gradio as gr
 
 from ..core.events import Event, Round
 from ..errors import SpecvizError
+from ..kinds import swept_drafters
 from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
 from ..settings import Settings
 from .choices import asked_pair
+from .choosing import asked_request, begin, sweeps_allowed
 from .controls import CHOICES, DEFAULTS, LIMITS, checked_others, checked_prompt, checked_settings
+from .delivery import states, updates
 from .doctor import Doctor
 from .jobs import Run
 from .queue import RunQueue
 from .security.errors import sentence
-from .streams import updates
 from .wire import Update
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
@@ -156,3 +158,58 @@ def collected(stream: Generator[Update, None, None]) -> Values:
         "lanes": lanes,
         "trace": trace.to_dict(),
     }
+
+
+def add_sweep_api(runs: RunQueue, own: str) -> None:
+    """Add the endpoint to the current page, if there are sweeps here. own: the pair that the page
+    was started with."""
+    if not sweeps_allowed():
+        return
+
+    def sweep(
+        pair: str = own,
+        prompts: list[str] | None = None,
+        drafters: str = " ".join(swept_drafters()),
+        gammas: str = "1 2 3 5 8",
+        policies: str = "fixed",
+        temperatures: str = "0",
+        length: int = 64,
+        seconds: float = 60.0,
+    ) -> Iterator[dict[str, Any]]:
+        """Which drafter and which gamma, and whether to speculate at all: the last value holds
+        "result" (rows and recommendations) and "csv"; until then there are values with a "status".
+        Lists are texts with blanks; without prompts it is the built-in set."""
+        asked = {
+            "drafters": drafters.split(),
+            "gammas": _numbers(gammas),
+            "policies": policies.split(),
+            "temperatures": _numbers(temperatures),
+            "length": length,
+            "seconds": seconds,
+        }
+        yield from _swept(runs, own, pair, {**asked, "prompts": prompts})
+
+    gr.api(sweep, concurrency_limit=1, concurrency_id="sweep")
+
+
+def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        job = begin(runs, asked_pair(pair, own=own), asked_request(asked))
+    except SpecvizError as error:
+        raise sentence(str(error)) from None
+    for state in states(runs, job):
+        if state["over"]:
+            break
+        progress = job.progress
+        done = f"{progress.done} of about {progress.total} runs." if progress else ""
+        yield {"status": done or state["status"]}
+    if "whole" not in state:
+        raise sentence(str(state["error"]))
+    yield {"result": state["whole"], "csv": state["csv"]}
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(one) for one in text.split()]
+    except ValueError:
+        raise sentence(f"{text[:40]!r} are no numbers: use some like '1 2 5'.") from None

@@ -18,7 +18,7 @@ from ..settings import Settings
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
 from .queue import RunQueue
-from .security.clients import client_here
+from .requests import client_here
 from .sweeps import SweepJob
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
@@ -34,7 +34,6 @@ CROWDED = (
     "your own machine with `python -m specviz sweep`."
 )
 OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
-FORGOTTEN = "The server does not know this sweep any more. What had arrived stays."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def choose_config() -> dict[str, Any] | None:
 
 
 def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that begin a sweep, ask for its news, and end it.
+    """The server function that begins a sweep.
 
     own: the pair that the page was started with.
     """
@@ -101,18 +100,7 @@ def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any
         job = begin(runs, pair, asked_request(asked))
         return job.state(runs.status_of(job))
 
-    def ask_sweep(asked: dict[str, Any]) -> dict[str, Any]:
-        job = runs.job(str(asked["id"]))
-        if not isinstance(job, SweepJob):
-            raise SpecvizError(FORGOTTEN)
-        return job.state(runs.status_of(job), int(asked["since"]), hidden=bool(asked.get("hidden")))
-
-    def end_sweep(asked: dict[str, Any]) -> None:
-        job = runs.job(str(asked["id"]))
-        if isinstance(job, SweepJob):
-            runs.cancel(job)
-
-    return [begin_sweep, ask_sweep, end_sweep]
+    return [begin_sweep]
 
 
 def begin(runs: RunQueue, pair: str, request: SweepRequest) -> SweepJob:

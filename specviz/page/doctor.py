@@ -1,16 +1,23 @@
-"""The doctor on the page: it examines a pair once it is chosen, beside the queue of runs."""
+"""The doctor on the page: it examines a pair once it is chosen, beside the queue of runs. With the
+controls that choose a pair: what they list, its report, and the drafters that the pair offers."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, cast
+
+import gradio as gr
 
 from ..errors import SpecvizError
 from ..worker.client import Worker, results_of
 from ..worker.tasks import ExamineTask
-from .offers import Offers
+from .choices import OTHER, chosen_pair, pair_choices
+from .controls import Controls, drafter_choices
+from .look import IN_BROWSER, PRIVATE, VISITORS
+from .memory import Offers
+from .queue import RunQueue
 
 MARKS = {"good": "✓", "warning": "!", "stop": "✕"}
 READING = "Reading configs and tokenizers; no weights are fetched."
@@ -71,3 +78,61 @@ def report_html(report: dict[str, Any]) -> str:
     )
     summary = f'<p class="{report["verdict"]}">{escape(report["summary"])}</p>'
     return f"{summary}<ul>{rows}</ul>"
+
+
+def connect_pairs(page: gr.Blocks, runs: RunQueue, own: str, controls: Controls) -> None:
+    """When the page loads, list the pairs again: by then the memory of this machine is known."""
+
+    def list_pairs() -> Any:
+        return gr.update(choices=pair_choices(own, runs.machine))
+
+    page.load(list_pairs, None, controls.naming[0], **PRIVATE)
+
+
+def _offering(offered: Sequence[str], drafter: str) -> Any:
+    """The control of the drafter with those that a pair offers; it moves to the pair's default if
+    the visitor's choice is not among them."""
+    moved: dict[str, Any] = {} if drafter in offered else {"value": offered[0]}
+    return gr.update(choices=drafter_choices(offered), **moved)
+
+
+def connect_drafters(controls: Controls) -> None:
+    """The control of the drafter offers what the pair can use, in the browser, without a request;
+    for models that a visitor names, once the doctor has looked at them."""
+    pair, drafter = controls.naming[0], controls.settings["drafter"]
+    for one, what in ((pair, "paired"), (drafter, "drafted")):
+        js = f"(...values) => window.specviz?.{what}(...values) ?? {{ __type__: 'update' }}"
+        one.change(None, [pair, drafter], drafter, js=js, **IN_BROWSER)
+
+
+def connect_doctor(
+    doctor: Doctor, own: str, asked: gr.Button, controls: Controls, report: gr.HTML
+) -> None:
+    """Examine a pair as soon as a visitor chooses it, or when `asked` is pressed. own: the pair
+    that the page was started with."""
+
+    def examine(
+        pair: str, target: str, draft: str, weights: str, drafter: str
+    ) -> Iterator[tuple[str, Any]]:
+        if pair == own or (pair == OTHER and not target):
+            yield "", gr.skip()
+            return
+        try:
+            name = chosen_pair(pair, target, draft, weights, own=own)
+        except SpecvizError as error:
+            yield refusal_html(str(error)), gr.skip()
+            return
+        for view in report_views(doctor, name):
+            yield view, _offering(doctor.offers.of(name), drafter)
+
+    pair, target, draft, weights = controls.naming
+    gr.on(
+        [pair.input, target.submit, draft.submit, weights.input, asked.click],
+        examine,
+        [*controls.naming, controls.settings["drafter"]],
+        [report, controls.settings["drafter"]],
+        concurrency_id="doctor",
+        concurrency_limit=VISITORS,
+        trigger_mode="always_last",
+        **PRIVATE,
+    )

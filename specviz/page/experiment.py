@@ -1,27 +1,34 @@
-"""The sampling experiment on the page: a job in the queue whose progress the browser asks for."""
+"""What a visitor asks about a run, as jobs in the queue: the sampling experiment, and the check "A
+tie or a bug?", which scores the place of a difference again."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from ..errors import SettingsError, SpecvizError
+from ..environment import on_zerogpu
+from ..errors import SettingsError, TraceError
 from ..inspect.equivalence import Cell
+from ..inspect.parting import Difference, Parting
+from ..pairs.spec import MOST_NAME
 from ..settings import RANGES, Settings
-from ..worker.failures import FAILED
-from ..worker.tasks import Compared, Drawn, Read, SampleTask, Task
-from .controls import MOST_CHARACTERS, checked_settings
-from .jobs import Job, Run
+from ..worker.tasks import Compared, DifferenceTask, Drawn, Read, SampleTask
+from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_settings
+from .delivery import finished_run
+from .jobs import Polled
 from .queue import RunQueue
 
 MOST_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
 LISTED = 8  # continuations that are shown
 MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
-PATIENCE = 10.0  # seconds without a question after which the visitor has left
+
+MOST_DRAFTED = int(RANGES["gamma"][1])
+MOST_ID = 2**31 - 1
+NOT_LENT = "this page is lent its GPU for races alone: run explain-difference on your own machine."
+UNREADABLE = "this difference cannot be read: open the recording again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,42 +41,6 @@ class Asked:
     prompt: str
     settings: Settings
     draws: int
-
-
-class Polled(Job):
-    """A job whose state the browser asks for, again and again.
-
-    asked_at: when it asked last, by the monotonic clock.
-    """
-
-    def __init__(self, session: str, task: Task) -> None:
-        super().__init__(session, task)
-        self.asked_at = time.monotonic()
-
-    def abandoned(self) -> bool:
-        return time.monotonic() - self.asked_at > PATIENCE
-
-    def finish(self) -> None:
-        if self.remark and self.found() is None and not self.error:
-            self.error = self.remark
-
-    def found(self) -> dict[str, Any] | None:
-        """The result as the browser reads it, or None before there is one."""
-        raise NotImplementedError
-
-    def progress(self, waiting: str) -> dict[str, Any]:
-        """How far it is. waiting: why it has not begun."""
-        raise NotImplementedError
-
-    def state(self, waiting: str) -> dict[str, Any]:
-        """How far it is, and the result once it is over. waiting: why it has not begun."""
-        self.asked_at = time.monotonic()
-        over = self.over  # read first: if it is set, the result below is complete
-        state = {"id": self.id, "over": over, **self.progress(waiting)}
-        if self.error:
-            return {**state, "error": self.error}
-        found = self.found()
-        return {**state, "result": found} if over and found else {**state, "stopped": over}
 
 
 class Experiment(Polled):
@@ -97,12 +68,15 @@ class Experiment(Polled):
         elif isinstance(item, Compared):
             self.compared = item
 
-    def progress(self, waiting: str) -> dict[str, Any]:
-        status = "" if self.done else waiting
-        return {"done": self.done, "draws": self.draws, "status": status}
+    def has_result(self) -> bool:
+        return self.compared is not None
 
-    def found(self) -> dict[str, Any] | None:
-        return self._result(self.compared) if self.compared else None
+    def news(self, since: int, *, over: bool) -> dict[str, Any]:
+        news: dict[str, Any] = {"done": self.done, "draws": self.draws}
+        news |= {"status": ""} if self.done else {}
+        if over and self.compared is not None:
+            return {**news, "result": self._result(self.compared)}
+        return {**news, "stopped": over}
 
     def _result(self, compared: Compared) -> dict[str, Any]:
         comparison = compared.comparison
@@ -142,33 +116,14 @@ def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str
 
 
 def sampling_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that begin an experiment, ask for its state, and end it.
-
-    pair: the pair for visitors without a run.
-    """
+    """The server function that begins an experiment. pair: the pair for visitors without a run."""
 
     def begin_sampling(asked: dict[str, Any]) -> dict[str, Any]:
-        try:
-            experiment = Experiment(_asked(runs, pair, asked))
-            runs.submit(experiment)
-        except SpecvizError as error:
-            return {"over": True, "error": str(error)}
-        except (KeyError, TypeError, ValueError):
-            return {"over": True, "error": FAILED}
+        experiment = Experiment(_asked(runs, pair, asked))
+        runs.submit(experiment)
         return experiment.state(runs.status_of(experiment))
 
-    def ask_sampling(asked: dict[str, Any]) -> dict[str, Any]:
-        experiment = runs.job(str(asked["id"]))
-        if not isinstance(experiment, Polled):
-            return {"over": True, "error": "This experiment is forgotten: begin it again."}
-        return experiment.state(runs.status_of(experiment))
-
-    def end_sampling(asked: dict[str, Any]) -> None:
-        experiment = runs.job(str(asked["id"]))
-        if isinstance(experiment, Polled):
-            runs.cancel(experiment)
-
-    return [begin_sampling, ask_sampling, end_sampling]
+    return [begin_sampling]
 
 
 def _asked(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Asked:
@@ -176,10 +131,8 @@ def _asked(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Asked:
 
     Each repetition has a seed of its own, because the same seed would draw the same again.
     """
-    run = runs.job(str(asked.get("run")))
-    if run is not None and not run.over:
-        raise SettingsError("your run is still under way: wait for its end, or stop it.")
-    if isinstance(run, Run):
+    run = finished_run(runs, asked)
+    if run is not None:
         session, pair, prompt = run.session, run.task.pair, run.prompt
         settings = (run.lanes or {}).get(str(asked.get("lane")), run.settings)
     else:
@@ -189,3 +142,76 @@ def _asked(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Asked:
     seed = (settings.seed + int(asked.get("again", 0))) % int(RANGES["seed"][1])
     draws = max(1, min(int(asked.get("draws", MOST_DRAWS)), MOST_DRAWS))
     return Asked(session, pair, prompt, replace(settings, seed=seed), draws)
+
+
+class Check(Polled):
+    """Scores the place where two lanes part."""
+
+    def __init__(self, session: str, pair: str, parting: Parting) -> None:
+        super().__init__(session, DifferenceTask(pair, parting))
+        self._difference: Difference | None = None
+
+    def add(self, item: Any) -> None:
+        super().add(item)
+        if isinstance(item, Difference):
+            self._difference = item
+
+    def has_result(self) -> bool:
+        return self._difference is not None
+
+    def news(self, since: int, *, over: bool) -> dict[str, Any]:
+        news = {"status": self.said} if self.said else {}
+        one = self._difference
+        if not over or one is None:
+            return {**news, "stopped": over}
+        scored = [row._asdict() for row in one.scored]
+        told = {"scored": scored, "verdict": one.verdict, "summary": one.summary}
+        return {**news, "result": {**asdict(one), **told}}
+
+
+def difference_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
+    """The server function that begins a check. pair: the pair for visitors without a run."""
+
+    def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
+        if on_zerogpu():
+            raise SettingsError(NOT_LENT)
+        run = finished_run(runs, asked)
+        session, name = (uuid4().hex, pair) if run is None else (run.session, run.task.pair)
+        check = Check(session, name, read_parting(asked.get("parting")))
+        runs.submit(check)
+        return check.state(runs.status_of(check))
+
+    return [begin_difference]
+
+
+def read_parting(value: Any) -> Parting:
+    """The place of a difference as the browser tells it. Raises `TraceError`."""
+    try:
+        passes = tuple(
+            (_ids(drafted, MOST_DRAFTED), _ids(emitted, MOST_DRAFTED + 1))
+            for drafted, emitted in value["passes"]
+        )
+        parting = Parting(
+            prompt=_ids(value["prompt"], MOST_CHARACTERS),
+            passes=passes,
+            theirs=_ids(value["theirs"], MAX_LENGTH),
+            gamma=max(0, min(int(value["gamma"]), MOST_DRAFTED)),
+            target=str(value["target"])[:MOST_NAME],
+            dtype=str(value["dtype"])[:MOST_NAME],
+        )
+        before = sum(len(emitted) for _, emitted in passes[:-1])
+        if not (before < len(parting.theirs) == len(parting.ours) and all(e for _, e in passes)):
+            raise ValueError
+        if parting.ours[:-1] != parting.theirs[:-1] or parting.ours[-1] == parting.theirs[-1]:
+            raise ValueError
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        raise TraceError(UNREADABLE) from None
+    return parting
+
+
+def _ids(value: Any, most: int) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > most:
+        raise ValueError
+    if any(type(one) is not int or not 0 <= one <= MOST_ID for one in value):
+        raise ValueError
+    return tuple(value)

@@ -14,11 +14,12 @@ from ..core.events import End, EndReason, Header, Round
 from ..lanes import BASELINE, LANES, Lane
 from ..settings import Settings
 from ..worker.tasks import READING, RaceTask, Task
-from .requests import note_request
-from .security.clients import client_here
+from .requests import client_here, note_request
 from .wire import Note, Update, encode_delta
 
 PATIENCE = 15.0  # seconds without a request for updates after which a run's visitor has left
+POLLED_PATIENCE = 10.0  # the same for a job that is asked for its news
+HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
 
@@ -61,6 +62,13 @@ class Job:
         """Whether its visitor seems to have left without stopping it."""
         return False
 
+    def over_for_visitor(self) -> bool:
+        """Whether its visitor need not wait any longer: whoever stopped it waits for `GRACE`."""
+        if self.over or not self.stopping.is_set():
+            return self.over
+        self.stopped_at = self.stopped_at or time.monotonic()
+        return time.monotonic() - self.stopped_at > GRACE
+
     def end_early(self, remark: str) -> None:
         """Stop it; it keeps the results that it has."""
         self.remark = remark
@@ -88,6 +96,49 @@ class Job:
         finally:
             self._context = None
             self.over = True
+
+
+class Polled(Job):
+    """A job whose visitor asks for its news, by the number of those that are known already.
+
+    number: of the newest news. asked_at: when the visitor asked last, by the monotonic clock.
+    """
+
+    def __init__(self, session: str, task: Task) -> None:
+        super().__init__(session, task)
+        self.number = 0
+        self.asked_at = time.monotonic()
+        self._patience = POLLED_PATIENCE
+
+    def add(self, item: Any) -> None:
+        super().add(item)
+        self.number += 1
+
+    def abandoned(self) -> bool:
+        return time.monotonic() - self.asked_at > self._patience
+
+    def finish(self) -> None:
+        if self.remark and not self.error and not self.has_result():
+            self.error = self.remark
+
+    def has_result(self) -> bool:
+        """Whether it has found something that it can end with."""
+        raise NotImplementedError
+
+    def news(self, since: int, *, over: bool) -> dict[str, Any]:
+        """What came after the news of number `since`, and all of the result if it is over."""
+        raise NotImplementedError
+
+    def state(self, waiting: str, since: int = -1, *, hidden: bool = False) -> dict[str, Any]:
+        """The news after number `since`, for the browser. waiting: why it does not go on. hidden:
+        whether the browser shows another tab."""
+        self.asked_at = time.monotonic()
+        self._patience = HIDDEN_PATIENCE if hidden else POLLED_PATIENCE
+        over = self.delivered = self.over_for_visitor()
+        number = self.number  # read first: what comes meanwhile is sent again
+        state = {"id": self.id, "over": over, "version": number, "status": waiting}
+        state |= {"error": self.error, "remark": self.remark}
+        return state if number == since and not over else {**state, **self.news(since, over=over)}
 
 
 class Run(Job):
@@ -159,23 +210,20 @@ class Run(Job):
         now = time.monotonic()
         self._asked = now
         # `over` is read first: notes that were added before it was set are then in the deque.
-        over = self.over
-        if not over and self.stopping.is_set():
-            over = self._is_over_for_visitor(now)
+        over = self.over or self.over_for_visitor()
         notes = [self._notes.popleft() for _ in range(len(self._notes))]
         if not (notes or over):
             return None
         self.delivered = over
         return self.update(*notes, over=over)
 
-    def _is_over_for_visitor(self, now: float) -> bool:
-        """Whether the visitor who stopped it need not wait for its end: at once if it does not
-        race yet, and otherwise after `GRACE`."""
-        self.stopped_at = self.stopped_at or now
-        if self.racing and now - self.stopped_at < GRACE:
-            return False
-        self.finish()
-        return True
+    def over_for_visitor(self) -> bool:
+        """As for any job, and at once if it does not race yet."""
+        if self.over or (self.racing and not super().over_for_visitor()):
+            return self.over
+        if self.stopping.is_set():
+            self.finish()
+        return self.stopping.is_set()
 
     def update(self, *notes: Note, over: bool = False) -> Update:
         """An update with these notes; the last one says how the run ended."""

@@ -16,7 +16,7 @@ from ..kinds import drafter_kind
 from ..runs.modules import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
-from .api import add_api
+from .api import add_api, add_sweep_api
 from .choices import chosen_pair
 from .choosing import choosing_functions
 from .controls import (
@@ -31,9 +31,9 @@ from .controls import (
     summary_of,
     values_of,
 )
-from .differences import difference_functions
-from .doctor import Doctor
-from .experiment import sampling_functions
+from .delivery import delivery_functions, deltas
+from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
+from .experiment import difference_functions, sampling_functions
 from .files import Reader
 from .jobs import Run
 from .look import (
@@ -45,15 +45,11 @@ from .look import (
     rest_when_idle,
     serve_static_files,
 )
-from .memory import Memories
-from .offers import Offers
-from .pairing import connect_doctor, connect_drafters, connect_pairs
-from .player import make_player
-from .presets import PRESETS, Preset, load_presets
+from .memory import Memories, Offers
+from .player import PRESETS, Preset, load_presets, make_player
 from .queue import RunQueue
+from .rerun import rerun_functions
 from .security.errors import Page, answering
-from .streams import deltas
-from .sweep_api import add_sweep_api
 
 
 class Bar(NamedTuple):
@@ -144,22 +140,13 @@ def _static(name: str, html: str) -> None:
 def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
     """The server functions of the player."""
     functions = (
-        _missed_of(runs),
+        *delivery_functions(runs),
         *sampling_functions(runs, pair),
         *difference_functions(runs, pair),
+        *rerun_functions(runs, pair),
         *choosing_functions(runs, pair),
     )
     return [answering(one) for one in functions]
-
-
-def _missed_of(runs: RunQueue) -> Callable[[dict[str, Any]], list[str] | None]:
-    # A function and not a method, because Gradio marks it; Gradio passes exactly one argument.
-    def missed(asked: dict[str, Any]) -> list[str] | None:
-        run = str(asked["run"])
-        known = not run or runs.job(run) is not None
-        return runs.deltas_from(run, int(asked["seq"])) if known else None
-
-    return missed
 
 
 def _connect_run(

@@ -15,8 +15,8 @@ from ..runs.html import PLAYER_SHEETS, PLOTLY, css_variables, styles
 from ..runs.modules import PAGE, modules
 from .probes import Probes
 from .requests import Requests
-from .security.card import DESCRIPTION, PICTURE
-from .security.operator import guarded_options
+from .security.guard import guarded_options
+from .security.html import DESCRIPTION, PICTURE
 
 RECORDINGS = ASSETS / "recordings"
 SHEETS = ("page.css", "doctor.css", *PLAYER_SHEETS)

@@ -5,27 +5,72 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from ..core.theory import MOST_GAMMA
+from ..environment import ASSETS
 from ..kinds import drafter_names
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PLOTLY
 from ..runs.modules import PAGE
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
+from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
 from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
 from .experiment import MOST_DRAWS
 from .files import find_recordings
 from .look import static_url
-from .offers import listed_drafters
-from .presets import Preset
+from .memory import listed_drafters
 from .security.addresses import FILES
+
+PRESETS = ASSETS / "pair" / "presets.json"
+QUESTIONS = ASSETS / "pair" / "questions.json"
+"""Prompts and settings of the runs that answer the stage's questions, where no preset does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A prompt with a one-word name. why: what it shows. settings: those unlike the page's."""
+
+    name: str
+    prompt: str
+    why: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+FALLBACK = (
+    Preset("easy", "Once upon a time there was a", "A phrase that every model knows by heart."),
+    Preset("hard", "Seven quartz jugglers vexed", "Words that hardly ever stand together."),
+    Preset(
+        "repeats",
+        "One little, two little, three little, one little, two little, three little,",
+        "A pattern that the draft sees as well as the target.",
+    ),
+    Preset(
+        "loses",
+        "It was a dark night and",
+        "Long drafts at a high temperature: most of the work is thrown away.",
+        {"gamma": 16, "temperature": 1.5},
+    ),
+)
+"""For a pair without presets."""
+
+
+def load_presets(path: Path) -> tuple[Preset, ...]:
+    """The prompts in a JSON list of {"name", "prompt", "why", "settings"}, or the fallback."""
+    if not path.is_file():
+        return FALLBACK
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(
+        Preset(e["name"], e["prompt"], e.get("why", ""), e.get("settings") or {}) for e in entries
+    )
+
 
 _MOUNT = """
 const config = %s;
@@ -55,6 +100,7 @@ def make_player(
         "served": True,
         "files": FILES.strip("/") + "/",
         "plotly": static_url(PLOTLY),
+        "vocabulary": vocabulary(),
         "charts": chart_specs(),
         "titles": CHARTS,
         "several": SEVERAL,

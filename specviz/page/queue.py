@@ -15,8 +15,7 @@ from ..worker.failures import FAILED
 from ..worker.limits import Limits
 from ..worker.tasks import LoadTask, Machine, MachineTask
 from .jobs import Job, Run
-from .tally import Tally
-from .waits import Durations, about
+from .tally import Durations, Tally, about
 
 log = logging.getLogger(__name__)
 

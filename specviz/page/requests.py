@@ -1,7 +1,9 @@
-"""What every request gets: an id, and in its answer headers that say how long it may be kept."""
+"""What every request gets: an id, and in its answer headers that say how long it may be kept; and
+who sends it."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from uuid import uuid4
 
@@ -88,3 +90,25 @@ def note_request() -> None:
     headers = getattr(request, "headers", None)
     if headers is not None:
         REQUEST.set(str(headers.get(ID, "")))
+
+
+def client_of(scope: Scope) -> str:
+    """The address of a request; of IPv6 its network, in which one visitor has many addresses.
+
+    Behind a proxy it is the address that the proxy names, if uvicorn trusts the proxy.
+    """
+    host = str((scope.get("client") or ("",))[0])
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 6:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host
+
+
+def client_here() -> str:
+    """The address of the request that Gradio is answering in this thread; empty without one."""
+    request = LocalContext.request.get(None)
+    scope = getattr(getattr(request, "request", request), "scope", None)
+    return client_of(scope) if scope else ""

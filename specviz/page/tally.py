@@ -1,13 +1,19 @@
-"""What the page has done since it was started, counted for its operator."""
+"""What the page has done since it was started, counted for its operator; and how long a job takes,
+judged by past ones of its kind, and how that is told."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+import statistics
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
 
 from ..core.events import Round
 from ..lanes import BASELINE, LANES, SPECULATIVE, Lane
 
+if TYPE_CHECKING:
+    from .jobs import Job
+
+REMEMBERED = 9  # past jobs of a kind
 ENDS = ("complete", "stopped", "failed")
 
 
@@ -39,3 +45,42 @@ class Tally:
     def ended(self, *, error: bool, stopped: bool) -> None:
         """Count a run or an experiment that has ended."""
         self.runs["failed" if error else "stopped" if stopped else "complete"] += 1
+
+
+class Durations:
+    """The lengths and the durations of past jobs, by kind."""
+
+    def __init__(self) -> None:
+        self._past: dict[type, deque[tuple[int, float]]] = {}
+
+    def add(self, job: Job, seconds: float) -> None:
+        """Remember a job that has ended."""
+        self._past.setdefault(type(job), deque(maxlen=REMEMBERED)).append((job.length, seconds))
+
+    def expected(self, job: Job) -> float | None:
+        """Seconds that a job of this length takes; None if there was none of its kind yet.
+
+        A line through the past jobs, by least squares. If all had one length, or longer ones were
+        no slower, it is the median; a job of another length then takes its proportion.
+        """
+        past = self._past.get(type(job))
+        if not past:
+            return None
+        lengths = [length for length, _ in past]
+        seconds = [duration for _, duration in past]
+        median = statistics.median(seconds)
+        if len(set(lengths)) == 1:
+            return median * job.length / lengths[0]
+        line = statistics.linear_regression(lengths, seconds)
+        if line.slope <= 0:
+            return median
+        return max(min(seconds), line.slope * job.length + line.intercept)
+
+
+def about(seconds: float | None) -> str:
+    """A duration in words, to be put behind what takes so long."""
+    if seconds is None:
+        return ""
+    return (
+        f", about {max(1, round(seconds))} s" if seconds < 90 else f", about {seconds / 60:.0f} min"
+    )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ..checks import shown
 from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError
 from ..kinds import drafter_kind, drafters_for
@@ -46,7 +47,13 @@ class Pair:
 
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
+        if not callable(getattr(self.tokenizer, "get_vocab", None)):
+            raise PairError(
+                f"the tokenizer is {shown(self.tokenizer)}: load the target's with AutoTokenizer."
+            )
         if self.head is not None:
+            if not callable(getattr(self.head, "check", None)):
+                raise PairError(f"the head is {shown(self.head)}: load it with the pair's name.")
             self.head.check(self.target)
         if self.draft is None:
             return
@@ -332,6 +339,8 @@ def _special_ids(tokenizer: Any) -> set[int]:
 
 
 def _id_list(ids: Any, vocab: int) -> list[int]:
+    if isinstance(ids, (bytes, bytearray, Mapping)):
+        raise PromptError(f"a prompt is text or a list of token ids, not {shown(ids)}.")
     try:
         numbers = [int(i) for i in ids if not isinstance(i, bool) and i == int(i)]
         whole = len(numbers) == len(ids)

@@ -10,12 +10,12 @@ import torch
 from ..errors import PairError
 from ..remote.address import server_address
 from ..remote.target import RemoteTarget, remote_target
+from ..sides.watched.pair import Watched, watched_pair
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair
 from .progress import Progress, Watcher
 from .spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair
-from .watched import Watched, watched_pair
 from .weights import LoadOptions, load_model
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..remote.target import RemoteTarget
-from ..remote.watched.stream import Engine
+from ..sides.watched.stream import Engine
 from .findings import Finding
 
 

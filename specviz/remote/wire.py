@@ -278,7 +278,9 @@ class _BusyError(ServerError):
 def _question(path: str, body: dict[str, Any] | None) -> str:
     """A question in a few words, for sentences: its path and what it sets, without any text."""
     options = (body or {}).items()
-    plain = (f"{name} {value}" for name, value in options if isinstance(value, int | float))
+    plain = (
+        f"{name} {value}" for name, value in options if value and isinstance(value, int | float)
+    )
     return ", ".join([path, *(one for one in plain if one.split()[0] not in LEFT_OUT)])[:MOST_SHOWN]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..core.theory import predicted_tau, speedup_at
 from ..errors import TraceError
+from .intervals import Spread
 from .terminal import shown_milliseconds
-from .uncertainty import Spread
 
 SCHEMA = 1
 MOST = 1e6  # for every number in a file
@@ -32,7 +32,7 @@ class BatchTimes:
     draft: Spread
 
     def speedup(self, alpha: float, gamma: int) -> float:
-        """The expected speed-up at this gamma, from the median times: `core.theory.speedup_at`."""
+        """The expected speed-up at this gamma, from the median times: `theory.speedup_at`."""
         return speedup_at(
             alpha,
             gamma,
@@ -133,7 +133,7 @@ class BatchReport:
             _check(report)
         except (*_INVALID, RecursionError) as error:
             raise TraceError(
-                "this is no measurement of batches: choose a file that `bench --batch ... --json` "
+                "this is no measurement of batches: choose a file that `bench --batch ... --out` "
                 "wrote."
             ) from error
         return report

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.theory import MOST_GAMMA
+from ..vocabulary import vocabulary
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 from .modules import PAGE, packed_map
 from .trace import SCHEMA, Trace
@@ -32,7 +33,6 @@ PLAYER_SHEETS = (
     "stage.css",
     "explain.css",
     "compare.css",
-    "tour.css",
     "whatif.css",
     "lanes.css",
     "print.css",
@@ -141,6 +141,7 @@ def _tools() -> str:
 def _config() -> dict[str, Any]:
     """The player's configuration; presets, recordings and limits exist only on the live page."""
     return {
+        "vocabulary": vocabulary(),
         "charts": chart_specs(),
         "titles": CHARTS,
         "several": SEVERAL,

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..checks import shown
 from ..core.events import OUTCOMES, Round
 from ..core.theory import predicted_tau
+from ..errors import TraceError
 from ..lanes import BASELINE, Lane
 from .trace import Trace
 
@@ -77,6 +79,8 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
 
     The trace may be of an unfinished run. Raises `TraceError` if it has no such lane.
     """
+    if not isinstance(trace, Trace):
+        raise TraceError(f"the trace is {shown(trace)}: pass a Trace, as Trace.load(FILE) gives.")
     name = trace.speculative_lane(lane)
     both = (name, BASELINE)
     of_lane = {one: trace.lane(one) for one in both}

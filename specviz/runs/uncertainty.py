@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..core.events import Round
 from ..lanes import BASELINE, Lane
-from .metrics import FEWEST, compute_metrics
+from .intervals import Spread, spread
+from .metrics import compute_metrics
 from .trace import Trace
 
-Doubt: TypeAlias = Literal["price", "delay", "spread", "short"]
+Doubt: TypeAlias = Literal["price", "delay", "spread", "outside", "short"]
 """Why a ratio is uncertain: a round cost less than the target pass in it; many passes were delayed;
-parts of the run give very different ratios; too few rounds to tell."""
+parts of the run give very different ratios; the ratio lies outside of what most parts give; too
+few rounds to tell."""
 
 DOUBTS: dict[Doubt, str] = {
     "price": "the machine was busy: a round took less time than the target pass in it",
     "delay": "the machine was busy: many passes took longer than usual",
     "spread": "the machine was busy: parts of the run give very different ratios",
+    "outside": "the ratio lies outside of what most parts of the run give",
     "short": "there are few rounds",
 }
 """Why a ratio is uncertain, as half a sentence."""
@@ -40,15 +43,6 @@ MOST_SPREAD = 0.3
 WINDOW = 3  # rounds of each lane in a window, at least
 MOST_WINDOWS = 8
 FEWEST_WINDOWS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A median with its quartiles, low and high."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +81,7 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
         for ours, theirs in _windows(lanes[name], lanes[BASELINE])
     ]
     found = spread(ratios) if len(ratios) >= FEWEST_WINDOWS else None
-    return Uncertainty(price, delays, found, _doubt(price, delays, found))
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """The median and quartiles of one or more values."""
-    known = list(values)
-    if len(known) < FEWEST:
-        return Spread(known[0], known[0], known[0])
-    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-    return Spread(middle, low, high)
+    return Uncertainty(price, delays, found, _doubt(speedup, price, delays, found))
 
 
 def _seconds(r: Round) -> float:
@@ -129,11 +114,15 @@ def _windows(
     return [(part(ours, i), part(theirs, i)) for i in range(count)]
 
 
-def _doubt(price: float, delays: dict[Lane, float], found: Spread | None) -> Doubt | None:
+def _doubt(
+    speedup: float, price: float, delays: dict[Lane, float], found: Spread | None
+) -> Doubt | None:
     if price < LEAST_PRICE:
         return "price"
     if max(delays.values()) > MOST_DELAY:
         return "delay"
     if found is None:
         return "short"
-    return "spread" if found.high - found.low > MOST_SPREAD * found.median else None
+    if found.high - found.low > MOST_SPREAD * found.median:
+        return "spread"
+    return None if found.low <= speedup <= found.high else "outside"

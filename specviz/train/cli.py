@@ -13,7 +13,9 @@ from pathlib import Path
 
 import torch
 
+from ..checks import check_writable, checked_device
 from ..errors import SpecvizError
+from ..options import Parser, also_called, real, whole
 from .from_books import STAGES, TrainingJob, train_on_books
 from .from_prompts import distill
 from .head_stage import add_head_arguments, make_head
@@ -23,9 +25,11 @@ from .shapes import PRESETS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `train` to a parser."""
     add = parser.add_argument
-    add("--output", type=Path, help="default: assets/pair, or distilled-draft with --distill")
+    default = "a folder, default: assets/pair, or distilled-draft with --distill"
+    out = add("--out", type=Path, metavar="FOLDER", dest="output", help=default)
+    also_called(parser, "--output", out)
     add("--work", type=Path, default=Path(".train"), help="where checkpoints are kept")
-    add("--draft-minutes", type=float, default=0.0, help="training time of the draft")
+    add("--draft-minutes", type=real(0), default=0.0, help="training time of the draft")
     add("--draft-steps", type=int, default=0, help="steps of the draft, instead of minutes")
     add("--decay", type=float, default=0.6, help="last share of the budget, with a falling rate")
     add("--warmup-steps", type=int, default=60)
@@ -33,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
     add("--written-tokens", type=int, default=1_000_000, help="text that the target writes")
     add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
-    add("--checkpoint-minutes", type=float, default=5.0)
+    add("--checkpoint-minutes", type=real(0), default=5.0)
     add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
     add("--seed", type=int, default=0)
     add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
-    add("--threads", type=int, default=0, help="CPU threads; 0 is torch's default")
+    add("--threads", type=whole(0, 4096), default=0, help="CPU threads; 0 is torch's default")
     _add_books(parser.add_argument_group("a pair from books"))
     add_head_arguments(parser.add_argument_group("a head on a target, --stage head"))
     _add_distillation(parser.add_argument_group("a better draft for a target"))
@@ -56,11 +60,13 @@ def _add_books(group: argparse._ArgumentGroup) -> None:
         add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
     add("--grow-from", type=Path, help="folder of a smaller target: initial weights of the target")
     add("--draft-from", type=Path, help="folder of another draft: initial weights of the draft")
-    add("--minutes", type=float, default=0.0, help="training time of the target, in all processes")
+    add(
+        "--minutes", type=real(0), default=0.0, help="training time of the target, in all processes"
+    )
     add("--steps", type=int, default=0, help="steps of the target, instead of minutes: repeatable")
     add("--lengths", default="256,512,1024", help="window lengths in tokens, from first to last")
-    add("--matrix-rate", type=float, default=0.01, help="Muon's peak learning rate")
-    add("--embedding-rate", type=float, default=0.003, help="AdamW's peak learning rate")
+    add("--matrix-rate", type=real(0), default=0.01, help="Muon's peak learning rate")
+    add("--embedding-rate", type=real(0), default=0.003, help="AdamW's peak learning rate")
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
     add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
 
@@ -71,21 +77,26 @@ def _add_distillation(group: argparse._ArgumentGroup) -> None:
     add("--draft", help="the draft that learns: a hub id, a folder, or 'builtin'")
     add("--prompts", type=Path, help="lines of text, a JSON list, or JSONL with prompt or turns")
     add("--held-out-prompts", type=Path, help="for alpha; default: one in ten of --prompts")
-    add("--new-tokens", type=int, default=128, help="that the target writes after a prompt")
+    written = "that the target writes after a prompt"
+    length = add("--max-new-tokens", type=whole(1), default=128, dest="new_tokens", help=written)
+    also_called(group, "--new-tokens", length)
     add("--write-rows", type=int, default=32, help="texts that it writes at once")
     add("--own-text", type=float, default=0.0, help="share of batches that the draft writes itself")
-    add("--rate", type=float, default=3e-4, help="AdamW's peak learning rate for all weights")
+    add("--rate", type=real(0), default=3e-4, help="AdamW's peak learning rate for all weights")
 
 
 def main(args: argparse.Namespace) -> None:
     """Train what the options say; raises `SpecvizError` for invalid options or files."""
+    checked_device(args.device or None)
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.distill:
         args.output = args.output or Path("distilled-draft")
+        check_writable(args.output, folder=True)
         distill(args)
     elif args.corpus:
         args.output = args.output or Path("assets/pair")
+        check_writable(args.output, folder=True)
         if args.stage == "head":
             make_head(TrainingJob(args))
         else:
@@ -98,7 +109,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    _parser = argparse.ArgumentParser(prog="python -m specviz.train.cli", description=__doc__)
+    _parser = Parser(prog="python -m specviz.train.cli", description=__doc__)
     add_arguments(_parser)
     try:
         main(_parser.parse_args())

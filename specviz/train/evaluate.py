@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
-from ..runs.bootstrap import mean_interval
 from .loop import head, hidden_states
 from .losses import cross_entropy
 from .writing import Ids, inputs_and_labels, marked_rows
@@ -90,21 +88,3 @@ def text_alphas(
             "model."
         )
     return found
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean with its 95% interval, low to high."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} - {self.high:.3f})"
-
-
-def bootstrap_mean(values: Sequence[float]) -> Mean:
-    """The mean of one or more values, with the interval of the bootstrap over them."""
-    mean = float(np.mean(values))
-    return Mean(mean, *(mean_interval(values) or (mean, mean)))

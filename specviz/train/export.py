@@ -1,4 +1,6 @@
-"""Saving and loading of models and tokenizers, as folders in the hub's format."""
+"""Models and tokenizers as folders in the hub's format. Files are whole or not there: each is
+written beside its place, and then moved.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,53 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors import SafetensorError
 from transformers import (
     GenerationConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
 
-from ..errors import SpecvizError
+from ..errors import SpecvizError, ran_out_of_memory
 from ..pairs.checksums import write_checksums
-from .files import explained
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn a failure to write to `path` within the block into a `SpecvizError`."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        # torch and safetensors report a full disk as errors of their own.
+        if ran_out_of_memory(error):
+            raise
+        why = (getattr(error, "strerror", None) or str(error)).strip().splitlines()[0]
+        raise SpecvizError(
+            f"{path} cannot be written ({why}): free some space or choose another folder; what "
+            "was saved before is whole, and the same command continues from it."
+        ) from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to; after the block the file moves to `path`. Raises `SpecvizError`."""
+    partial = path.with_suffix(".partial")
+    try:
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write an array to a file of NumPy's own format. Raises `SpecvizError`."""
+    with whole_file(path) as partial, partial.open("wb") as handle:
+        np.save(handle, array)
+
 
 SHARD = "9MB"  # the hub requires large-file storage from 10 MB on
 

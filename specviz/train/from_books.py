@@ -21,16 +21,13 @@ from ..core.theory import predicted_tau
 from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
-from .distill import BooksThenWritten, distillation_loss, inherit_embeddings
+from .corpus import load_tokenizer, train_tokenizer
 from .evaluate import held_out_loss, text_alphas
 from .export import digest, load_model, save_model, save_tokenizer
-from .growth import grow
-from .loop import LoopOptions, head, hidden_states, train
-from .losses import cross_entropy
-from .options import loop_options, numbers
+from .loop import LoopOptions, head, hidden_states, loop_options, numbers, train
+from .losses import BooksThenWritten, cross_entropy, distillation_loss, inherit_embeddings
 from .schedule import Schedule
-from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
-from .tokenizer import load_tokenizer, train_tokenizer
+from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model, grow
 from .writing import Writing, WrittenRows, write, write_rows
 
 STAGES = ("tokenizer", "target", "draft")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from ..checks import checked_device
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
 from ..pairs.load import load_pair, meta_pair, model_names
@@ -25,12 +26,12 @@ from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import ModelMetadata, read_metadata
 from ..pairs.pair import Pair, logit_width
 from ..pairs.spec import NamedSpec
-from .distill import logits_loss
-from .evaluate import Mean, bootstrap_mean, text_alphas
+from ..runs.intervals import Estimate, mean
+from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder
-from .loop import Batches, LoopOptions, TrainingProgress, train
+from .loop import Batches, LoopOptions, TrainingProgress, loop_options, numbers, train
+from .losses import logits_loss
 from .needs import check_need, distillation_need
-from .options import loop_options, numbers
 from .prompt_ids import PromptIds, read_prompt_ids
 from .writing import Writing, WrittenRows, marked_rows, write, write_rows
 
@@ -38,7 +39,7 @@ EPOCHS = 2  # passes over the written text, if no budget is given
 RESULT = "distillation.json"  # beside the saved draft
 RECORDED = ("new_tokens", "written_tokens", "written_temperatures", "own_text", "rate", "seed")
 
-Figures: TypeAlias = dict[float, dict[str, Mean]]
+Figures: TypeAlias = dict[float, dict[str, Estimate]]
 """Temperature -> "before", "after" and "rise" -> alpha."""
 
 
@@ -56,7 +57,7 @@ def distill(args: argparse.Namespace) -> None:
             "target and draft have different tokenizers, so their distributions cannot be compared "
             "token by token: choose a draft with the target's tokenizer."
         )
-    place = max(device_memory(_device(args)), key=lambda memory: memory.free)
+    place = max(device_memory(checked_device(args.device or None)), key=lambda memory: memory.free)
     precision = loading_precision(models[0].config, place.device)
     prompts = read_prompt_ids(
         args.prompts, args.held_out_prompts, meta, new_tokens=args.new_tokens, seed=args.seed
@@ -106,13 +107,6 @@ def _models(args: argparse.Namespace) -> list[ModelMetadata]:
     return [read_metadata(str(own) if name == BUILTIN else name) for name, own in pairs]
 
 
-def _device(args: argparse.Namespace) -> torch.device | None:
-    try:
-        return torch.device(args.device) if args.device else None
-    except RuntimeError as error:
-        raise SpecvizError(f"--device is {args.device!r}: use cpu, cuda or cuda:1.") from error
-
-
 class Distillation:
     """One distillation of a loaded pair."""
 
@@ -143,7 +137,7 @@ class Distillation:
         )
         before = self._alphas(texts)
         for temperature, values in before.items():
-            print(f"temperature {temperature:g}: alpha before {bootstrap_mean(values)}", flush=True)
+            print(f"temperature {temperature:g}: alpha before {mean(values).shown(3)}", flush=True)
         rows = WrittenRows(self._written(), self.args.seed)
         loss = logits_loss(self.target, self.pair.vocab, self.accelerator)
         spent = train(self.draft, self._batches(rows), loss, self._options(len(rows.rows)))
@@ -253,7 +247,7 @@ class Distillation:
             "prompts": len(self.prompts.train),
             "held_out": len(self.prompts.held_out),
             "alpha": {
-                f"{temperature:g}": {name: asdict(mean) for name, mean in means.items()}
+                f"{temperature:g}": {name: asdict(one) for name, one in means.items()}
                 for temperature, means in figures.items()
             },
             "spent": asdict(spent),
@@ -269,11 +263,9 @@ class Distillation:
 def _figures(before: dict[float, list[float]], after: dict[float, list[float]]) -> Figures:
     return {
         temperature: {
-            "before": bootstrap_mean(values),
-            "after": bootstrap_mean(after[temperature]),
-            "rise": bootstrap_mean(
-                [b - a for a, b in zip(values, after[temperature], strict=True)]
-            ),
+            "before": mean(values),
+            "after": mean(after[temperature]),
+            "rise": mean([b - a for a, b in zip(values, after[temperature], strict=True)]),
         }
         for temperature, values in before.items()
     }
@@ -282,7 +274,8 @@ def _figures(before: dict[float, list[float]], after: dict[float, list[float]]) 
 def _print_figures(figures: Figures) -> None:
     print("\n| temperature | alpha before | alpha after | rise |\n|---|---|---|---|")
     for temperature, means in figures.items():
-        print(f"| {temperature:g} | {means['before']} | {means['after']} | {means['rise']} |")
+        cells = (means[name].shown(3) for name in ("before", "after", "rise"))
+        print(f"| {temperature:g} | {' | '.join(cells)} |")
     print("\nMeans over the held-out prompts, with 95% intervals of the bootstrap over them.")
-    if not any(means["rise"].low > 0 for means in figures.values()):
+    if not any((means["rise"].low or 0.0) > 0 for means in figures.values()):
         print("alpha did not rise beyond noise: try more --written-tokens or another --rate.")

@@ -16,12 +16,11 @@ from ..errors import SpecvizError
 from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head
 from . import corpus as books
-from .distill import BooksThenWritten
 from .export import digest, load_model
 from .from_books import PROMPT_TOKENS, TrainingJob, openings_at, writing_for, written
 from .head import ChainLoss, StateReader, chain_outputs, frequent_tokens, new_head
-from .loop import train
-from .options import loop_options, numbers
+from .loop import loop_options, numbers, train
+from .losses import BooksThenWritten
 from .writing import WrittenRows, write
 
 SHOWN_STEPS = 5  # of a chain, whose acceptance is printed

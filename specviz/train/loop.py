@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tqdm import tqdm
 from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
-from .files import whole_file
+from .export import whole_file
 from .schedule import Schedule
 
 Batches = Callable[[int, int, int, float], torch.Tensor]
@@ -211,3 +212,46 @@ def _restore(model: Any, optimizers: list[torch.optim.Optimizer], path: Path) ->
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
     return TrainingProgress(**state["spent"])
+
+
+Number = TypeVar("Number", int, float)
+
+
+def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
+    """The numbers in "1,2,3". Raises `SpecvizError` with the name of the option."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise SpecvizError(f"{option} is {text!r}: give numbers separated by commas.") from error
+
+
+def loop_options(
+    args: argparse.Namespace,
+    *,
+    minutes: float,
+    steps: int,
+    checkpoint: Path,
+    label: str,
+    rate: float = 0.0,
+    **windows: Any,
+) -> LoopOptions:
+    """The options of one training.
+
+    minutes, steps: its budget. rate: as in `LoopOptions`. windows: the other fields of `Schedule`,
+    which say how long the windows are.
+    """
+    schedule = Schedule(
+        minutes=minutes, steps=steps, warmup_steps=args.warmup_steps, decay=args.decay, **windows
+    )
+    return LoopOptions(
+        schedule=schedule,
+        checkpoint=checkpoint,
+        batch_tokens=args.batch_tokens,
+        micro_tokens=args.micro_tokens,
+        matrix_rate=args.matrix_rate,
+        embedding_rate=args.embedding_rate,
+        rate=rate,
+        checkpoint_minutes=args.checkpoint_minutes,
+        stop_after=args.stop_after,
+        label=label,
+    )

@@ -51,7 +51,7 @@ def read_prompt_ids(
         if len(some) < FEWEST:
             raise PromptError(
                 f"only {len(some)} prompts are left {what}, and {left_out} are too long beside "
-                f"{new_tokens} new tokens: add prompts, or lower --new-tokens."
+                f"{new_tokens} new tokens: add prompts, or lower --max-new-tokens."
             )
     return PromptIds(learn, held, left_out)
 

@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 from transformers import GenerationConfig
 
-from .files import save_array
+from .export import save_array
 
 Ids: TypeAlias = Sequence[int]
 

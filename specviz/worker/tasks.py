@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle  # nosec B403
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from ..core.events import End, Event
 from ..environment import SERVED
 from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
+from ..inspect.parting import Difference, Parting
 from ..lanes import LANES, Lane
+from ..measure.sweep.types import SweepRequest, SweepResult
 from ..pairs.spec import operator_spec
 from ..settings import Settings
 from .loading import Models, checked_name, pair_and_options, token_of
@@ -19,6 +23,7 @@ from .loading import Models, checked_name, pair_and_options, token_of
 Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
 
+TURN = 2.0  # seconds after which a sweep lets others use the models; its piece is done first
 READING = "Warming the lanes up and reading the prompt."
 
 
@@ -183,3 +188,63 @@ class MachineTask:
 
         devices = device_memory()
         yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceTask:
+    """Say whether a difference is a tie. The results are sentences, and at last a `Difference`."""
+
+    pair: str
+    parting: Parting
+
+    def run(self, models: Models, stop: Stop) -> Iterator[str | Difference]:
+        from ..inspect.difference import examined  # imports torch
+
+        pair = yield from models.pair(self.pair)
+        steps = examined(pair, self.parting)
+        while not stop.is_set():
+            try:
+                yield next(steps)
+            except StopIteration as found:
+                yield found.value
+                return
+
+
+class Rest(NamedTuple):
+    """A sweep between two pieces. state: all of it, for the next task; only the models' process can
+    read it. done: whether no piece is left. result: what it has found so far."""
+
+    state: bytes
+    done: bool
+    result: SweepResult
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTask:
+    """Do pieces of a sweep for about `seconds`. The results are the sweep's events, and a `Rest`
+    after each piece.
+
+    state: of the sweep that goes on; empty if it begins.
+    """
+
+    pair: str
+    request: SweepRequest
+    state: bytes = b""
+    seconds: float = TURN
+
+    def run(self, models: Models, stop: Stop) -> Iterator[Any]:
+        from ..measure.sweep.sweep import Sweep  # imports torch
+
+        pair = yield from models.pair(self.pair)
+        if not self.state:
+            yield READING
+        # Only this process writes such states; visitors cannot send them.
+        sweep = pickle.loads(self.state) if self.state else Sweep(self.request)  # nosec B301
+        end = time.monotonic() + self.seconds
+        while not (sweep.is_done or stop.is_set()):
+            yield from sweep.advance(pair, stop.is_set)
+            if stop.is_set():
+                return
+            yield Rest(pickle.dumps(sweep), sweep.is_done, sweep.result())
+            if time.monotonic() >= end:
+                return

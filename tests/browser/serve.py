@@ -20,9 +20,9 @@ from toy_models import byte_level, llama, relative  # noqa: E402
 from specviz import Pair, race  # noqa: E402
 from specviz.core.events import Event  # noqa: E402
 from specviz.page import build_page, launch_options, layout  # noqa: E402
+from specviz.page.delivery import deltas  # noqa: E402
 from specviz.page.jobs import Run  # noqa: E402
 from specviz.page.queue import RunQueue  # noqa: E402
-from specviz.page.streams import deltas  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
 # A millisecond or so per pass: tests wait little. A run that must last is UNHURRIED.

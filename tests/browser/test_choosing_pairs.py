@@ -266,4 +266,4 @@ def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
     for lane in lanes:
         visitor.lane(lane).locator("h2 button").click()
         expect(visitor.player).to_have_attribute("data-rule", lane)
-        expect(said).to_contain_text("typical acceptance changes")
+        expect(said).to_contain_text("the verdict typical changes")

@@ -198,32 +198,6 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
     expect(page.locator(".sv-card")).to_be_hidden()
 
 
-def test_lost_and_repeated_deltas_are_mended(visit: Visit) -> None:
-    visitor = visit()
-    heard = visitor.page.evaluate(
-        """async () => {
-          const { Store } = await import("specviz/run/store.js");
-          const texts = [0, 1, 2, 3, 4].map((seq) =>
-            JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
-          const heard = [], asked = [];
-          const note = (name) => (what) => heard.push(`${name} ${what}`);
-          const store = new Store({
-            schema: 1,
-            ask: async (run, seq) => { asked.push(seq); return texts.slice(seq); },
-            on: { begun: note("begun"), status: note("status"), over: note("over"),
-                  header() {}, rounds() {}, lost() {} },
-          });
-          for (const seq of [0, 0, 1, 3, 3, 4]) store.receive(texts[seq]);
-          await new Promise((resume) => setTimeout(resume, 50));
-          store.receive(JSON.stringify({ run: "b", seq: 0, over: true }));
-          store.receive(texts[4]);
-          return [heard, asked];
-        }"""
-    )
-    said = [f"status s{seq}" for seq in range(5)]
-    assert heard == [["begun a", *said, "over null", "begun b", "over null"], [2]]
-
-
 def test_presets_and_settings_reach_the_run_and_enter_begins_it(visit: Visit) -> None:
     visitor = visit()
     visitor.page.locator("#presets .preset").nth(1).click()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from reference_costs import best_gamma, break_even_alpha, explain
+from reference_costs import explain
 from visitor import PATIENCE, Visit, Visitor
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.core.agreement import margin_of
-from specviz.core.theory import MOST_GAMMA, predicted_speedup
-from specviz.inspect.parting import parting_of
-from specviz.page.differences import read_parting
+from specviz.core.theory import MOST_GAMMA
 from specviz.runs.modules import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {
@@ -154,18 +151,6 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
     data = visitor.run()
     why = explain(Trace.from_dict(data))
     assert why is not None
-    theirs = called(
-        visitor, "facts/costs.js", "explain", data["rounds"], data["header"], MOST_GAMMA
-    )
-    for name, value in asdict(why).items():
-        wanted = value if not isinstance(value, float) else pytest.approx(value)
-        assert theirs[name] == (pytest.approx(value) if name == "costs" else wanted), name
-    for gamma, c, judging in ((5, 0.2, 1.3), (1, 0.3, 1.0), (5, 0.86, 2.0), (16, 0.01, 0.9)):
-        ours = break_even_alpha(gamma, c, judging)
-        assert called(visitor, "facts/costs.js", "breakEvenAlpha", gamma, c, judging) == ours
-        best = called(visitor, "facts/costs.js", "bestGamma", 0.8, c, judging, gamma, MOST_GAMMA)
-        assert (best["gamma"], best["speedup"]) == pytest.approx(best_gamma(0.8, c, judging, gamma))
-
     page = visitor.page
     opener = page.get_by_role("button", name="Why this speed?")
     opener.focus()
@@ -188,11 +173,9 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
     assert len(bars) == MOST_GAMMA
     if why.best_gamma:
         assert bars[why.best_gamma - 1] == f"{why.best_speedup:.2f}"
-    expect(drawer).to_contain_text(f"measured in this run {why.speedup:.2f}×.")
-    drawer.get_by_role("slider", name="γ, guesses per round").fill("2")
-    alpha, c = round(m.alpha, 2), round(m.c, 2)
-    formula = predicted_speedup(min(alpha, 0.99), 2, min(c, 1.0))
-    expect(drawer.locator(".sv-whatif")).to_contain_text(f"By the formula {formula:.2f}× at γ = 2")
+    expect(drawer).to_contain_text(f"Measured in this run: {why.speedup:.2f}×.")
+    drawer.get_by_role("slider", name="Price of a guess").fill("1")
+    expect(drawer.locator(".sv-whatif")).to_contain_text("By the formula no γ is above 1×.")
     drawer.get_by_role("button", name="Back to this run").click()
     before = page.evaluate("window.specviz.run")
     drawer.get_by_role("button", name="Run with γ = 3").click()
@@ -203,41 +186,6 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
     expect(opener).to_be_focused()
-
-
-def test_the_verdict_is_plain_when_nothing_can_pay(visit: Visit) -> None:
-    why = {
-        "m": {"drafted": 5, "tau": 2.0, "alpha": 0.5, "tau_predicted": 2.0},
-        "costs": {"step": 0.86, "judging": 1.9, "price": 6.2, "gamma": 5},
-        "speedup": 0.32,
-        "break_even": None,
-        "best_gamma": 0,
-        "best_speedup": 1.0,
-        "speeds": [1.0],
-    }
-    visitor = visit()
-    visitor.set("number input for Length", 4)
-    visitor.run()  # so that the module has been fetched
-    fixed = {"gamma": 5, "gamma_policy": "fixed"}
-    said = called(visitor, "panels/why.js", "verdictOf", why, fixed)
-    assert said.startswith(
-        "The draft costs 0.86 of a target step, and judging 5 of its guesses 1.90"
-    )
-    assert "no acceptance rate can pay for that" in said
-    assert "no γ pays" in said
-    # One answer wherever it is given, and no γ "in use" where a policy chose another each time.
-    assert called(visitor, "words/verdict.js", "adviceOf", why, fixed) in said
-    assert called(visitor, "words/verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
-    trace = {"header": {"settings": {"temperature": 0}, "target": {"form": "eager"}}}
-    even = called(
-        visitor, "words/verdict.js", "verdict", {"speedup": 0.98, "drafted": 5}, trace, None
-    )
-    assert even == "the speed of the target alone: as good as even."
-    easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
-    said = called(visitor, "panels/why.js", "verdictOf", easy, fixed)
-    assert said.startswith(
-        "The draft costs 0.86 of a target step: no acceptance rate can pay for that"
-    )
 
 
 def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
@@ -277,31 +225,12 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor.run()  # the engine is free again
 
 
-def test_a_listener_hears_rounds_and_where_lanes_part_is_told_as_python_tells_it(
-    visit: Visit,
-) -> None:
+def test_a_listener_hears_rounds(visit: Visit) -> None:
     visitor = visit()
     visitor.button("greedy").click()
     visitor.set("number input for Length", 24)
-    data = visitor.run()
-    trace = Trace.from_dict(data)
-    for r in trace.lane("speculative"):
-        said = called(visitor, "words/words.js", "spoken", data["rounds"][trace.rounds.index(r)])
-        own, counts = r.emitted[-1], [t.outcome for t in r.drafted]
-        assert said.startswith(f"Round {r.index + 1}: ")
-        assert visible(own.text) in said
-        assert ("came free" in said) == (own.outcome == "bonus" and bool(counts))
-        if own.outcome == "corrected":
-            assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
-            assert said.endswith(f"the target wrote {visible(own.text)} instead.")
+    visitor.run()
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
-
-    assert called(visitor, "panels/difference.js", "partingOf", data) is None
-    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
-    alone[9]["emitted"][0]["id"] += 1
-    wanted = parting_of(Trace.from_dict(data))
-    told = called(visitor, "panels/difference.js", "partingOf", data)
-    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
 
 
 def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) -> None:
@@ -320,12 +249,6 @@ def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) 
         numbers = (tokens[index].weight, tokens[index].threshold, tokens[index].u)
         found = [float(one) for one in re.findall(r"(?:is|threshold|was) (\d[\d.e-]*\d)", said)]
         assert found == pytest.approx(numbers, rel=0.06, abs=5e-4), said
-        rules = page.locator(".sv-card-rules tr")
-        if outcome != "ignored":  # the four rules side by side, the run's own first
-            assert rules.count() == 4
-            assert rules.first.get_attribute("data-rule") == "block"
-            word = "keeps" if outcome == "accepted" else "rejects"
-            expect(rules.first.locator("td").first).to_have_text(word)
     page.get_by_role("radio", name="Typical").check()
     trace = Trace.from_dict(visitor.run())
     assert not trace.header.settings.exact

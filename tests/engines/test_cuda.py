@@ -22,8 +22,7 @@ import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engines import make_engine
 from specviz.core.loop import _Run
-from specviz.measure.bench.best import ASSISTED, BASELINE, SPECULATIVE
-from specviz.measure.bench.measure import measured
+from specviz.measure.bench.lanes import ASSISTED, BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
 from specviz.sides.fast_gpu.cuda_graphs import capture, write

@@ -44,7 +44,6 @@ class Why:
 
     speedup: tau / price, which equals the measured speed-up. formula: the predicted tau divided
         by gamma c + 1, as if a target pass cost the same for any number of judged tokens.
-        priced: the predicted tau divided by the measured price.
     break_even: the alpha at which the speed-up would be 1 at the measured costs; None if there is
         none. best_gamma, best_speedup: the best choice for this alpha at the measured costs; the
         gamma is 0 if no draft would pay.
@@ -53,7 +52,6 @@ class Why:
     costs: Costs
     speedup: float
     formula: float | None
-    priced: float | None
     break_even: float | None
     best_gamma: int | None
     best_speedup: float | None
@@ -65,13 +63,12 @@ def explain(trace: Trace) -> Why | None:
     costs = round_costs(trace, metrics)
     if costs is None or metrics.tau is None or metrics.speedup is None:
         return None
-    alpha, predicted = metrics.alpha, metrics.tau_predicted
+    alpha = metrics.alpha
     best = None if alpha is None else best_gamma(alpha, costs.step, costs.judging, costs.gamma)
     return Why(
         costs=costs,
         speedup=metrics.tau / costs.price,
         formula=metrics.speedup_predicted,
-        priced=None if predicted is None else predicted / costs.price,
         break_even=break_even_of(_lengths(trace), costs.price),
         best_gamma=best and best[0],
         best_speedup=best and best[1],

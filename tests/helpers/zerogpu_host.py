@@ -133,6 +133,7 @@ def done(worker: Any, asked: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     if sys.argv[1:] == ["page"]:
         stand_in_for_cuda()
+        sys.argv[1:] = []
         runpy.run_path(str(ROOT / "app.py"), run_name="__main__")
     else:
         # What libraries print is not among the reports.

@@ -14,9 +14,8 @@ from specviz.__main__ import main
 from specviz.errors import TraceError
 from specviz.measure.bench.batch import batch_times
 from specviz.measure.bench.batched import BatchedPasses
-from specviz.runs.batch_chart import batch_figure
 from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
-from specviz.runs.uncertainty import Spread
+from specviz.runs.intervals import Spread
 
 
 def times(batch: int, draft: float, *target: float) -> BatchTimes:
@@ -59,11 +58,6 @@ def test_a_report_is_a_table_a_chart_and_a_file_that_can_be_read_again() -> None
     assert "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |" in lines
     assert f"    1 │{'█' * 35} 1.75 at gamma 2" in lines and lines[-1] == ours.verdict()
     assert BatchReport.from_json(ours.to_json()) == ours
-    figure = batch_figure(ours, "dark")
-    by_name = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data}
-    assert by_name["batch 16"] == [(16, 2000), (32, 4000), (48, 6000)]
-    assert by_name["best gamma"] == [(1, pytest.approx(1.75)), (16, DEAR.best(0.5)[1])]
-    assert by_name["roofline"] == [(1, 750), (3, 750), (48, 12000)]
 
 
 @pytest.mark.parametrize(
@@ -120,19 +114,19 @@ def test_a_small_pair_is_measured(
     file, prompts = tmp_path / "batch.json", tmp_path / "prompts.json"
     prompts.write_text('["w1 w2", "w3"]')
     line = "bench --batch 4 1 --gamma 2 --max-new-tokens 8 --repeats 1 --threads 1 --prompts"
-    assert main([*line.split(), str(prompts), "--json", str(file)]) == 0
+    assert main([*line.split(), str(prompts), "--out", str(file)]) == 0
     found = BatchReport.from_json(file.read_text())
     assert [one.batch for one in found.times] == [1, 4] and found.widest == 2
     assert found.temperature == 0.0 and 0 < found.alpha <= 1 and found.context == 40 - 3
     assert found.verdict() in capsys.readouterr().out
-    assert main([*line.split(), str(prompts), "--json", str(file), "--acceptance", "0.25"]) == 0
+    assert main([*line.split(), str(prompts), "--out", str(file), "--acceptance", "0.25"]) == 0
     found = BatchReport.from_json(file.read_text())
     assert (found.alpha, found.temperature) == (0.25, None)
     for wrong, says in (
         (["--batch", "0"], "use numbers of texts from 1 to 1024"),
         (["--batch", "2", "--gamma", "0"], "--batch needs a draft model"),
         (["--batch", "2", "--max-new-tokens", "1"], "no draft was judged"),
-        (["--batch", "2", "--json", str(tmp_path / "no" / "x.json")], "make it first"),
+        (["--batch", "2", "--out", str(tmp_path / "no" / "x.json")], "make it first"),
     ):
         assert main(["bench", "--prompts", str(prompts), *wrong]) == 2
         assert says in capsys.readouterr().err

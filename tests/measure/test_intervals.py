@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.measure.sweep.compare import best_row, difference, estimate, is_open, slower
+from specviz.measure.sweep.table import best_row, difference, is_open, slower
+from specviz.runs.intervals import geometric_mean
 
 
 def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
@@ -28,9 +29,8 @@ def test_a_row_is_given_up_only_beyond_noise_and_on_enough_prompts():
 
 
 def test_an_interval_needs_two_prompts_and_holds_the_mean():
-    assert estimate([]) is None
-    assert estimate([0.0]).low is None
-    found = estimate([0.0, 0.2, 0.4])
+    assert geometric_mean([0.0]).low is None
+    found = geometric_mean([0.0, 0.2, 0.4])
     assert found.value == pytest.approx(1.2214, abs=1e-4)
     assert 1.0 <= found.low < found.value < found.high <= 1.4919
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import torch
 from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.core.eager import EagerEngine
 from specviz.core.engines import eager_only, make_engine
-from specviz.core.numpy_path import Distributions
-from specviz.measure.bench.best import ASSISTED, BASELINE, GENERATE, PLAIN, SPECULATIVE, best_of
 from specviz.measure.bench.hf_generate import generate_seconds
-from specviz.measure.bench.measure import measured
+from specviz.measure.bench.lanes import (
+    ASSISTED,
+    BASELINE,
+    GENERATE,
+    PLAIN,
+    SPECULATIVE,
+    best_of,
+    measured,
+)
 from specviz.measure.bench.roofline import cache_bytes, floors
-from specviz.measure.bench.round_time import RoundParts, round_parts, timed_passes
-from specviz.sides.fast_cpu.engine import CompiledEngine
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
 
@@ -39,7 +40,6 @@ def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(pair: Pa
     row, names = rows[0], {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert set(row.tokens_per_second) == set(best.tokens_per_second) == names
     assert header.target["form"] == "compiled"
-    assert row.parts is not None and 0 < row.parts.outside < 1
     assert row.context == 1 + 6 and row.identical == 2
 
 
@@ -59,7 +59,7 @@ def test_assisted_generation_needs_a_draft(pair: Pair) -> None:
     (row,), best, _ = measured(alone, ["w1"], none, 1, with_generate=True)
     assert list(best.ratios) == [f"{SPECULATIVE} / {BASELINE}", f"{BASELINE} / {GENERATE}"]
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
-    assert row.parts is None and row.draft_step_seconds is None
+    assert row.draft_step_seconds is None
 
 
 @pytest.mark.parametrize("assisted", [False, True])
@@ -89,46 +89,6 @@ def test_eager_only_runs_the_models_with_the_eager_engine(pair: Pair) -> None:
     with eager_only():
         assert make_engine(pair.target, pair.vocab).form == "eager"
     assert make_engine(pair.target, pair.vocab).form == "compiled"
-
-
-def test_passes_are_timed_only_inside_the_block() -> None:
-    plain = EagerEngine.forward, CompiledEngine.forward
-    engine = EagerEngine(llama(8), 8)
-    with pytest.raises(KeyboardInterrupt), timed_passes() as spent:
-        engine.forward(torch.tensor([1]), 1)
-        engine.forward(torch.tensor([1]), 1)
-        assert len(spent) == 2 and min(spent) > 0
-        raise KeyboardInterrupt
-    assert (EagerEngine.forward, CompiledEngine.forward) == plain
-
-
-def test_the_parts_of_a_round_are_separated(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock that only passes, draws and computations of probabilities advance."""
-    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
-    seconds = 0.0
-
-    def moving(function: Any, step: float) -> Any:
-        def moved(*args: Any, **options: Any) -> Any:
-            nonlocal seconds
-            seconds += step
-            return function(*args, **options)
-
-        return moved
-
-    monkeypatch.setattr(CompiledEngine, "forward", moving(CompiledEngine.forward, 1.0))
-    for look, step in (("draw", 0.125), ("write", 0.5)):
-        monkeypatch.setattr(Distributions, look, moving(getattr(Distributions, look), step))
-    monkeypatch.setattr("specviz.core.engine.time.perf_counter", lambda: seconds)
-    parts = round_parts(pair, ["w1"], Settings(max_new_tokens=40, gamma=3, ignore_eos=True))
-    assert parts == RoundParts(3.0, 0.375, 1.0, 0.5, 0.0, pytest.approx(0.875 / 4.875))
-
-
-def test_the_passes_of_a_head_are_drafting(pair: Pair) -> None:
-    with_head = replace(pair, head=random_head(pair.target))
-    for drafter, drafts in (("head", True), ("ngram", False)):
-        settings = Settings(max_new_tokens=12, gamma=3, ignore_eos=True, drafter=drafter)
-        parts = round_parts(with_head, ["w1 w2 w1 w2 w1"], settings)
-        assert parts is not None and (parts.draft_passes > 0) == drafts
 
 
 def test_a_floor_counts_weights_and_cache(pair: Pair) -> None:

@@ -81,7 +81,7 @@ def test_every_step_is_a_command_that_exists(tmp_path: Path, monkeypatch: pytest
     for step in steps:
         module, *arguments = step.command[2:]
         if module == "specviz":
-            more = ["--json", "x"] if step.measures else []
+            more = ["--out", "x"] if step.measures else []
             assert _parser().parse_args([*arguments, *more])
     assert len(steps) == 1 + len(FORMS) + 1 + 1
     assert set(LANE_LABELS.values()) <= set(SPEEDS)

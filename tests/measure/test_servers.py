@@ -19,8 +19,8 @@ from specviz.errors import PairError, ServerError
 from specviz.measure.bench import servers, ways
 from specviz.measure.bench.servers import compare_with_servers, parts_at
 from specviz.measure.bench.ways import HERE, Comparison, Way, own_run, ways_report
-from specviz.remote.watched import recognise
 from specviz.remote.wire import Server
+from specviz.sides.watched import pair as watched_pair
 
 COUNT = 8
 SETTINGS = Settings(max_new_tokens=COUNT, gamma=4, ignore_eos=True)
@@ -74,7 +74,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
     with eager_only():
         _, written = own_run(pair, "the cat", SETTINGS, Way(HERE, "baseline", 1, 0))
         transport = httpx.MockTransport(engine(written, asked))
-        for module in (servers, recognise):
+        for module in (servers, watched_pair):
             monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
         compare = partial(
             compare_with_servers, [ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2

@@ -16,15 +16,13 @@ from specviz import Pair, Settings
 from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
 from specviz.kinds import swept_drafters
+from specviz.measure.racing import raced
 from specviz.measure.sweep.advice import NEAR, recommendations
 from specviz.measure.sweep.cli import add_arguments
-from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, write_sweep
+from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
-from specviz.measure.sweep.measure import raced
 from specviz.measure.sweep.sweep import Sweep, sweep
-from specviz.measure.sweep.terminal import table_lines
 from specviz.measure.sweep.types import (
-    Estimate,
     Plan,
     Progress,
     Question,
@@ -34,6 +32,7 @@ from specviz.measure.sweep.types import (
     SweepResult,
     event_dict,
 )
+from specviz.runs.intervals import Estimate
 
 VOCAB = 12
 PASS = 0.01  # seconds
@@ -53,7 +52,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """A clock that only passes advance; repeats end as soon as all is measured."""
     clock = VirtualTime()
     monkeypatch.setattr("specviz.core.engine.time", clock)
-    monkeypatch.setattr("specviz.measure.sweep.sweep.MOST_REPEATS", 1)
+    monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
     return clock
 
 
@@ -80,7 +79,7 @@ def good() -> list[SweepEvent]:
     with pytest.MonkeyPatch.context() as patch:
         clock = VirtualTime()
         patch.setattr("specviz.core.engine.time", clock)
-        patch.setattr("specviz.measure.sweep.sweep.MOST_REPEATS", 1)
+        patch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
         return list(sweep(scripted_pair(clock, cost=0.05, noise=0.02), REQUEST))
 
 
@@ -242,8 +241,10 @@ def test_stop_keeps_what_there_is_and_a_sweep_can_rest(timed: VirtualTime):
     for _ in range(3):
         state = pickle.loads(pickle.dumps(state))
         list(state.advance(pair))
-    before, due = len(state.runs), list(state._queue)
-    assert list(state.advance(pair, lambda: True)) == [] and state._queue == due, "none is lost"
+    before, due = len(state.runs), list(state.agenda.queue)
+    assert list(state.advance(pair, lambda: True)) == [] and state.agenda.queue == due, (
+        "none is lost"
+    )
     state = pickle.loads(pickle.dumps(state))
     assert before == 2 and state.result().stopped
     while not state.is_done:
@@ -408,7 +409,7 @@ def test_five_drafters_have_five_colours(good: list[SweepEvent]):
 
 
 def test_early_exit_is_swept_and_spelled_for_transformers(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("specviz.measure.sweep.sweep.MOST_REPEATS", 1)
+    monkeypatch.setattr("specviz.measure.sweep.agenda.MOST_REPEATS", 1)
     pair = pair_of(llama(VOCAB, num_hidden_layers=3))
     request = replace(REQUEST, drafters=("early-exit",), gammas=(1, 2), prompts=QUESTIONS[:3])
     result = result_of(list(sweep(pair, request)))

@@ -141,7 +141,7 @@ def test_what_a_browser_tells_about_a_run_names_no_pair(
         answer = site.question(function, asked).json
         if "id" in answer:  # it is about the pair with which the page was started
             assert site.page.runs.job(answer["id"]).task.pair == "builtin"
-            site.question("end_sampling", {"id": answer["id"]})
+            site.question("end_job", {"id": answer["id"]})
     opened = json.dumps({"header": {"target": name, "draft": name, "pair": name}}).encode()
     for form in ("trace", "html"):
         assert site.file(form, opened).json["error"].endswith(".")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.page.security.card import DESCRIPTION, PICTURE, TITLE, address_of, with_card
-from specviz.page.security.scripts import with_scripts
+from specviz.page.security.html import (
+    DESCRIPTION,
+    PICTURE,
+    TITLE,
+    address_of,
+    with_card,
+    with_scripts,
+)
 
 TEMPLATE = b"""<html><head><meta property="og:title" content="Gradio" />
 <meta

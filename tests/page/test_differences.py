@@ -14,9 +14,11 @@ from toy_recordings import SAMPLED, recorded, toy_pair, values
 from specviz import Settings, Trace, race
 from specviz.core.engines import eager_only
 from specviz.inspect.parting import parting_of
-from specviz.page.differences import TOO_LONG, UNREADABLE, difference_functions
-from specviz.page.experiment import sampling_functions
+from specviz.page.delivery import delivery_functions
+from specviz.page.experiment import UNREADABLE, difference_functions
 from specviz.page.queue import RunQueue
+from specviz.page.rerun import TOO_LONG, rerun_functions
+from specviz.page.security.errors import answering
 from specviz.worker.client import LocalWorker
 
 
@@ -38,8 +40,9 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     pair, told = parted
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
-    begin, _ = difference_functions(runs, "toy")
-    _, ask, _ = sampling_functions(runs, "toy")
+    begin, _, ask, _ = map(
+        answering, [*difference_functions(runs, "toy"), *delivery_functions(runs)]
+    )
     state = begin({"run": None, "parting": told})
     deadline = time.monotonic() + 60
     while not state["over"] and time.monotonic() < deadline:
@@ -60,15 +63,14 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     same = copy.deepcopy(told)
     same["theirs"] = [i for _, some in same["passes"] for i in some][: len(told["theirs"])]
     for value in [*damaged, longer, same]:
-        assert begin({"run": None, "parting": value}) == {"over": True, "error": UNREADABLE}
+        assert begin({"run": None, "parting": value}) == {"error": UNREADABLE, "over": True}
 
 
 def test_a_run_is_run_again_and_an_edit_is_told():
     pair, _ = toy_pair(), recorded(SAMPLED)  # before the worker's thread: both draw weights
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
-    _, begin = difference_functions(runs, "toy")
-    _, ask, _ = sampling_functions(runs, "toy")
+    begin, _, ask, _ = map(answering, [*rerun_functions(runs, "toy"), *delivery_functions(runs)])
 
     def answered(data: dict[str, Any]) -> dict[str, Any]:
         for r in data["rounds"]:  # as the browser sends it

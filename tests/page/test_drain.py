@@ -13,10 +13,9 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Settings, SpecvizError, race
 from specviz.core.events import Event
-from specviz.page.drain import CUT_SHORT, drain
+from specviz.page.delivery import CUT_SHORT, deltas, drain
 from specviz.page.jobs import Run
 from specviz.page.queue import CLOSING, RunQueue
-from specviz.page.streams import deltas
 from specviz.worker.client import LocalWorker
 
 

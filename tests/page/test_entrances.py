@@ -106,8 +106,8 @@ FUNCTIONS = {
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
     "begin_difference": ("run", "parting"),
     "begin_rerun": ("run", "trace"),
-    "ask_sampling": ("id",),
-    "end_sampling": ("id",),
+    "ask_job": ("id",),
+    "end_job": ("id",),
 }
 
 
@@ -132,7 +132,7 @@ def test_experiments_with_odd_settings(site: Site) -> None:
         check_question(answer)
         begun = answer.json if answer.status == 200 else {}
         if begun.get("id"):
-            site.question("end_sampling", {"id": begun["id"]})
+            site.question("end_job", {"id": begun["id"]})
 
     check()
 
@@ -288,7 +288,7 @@ def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
         said = site.get(f"/gradio_api/queue/data?session_hash={session}").body.decode()
         assert NOT_OURS in said or "is no text" in said or "not offered" in said
         assert FAILED not in said
-    for name, asked in (("missed", {"run": "", "seq": "x"}), ("ask_sampling", {})):
+    for name, asked in (("missed", {"run": "", "seq": "x"}), ("ask_job", {})):
         answer = site.question(name, asked)
         assert answer.status == 200 and answer.json["error"] == NOT_OURS
 
@@ -317,7 +317,7 @@ def test_others_notice_nothing(site: Site) -> None:
         lambda: site.post(
             "/gradio_api/cancel", {"session_hash": "x", "fn_index": 0, "event_id": "y"}
         ),
-        lambda: site.question("end_sampling", {"id": "None"}),
+        lambda: site.question("end_job", {"id": "None"}),
         lambda: site.question("begin_sampling", {"prompt": "x", "settings": {"gamma": -1}}),
         lambda: site.question("missed", {"run": "", "seq": -1}),
         lambda: site.post("/gradio_api/call/race", {"data": [None] * 12}),

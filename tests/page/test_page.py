@@ -16,10 +16,10 @@ from specviz import Pair, Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.errors import PairError, PromptError
 from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
+from specviz.page.delivery import deltas
 from specviz.page.jobs import Run
-from specviz.page.presets import FALLBACK, load_presets
+from specviz.page.player import FALLBACK, load_presets
 from specviz.page.queue import RunQueue
-from specviz.page.streams import deltas
 from specviz.page.wire import Update, encode_delta
 from specviz.runs.trace import event_dict
 from specviz.settings import CHOICES as ALL_CHOICES

@@ -18,7 +18,7 @@ from specviz import Trace
 from specviz.page import files as reading
 from specviz.page.files import Reader, find_recordings
 from specviz.page.look import RECORDINGS
-from specviz.page.presets import PRESETS, QUESTIONS, load_presets
+from specviz.page.player import PRESETS, QUESTIONS, load_presets
 from specviz.runs.modules import PAGE
 from specviz.runs.recording import MOST_PACKED, read_recording
 

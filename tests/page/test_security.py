@@ -28,9 +28,9 @@ from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.measure.sweep.reading import MOST
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
-from specviz.page.security import bodies, heads, operator, sign_in
+from specviz.page.security import bodies, guard, heads, sign_in
 from specviz.page.security.addresses import is_public
-from specviz.page.security.answers import LOST
+from specviz.page.security.answers import LOST, security_headers
 from specviz.page.security.bodies import (
     QUESTION,
     SMALL,
@@ -39,8 +39,7 @@ from specviz.page.security.bodies import (
     check_event,
     check_question,
 )
-from specviz.page.security.headers import security_headers
-from specviz.page.security.operator import guarded_options
+from specviz.page.security.guard import guarded_options
 from specviz.page.security.sign_in import WRONG
 from specviz.runs.html import PLOTLY
 from specviz.runs.recording import MOST_UNPACKED
@@ -389,9 +388,7 @@ def test_as_many_prompts_as_a_sweep_takes_get_through() -> None:
     check_question(ASKED.replace(b"%s", json.dumps(asked).encode()))
 
 
-@pytest.mark.parametrize(
-    "form", ["trace", "html", "embed", "tokens", "rounds", "prompts", "batches"]
-)
+@pytest.mark.parametrize("form", ["trace", "html", "embed", "tokens", "rounds", "prompts"])
 def test_files_have_an_address_of_their_own(site: Site, form: str) -> None:
     """No other request is as large, and of these nothing is parsed where visitors wait."""
     path = f"/files/{form}"
@@ -606,10 +603,10 @@ def test_tools_are_off_unless_switched_on_and_installed(
 ) -> None:
     assert guarded_options()["mcp_server"] is False
     monkeypatch.setenv("SPECVIZ_MCP", "1")
-    monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(guard.importlib.util, "find_spec", lambda name: None)
     assert guarded_options()["mcp_server"] is False
     assert "requirements-mcp.txt" in caplog.text
-    monkeypatch.setattr(operator.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(guard.importlib.util, "find_spec", lambda name: object())
     assert guarded_options()["mcp_server"] is True
     monkeypatch.setenv("SPECVIZ_AUTH", "somebody:sesame")
     assert guarded_options()["mcp_server"] is False
@@ -672,3 +669,15 @@ def test_a_run_with_failures_logs_no_secret() -> None:
     assert HIDDEN.encode() in run.stderr and b"RuntimeError" in run.stderr
     for secret in (SECRET.encode(), b"sesame"):
         assert secret not in run.stderr + run.stdout
+
+
+@pytest.mark.parametrize("place", [one for names in guard.RELIED_ON.values() for one in names])
+def test_a_library_that_the_limits_do_not_fit_is_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gradio and uvicorn may be newer than those that this was written for."""
+    owner = next(one for one, names in guard.RELIED_ON.items() if place in names)
+    monkeypatch.setattr(guard, "RELIED_ON", {type("Newer", (), {}): (place,)})
+    with pytest.raises(SettingsError, match=f"Newer.{place}.*requirements.lock"):
+        guarded_options()
+    assert hasattr(owner, place)

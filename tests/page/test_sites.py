@@ -12,8 +12,8 @@ from page_server import Site, served
 from starlette.datastructures import Headers
 
 from scripts.browsers import chromium
+from specviz.page.security.answers import security_headers, strict_cookie
 from specviz.page.security.bodies import Refused
-from specviz.page.security.headers import security_headers, strict_cookie
 from specviz.page.security.sites import Sites
 
 FRIEND = "https://friend.example"

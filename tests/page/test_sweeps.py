@@ -16,14 +16,13 @@ from specviz import Settings, race
 from specviz.errors import SpecvizError
 from specviz.measure.sweep.reading import PROMPTS
 from specviz.measure.sweep.types import SweepRequest
-from specviz.page import choosing, sweeps
+from specviz.page import choosing, jobs
 from specviz.page.choosing import Bounds, asked_request, begin, choose_config
-from specviz.page.drain import drain
+from specviz.page.delivery import deltas, drain
 from specviz.page.files import Reader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
 from specviz.page.security.bodies import QUESTION
-from specviz.page.streams import deltas
 from specviz.page.sweeps import RESTARTED, SweepJob
 from specviz.prompts import Question
 from specviz.worker.client import LocalWorker
@@ -101,7 +100,7 @@ def test_a_stopped_sweep_keeps_what_it_found(queue: RunQueue) -> None:
 def test_a_closed_tab_ends_a_sweep_and_a_hidden_one_does_not(
     queue: RunQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeps, "PATIENCE", 0.2)
+    monkeypatch.setattr(jobs, "POLLED_PATIENCE", 0.2)
     hidden = begun(queue, LONG, "one")
     hidden.state("", hidden=True)
     closed = begun(queue, LONG, "two")

@@ -17,12 +17,12 @@ from waiting import until
 from specviz import Settings, race
 from specviz.core.events import Event
 from specviz.errors import SettingsError
-from specviz.page import jobs, streams
+from specviz.page import delivery, jobs
 from specviz.page import queue as runs
+from specviz.page.delivery import deltas
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
-from specviz.page.streams import deltas
-from specviz.page.waits import Durations
+from specviz.page.tally import Durations
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 from specviz.worker.tasks import READING
@@ -205,7 +205,7 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
 ) -> None:
     from specviz.page import experiment as sameness
 
-    monkeypatch.setattr(sameness, "PATIENCE", 0.2)
+    monkeypatch.setattr(jobs, "POLLED_PATIENCE", 0.2)
     queue = queue_of()
     first = begun(queue, run_of("a"))
     asked = sameness.Asked("b", "tiny", "w1", SHORT, 5)
@@ -285,7 +285,7 @@ def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "TICK", 0.01)
+    monkeypatch.setattr(delivery, "TICK", 0.01)
     queue = queue_of(race, Limits(waiting=30))
     heard: dict[int, list[dict[str, Any]]] = {}
 

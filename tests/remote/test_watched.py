@@ -21,12 +21,12 @@ from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.page.choices import pair_choices
 from specviz.pairs.doctor import examine_served
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
-from specviz.remote.watched.steps import Counts, Step, Word, reconciled
-from specviz.remote.watched.vllm import spread
 from specviz.runs.charts import figures
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
+from specviz.sides.watched.steps import Counts, Step, Word, reconciled
+from specviz.sides.watched.vllm import spread
 
 TWELVE = Settings(max_new_tokens=12)
 TEXT = ", he was a man of a man who had been in"
@@ -253,14 +253,11 @@ def first(data: Any, outcome: str) -> Any:
 
 
 FORGERIES: dict[str, Any] = {
-    "p cannot be known": lambda d: first(d, "accepted").update(p=0.5),
-    "does not tell what it rejected": lambda d: first(d, "rejected").update(id=5),
+    "do not begin with the accepted": lambda d: first(d, "accepted").update(p=0.5),
     "it must emit one token, corrected": lambda d: first(d, "corrected").update(outcome="bonus"),
-    "it splits its time": lambda d: d["rounds"][1].update(draft_seconds=0.001),
-    "its clock is not 0": lambda d: d["rounds"][0].update(clock=0.5),
-    "gamma is not 0": lambda d: d["header"]["settings"].update(gamma=5),
-    "accepted than drafted": lambda d: d["end"]["counted"].update(accepted=99),
-    "id is missing": lambda d: [d["header"].pop("source"), d["header"].update(
+    "parts of the round add up": lambda d: d["rounds"][1].update(draft_seconds=0.001),
+    "the clock moves by 0.5 s": lambda d: d["rounds"][0].update(clock=0.5),
+    "5 drafted tokens where 0": lambda d: [d["header"].pop("source"), d["header"].update(
         threads=1, prefill_seconds={lane: {"target": 1.0} for lane in d["end"]["reasons"]},
         versions={**d["header"]["versions"], "torch": "2", "transformers": "5"})],
 }  # fmt: skip

@@ -18,9 +18,11 @@ from specviz.inspect.continuations import draw_continuations
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
 from specviz.lanes import LANES
 from specviz.page.controls import checked_settings
+from specviz.page.delivery import delivery_functions
 from specviz.page.experiment import sampling_functions
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
+from specviz.page.security.errors import answering
 from specviz.worker.client import LocalWorker
 
 SETTINGS = Settings(gamma=3, temperature=1.0, seed=3, max_new_tokens=8)
@@ -107,6 +109,12 @@ def queue_of(pair: Pair) -> RunQueue:
     return queue
 
 
+def functions_of(queue: RunQueue) -> list[Any]:
+    """What begins an experiment, asks for its news, and ends it, as the page calls them."""
+    (begin,), (_, ask, end) = sampling_functions(queue, "toy"), delivery_functions(queue)
+    return [answering(one) for one in (begin, ask, end)]
+
+
 def finished(ask: Any, state: dict[str, Any]) -> dict[str, Any]:
     while not state["over"]:
         time.sleep(0.02)  # seconds; asking without a pause starves the thread that draws
@@ -118,9 +126,9 @@ def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "specviz.page.experiment.PATIENCE", float("inf")
+        "specviz.page.jobs.POLLED_PATIENCE", float("inf")
     )  # this test may be stalled
-    begin, ask, _ = sampling_functions(queue_of(pair), "toy")
+    begin, ask, _ = functions_of(queue_of(pair))
     settings = {"gamma": 3, "temperature": 1.0, "seed": 3}
     asked = {"prompt": "w1 w2", "settings": settings, "draws": 40}
     result = finished(ask, begin(asked))["result"]
@@ -133,7 +141,7 @@ def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
 
 def test_an_experiment_ends_when_it_is_told_to_or_its_visitor_runs(pair: Pair) -> None:
     queue = queue_of(pair)
-    begin, ask, end = sampling_functions(queue, "toy")
+    begin, ask, end = functions_of(queue)
     asked = {"prompt": "w1 w2", "settings": {"temperature": 1.0}}
     state = begin(asked)
     end({"id": state["id"]})
@@ -151,7 +159,7 @@ def test_an_experiment_ends_when_it_is_told_to_or_its_visitor_runs(pair: Pair) -
 def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
     # Not started: its runs wait.
     queue = RunQueue(LocalWorker(lambda *_: pair, lambda *_: iter(())))
-    begin, *_ = sampling_functions(queue, "toy")
+    begin, *_ = functions_of(queue)
     run = Run("one", "toy", "w1", SETTINGS)
     queue.submit(run)
     state = begin({"run": run.id})
@@ -169,7 +177,7 @@ def test_a_run_under_way_is_not_disturbed(pair: Pair) -> None:
     ],
 )
 def test_invalid_requests_are_rejected_with_a_sentence(pair: Pair, asked: dict[str, Any]) -> None:
-    begin, ask, _ = sampling_functions(queue_of(pair), "toy")
+    begin, ask, _ = functions_of(queue_of(pair))
     assert begin(asked)["error"].endswith(".")
     assert ask({"id": "unknown"})["error"].endswith(".")
     with pytest.raises(SettingsError):

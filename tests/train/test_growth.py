@@ -7,9 +7,8 @@ import torch
 from transformers import LlamaForCausalLM
 
 from specviz.errors import SpecvizError
-from specviz.train.growth import grow
 from specviz.train.loop import hidden_states
-from specviz.train.shapes import HEAD_WIDTH, Shape, build_model
+from specviz.train.shapes import HEAD_WIDTH, Shape, build_model, grow
 
 VOCAB = 50
 CLOSE = {"atol": 2e-3, "rtol": 0.0}  # the norms' epsilon weighs more where zeros are added

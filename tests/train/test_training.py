@@ -18,7 +18,6 @@ from specviz.pairs.checksums import check_files
 from specviz.train import cli as train
 from specviz.train import (
     corpus,
-    distill,
     evaluate,
     export,
     from_books,
@@ -27,7 +26,7 @@ from specviz.train import (
     schedule,
     shapes,
 )
-from specviz.train.tokenizer import train_tokenizer
+from specviz.train.corpus import train_tokenizer
 
 WORDS = ("the", "a", "cat", "dog", "sat", "ran", "under", "tree", "and", "she", "it's", "23")
 
@@ -167,7 +166,7 @@ def test_distillation_brings_the_draft_closer_to_the_target(trained: Path) -> No
     size = target.config.vocab_size
     fresh = shapes.build_model(shapes.Shape(1, 64), vocabulary=size, end_id=0, seed=0)
     ids = torch.randint(1, size, (4, 33), generator=torch.Generator().manual_seed(0))
-    loss = distill.distillation_loss(target)
+    loss = losses.distillation_loss(target)
     assert loss(draft, ids).item() < 0.7 * loss(fresh, ids).item()
 
 
@@ -184,7 +183,7 @@ def test_the_draft_inherits_the_geometry_of_the_targets_embeddings(trained: Path
         return torch.corrcoef(torch.stack([angles(draft), angles(target)]))[0, 1].item()
 
     before = likeness()
-    distill.inherit_embeddings(draft, target)
+    losses.inherit_embeddings(draft, target)
     assert likeness() > max(0.5, before + 0.1)
 
 

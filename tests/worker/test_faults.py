@@ -25,9 +25,9 @@ from specviz import Settings, SpecvizError, Trace, race
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import _Run
 from specviz.errors import ModelError
+from specviz.page.delivery import deltas
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
-from specviz.page.streams import deltas
 from specviz.worker.client import LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.worker.limits import Limits

@@ -9,10 +9,11 @@ import { SERVER } from "specviz/words/description.js";
 
 /** @import { Extent } from "specviz/facts/extents.js" */
 
-const INTERVAL = 500; // ms between redraws, at least
-const SLOWEST = 2000; // ms between redraws, at most
-const SHARE = 24; // drawing may take one part in this many of the page's time
-const REQUESTS = "requests"; // the chart that only targets on a server have
+const INTERVAL = 250; // ms between redraws beside an engine, at least
+const SLOWEST = 1000; // ms between redraws, at most
+const SHARE = 12; // drawing may take one part in this many of the page's time beside an engine
+const FEW_ROUNDS = 6; // on an axis
+export const REQUESTS = "requests"; // the chart that only targets on a server have
 const BASE_SIZE = 11; // px of the text in a chart that is not enlarged
 
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
@@ -187,8 +188,10 @@ export class Charts {
       const rounds = this.#requested;
       this.#requested = null;
       const spent = await this.#drawAll(rounds);
-      // A slow machine redraws less often: the charts must not take time from the engine.
-      await this.#pause(Math.min(SLOWEST, Math.max(INTERVAL, SHARE * spent)));
+      // A slow machine redraws less often while a run is made: the charts must not take time from the
+      // engine. What is played again has none, and its charts go with its text.
+      const isMade = this.#trace?.end === null;
+      if (isMade) await this.#pause(Math.min(SLOWEST, Math.max(INTERVAL, SHARE * spent)));
     }
     this.#drawing = false;
   }
@@ -226,6 +229,9 @@ export class Charts {
     const { x, y } = spec.extent ?? {};
     if (x) layout.xaxis = { ...layout.xaxis, range: x };
     if (y) layout.yaxis = { ...layout.yaxis, range: y };
+    const last = Math.max(1, ...traces.flatMap((trace) => trace.x ?? []).map(Number));
+    // Whole numbers that are few: a tick between two of them would be told as one of them.
+    if (layout.xaxis.tickformat === "d" && (x?.[1] ?? last) < FEW_ROUNDS) layout.xaxis = { ...layout.xaxis, dtick: 1 };
     if (isEmpty && !x) {
       layout.xaxis = { ...layout.xaxis, range: [0, 1], showticklabels: false };
       layout.yaxis = { ...layout.yaxis, showticklabels: false };

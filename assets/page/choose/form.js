@@ -20,7 +20,7 @@ export class Form {
   #server;
   #changed;
   /** @type {[kind: string, text: string][]} */
-  #own = []; // the visitor's prompts
+  #found = []; // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
   #text = element("textarea");
@@ -55,7 +55,7 @@ export class Form {
 
   /** The number of prompts. */
   get prompts() {
-    if (this.#isOwn) return this.#own.length;
+    if (this.#isOwn) return this.#found.length;
     return this.#chosen("kinds").reduce((sum, kind) => sum + (this.#config.kinds[kind] ?? 0), 0);
   }
 
@@ -65,7 +65,7 @@ export class Form {
     return {
       drafters: this.#chosen("drafters"), gammas: numbers("gammas"), policies: this.#chosen("policies"),
       temperatures: numbers("temperatures"), kinds: this.#isOwn ? [] : this.#chosen("kinds"),
-      prompts: this.#isOwn ? this.#own : null, length: this.#amount("length"), seconds: this.#amount("seconds"),
+      prompts: this.#isOwn ? this.#found : null, length: this.#amount("length"), seconds: this.#amount("seconds"),
     };
   }
 
@@ -138,11 +138,11 @@ export class Form {
     const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
     const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
     builtIn.dataset.source = "built-in";
-    field.append(element("legend", "", "Prompts"), source, builtIn, this.#own());
+    field.append(element("legend", "", "Prompts"), source, builtIn, this.#ownPrompts());
     return field;
   }
 
-  #own() {
+  #ownPrompts() {
     const own = element("div", "sc-own");
     own.dataset.source = "own";
     Object.assign(this.#text, { rows: 5, spellcheck: false, placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”" });
@@ -173,7 +173,7 @@ export class Form {
     for (const part of findAll(this.node, "[data-source]", HTMLElement)) {
       part.hidden = (part.dataset.source === "own") !== this.#isOwn;
     }
-    if (this.#isOwn && !this.#own.length && !this.#said.textContent) this.#said.textContent = NO_PROMPTS;
+    if (this.#isOwn && !this.#found.length && !this.#said.textContent) this.#said.textContent = NO_PROMPTS;
   }
 
   #readSoon() {
@@ -198,7 +198,7 @@ export class Form {
   async #read(blob, name = "") {
     this.#turn += 1;
     const turn = this.#turn, most = this.#config.mostFile;
-    this.#own = [];
+    this.#found = [];
     if (!blob.size) this.#say(NO_PROMPTS);
     else if (blob.size > most) this.#say(`This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`);
     else {
@@ -223,7 +223,7 @@ export class Form {
       this.#say(`${name && `${name}: `}${error}`);
       return;
     }
-    this.#own = prompts;
+    this.#found = prompts;
     const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
     this.#say(`${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`);
   }

@@ -60,7 +60,7 @@ export class Sweep {
   /** End it; what there is arrives with the next answer. */
   stop() {
     const id = this.state?.id;
-    if (id) this.#server.end_sweep?.({ id }).catch(() => {});
+    if (id) this.#server.end_job?.({ id }).catch(() => {});
     else if (this.isUnderWay) { this.#turn += 1; this.#finish(""); }
   }
 
@@ -75,7 +75,7 @@ export class Sweep {
     while (this.isUnderWay && turn === this.#turn) {
       await new Promise((resume) => setTimeout(resume, ASK_EVERY));
       try {
-        const news = await this.#server.ask_sweep?.({ id, since, hidden: document.hidden });
+        const news = await this.#server.ask_job?.({ id, since, hidden: document.hidden });
         if (!news || turn !== this.#turn) return;
         failures = 0;
         since = news.version ?? since;

@@ -152,20 +152,12 @@ interface FoundPrompts {
   left_out?: number;
 }
 
-interface ReadBatches {
-  error?: string;
-  verdict?: string;
-  figures?: Record<Theme, Record<string, SweepFigure>>;
-}
-
 interface Config {
   choose?: ChooseConfig | null;
 }
 
 interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
-  ask_sweep?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
-  end_sweep?(asked: { id: string }): Promise<void>;
-  read_batches?(file: Blob): Promise<ReadBatches>;
+  ask_job?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
   find_prompts?(file: Blob): Promise<FoundPrompts>;
 }

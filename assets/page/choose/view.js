@@ -4,7 +4,6 @@ import { controlsFor, queryOf } from "specviz/run/address.js";
 import { element, find } from "specviz/dom/dom.js";
 import { saveBlob } from "specviz/run/recordings.js";
 import { Advice } from "specviz/choose/advice.js";
-import { Batches } from "specviz/choose/batches.js";
 import { Figures } from "specviz/choose/figures.js";
 import { Form } from "specviz/choose/form.js";
 import { Sweep } from "specviz/choose/sweep.js";
@@ -63,7 +62,6 @@ export class ChooseView {
   #table;
   #advice;
   #figures;
-  #batches;
   #machine = element("p", "sc-machine");
   #exports = element("p", "sc-actions sc-exports");
 
@@ -80,7 +78,6 @@ export class ChooseView {
     this.#form = new Form(choose, parts.server, { changed: () => this.#offer(), begin: () => this.#begin() });
     this.#table = new Table(choose);
     this.#figures = new Figures(choose, () => this.#dialog.open);
-    this.#batches = new Batches(parts.server, choose, () => this.#dialog.open);
     this.#advice = new Advice({ labels: choose, use: (best) => this.#use(best), link: (best) => this.#link(best) });
     this.#furnish();
     root.append(this.#dialog);
@@ -124,7 +121,6 @@ export class ChooseView {
     }
     find(dialog, ".sc-results").append(
       this.#advice.node, this.#table.node, this.#machine, this.#exports, this.#figures.node);
-    find(dialog, ".sc-main").append(this.#batches.node);
   }
 
   #begin() {

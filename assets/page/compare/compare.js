@@ -1,14 +1,14 @@
-// The last two runs of this visit, side by side, in a dialog.
+// Two runs side by side, in a dialog: a visitor's own, where there are two, beside a recording else.
 
 import { chart } from "specviz/compare/chart.js";
 import { figures, lead, settings, showDifference, sideOf, texts, times } from "specviz/compare/parts.js";
+import { lastTwo, newest } from "specviz/compare/pick.js";
 import { closest, element, find } from "specviz/dom/dom.js";
 
 /** @import { Side } from "specviz/compare/parts.js" */
 
-/** @typedef {{ trace: Trace, origin: string }} Run */
+/** @import { Run } from "specviz/compare/pick.js" */
 
-const KEPT = 4; // runs: one that failed before its first round is passed over
 const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
 
@@ -34,26 +34,22 @@ export class Compare {
    * @param {string} origin what its badge says of it
    */
   shown(trace, origin) {
-    this.#runs = [...this.#runs.filter((run) => run.trace !== trace), { trace, origin }].slice(-KEPT);
+    this.#runs = newest([...this.#runs.filter((run) => run.trace !== trace), { trace, origin }]);
   }
 
   open() {
     if (this.#dialog.open) return;
-    const runs = this.#runs.filter(({ trace }) => trace.rounds.length).slice(-2);
+    const pair = lastTwo(this.#runs);
     this.#dialog.showModal();
-    if (runs.length < 2) {
-      this.#sides = [];
-      this.#body.replaceChildren(element("p", "sv-lead", runs.length ? ONLY_ONE : NONE));
-      return;
-    }
-    this.#sides = runs.map((run, i) => sideOf(i ? "Latest" : "Earlier", run));
-    this.#fill();
+    this.#sides = pair?.map(({ name, run }) => sideOf(name, run)) ?? [];
+    if (pair) this.#fill();
+    else this.#body.replaceChildren(element("p", "sv-lead", this.#runs.length ? ONLY_ONE : NONE));
   }
 
   #furnish() {
     const close = element("button", "sv-close", "×"), head = element("header"), title = element("h2");
     Object.assign(close, { type: "button", ariaLabel: "Close" });
-    Object.assign(title, { id: "sv-compare-title", textContent: "The last two runs, side by side" });
+    Object.assign(title, { id: "sv-compare-title", textContent: "Two runs, side by side" });
     Object.assign(this.#body, { tabIndex: 0, role: "group", ariaLabel: "Comparison" });
     head.append(title, close);
     this.#dialog.setAttribute("aria-labelledby", title.id);

@@ -147,7 +147,7 @@ export function lead([earlier, latest]) {
   if (earlier.m.speedup === null || latest.m.speedup === null) {
     return "A ratio needs two rounds and two tokens in each lane: one of these runs has fewer.";
   }
-  const said = `The earlier run was ${fixed(earlier.m.speedup, 2)} times as fast as the target alone, the latest ${
+  const said = `${earlier.name}: ${fixed(earlier.m.speedup, 2)} times as fast as the target alone. ${latest.name}: ${
     fixed(latest.m.speedup, 2)} times.`;
   const machines = provenance(earlier.trace.header).machine === provenance(latest.trace.header).machine ? ""
     : " They were made in different ways or on different machines: compare their ratios, not their tokens per second.";

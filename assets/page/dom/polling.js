@@ -18,10 +18,10 @@ export async function lastState(server, begun, isWanted, show) {
     show(state);
     const { id } = state;
     await new Promise((resume) => setTimeout(resume, ASK_EVERY));
-    if (isWanted()) state = await server.ask_sampling?.({ id });
+    if (isWanted()) state = await server.ask_job?.({ id });
   }
   if (!state) throw new Error("the server gave no answer");
   if (isWanted()) return state;
-  if (state.id) server.end_sampling?.({ id: state.id });
+  if (state.id) server.end_job?.({ id: state.id });
   return null;
 }

@@ -1,5 +1,6 @@
 // Drawings of one verdict: the odds and the draw on a line, and p laid over q.
 
+import { verdictKind } from "specviz/facts/vocabulary.js";
 import { element } from "specviz/dom/dom.js";
 import { inBoth } from "specviz/explain/numbers.js";
 import { track, word } from "specviz/explain/pictures.js";
@@ -33,10 +34,10 @@ export function verdict(token, rule = "token") {
 
 /**
  * @param {Token} token
- * @param {string} rule block or typical
+ * @param {string} rule that has a threshold
  */
 function comparedBy({ p = 0, u = 0, threshold = 0, weight, outcome }, rule) {
-  const isKept = outcome === "accepted", isBlock = rule === "block";
+  const isKept = outcome === "accepted", isBlock = verdictKind(rule).together;
   const [name, value] = isBlock ? ["u", u] : ["p", p];
   const words = isKept ? "kept" : "refused";
   const box = element("div", `sx-verdict ${isKept ? "is-kept" : "is-refused"}`);

@@ -9,7 +9,8 @@ import { overlay, verdict } from "specviz/explain/judging.js";
 import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/lane.js";
 import { chance, oddsAndDraw, reason } from "specviz/words/reasons.js";
-import { isDrawn, LEFT, NOTES, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
+import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
+import { drawsFirst, isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { plural, visible } from "specviz/words/words.js";
 
 /** @import { Marked } from "specviz/explain/pictures.js" */
@@ -61,7 +62,7 @@ export function stepsOf(round, trace) {
     round, trace, tokens,
     own: tokens.slice(round.drafted.length)[0],
     isGreedy: settings.temperature === 0,
-    isCopied: settings.drafter === "ngram",
+    isCopied: drafterKind(settings.drafter).certain,
     rule: ruleOf(settings),
   };
   const steps = round.drafted.length
@@ -121,9 +122,9 @@ function judge(told) {
     chapter: "Judge",
     part: `place ${i + 1} of ${round.drafted.length}`,
     sentence: judgement(told, token, i),
-    note: i === 0 ? (isGreedy ? GREEDY : isDrawn(token) ? SERVER_DREW : NOTES[rule] ?? NOT_GOOD_ENOUGH) : undefined,
+    note: i === 0 ? (isGreedy ? GREEDY : isDrawn(token) ? SERVER_DREW : verdictKind(rule).note || NOT_GOOD_ENOUGH) : undefined,
     tokens: upTo(tokens.slice(0, round.drafted.length), i + 1), at: i, until: "verify",
-    picture: () => (isGreedy ? [firstChoices(token)] : rule === "exact-match" ? [chances(token)]
+    picture: () => (isGreedy ? [firstChoices(token)] : drawsFirst(rule) ? [chances(token)]
       : rule !== "token" ? [verdict(token, rule), bothChances(token)]
       : isDrawn(token) ? [verdict(token)]
       : [verdict(token), overlay(sharesOf(token, token.outcome === "rejected" ? own : undefined), token.id)]),
@@ -137,7 +138,7 @@ function judge(told) {
  */
 function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   // What the target wrote in its place comes in a later step, unless it is what is compared.
-  const shown = rule === "exact-match" ? round : { ...round, emitted: [] };
+  const shown = drawsFirst(rule) ? round : { ...round, emitted: [] };
   if (rule !== "token") return reasonBy(rule, token, { round: shown, place });
   const word = `“${visible(token.text)}”`;
   if (isCopied && !isGreedy) {
@@ -259,7 +260,7 @@ function correctBy(rule, token, round, tokens) {
     chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }),
     tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
     picture: () => [token.top_residual?.length
-      ? bars(`${LEFT[rule]}, scaled up to 1`, "left", token.top_residual, { ...token, probability: share }) : chances(token)],
+      ? bars(`${verdictKind(rule).left}, scaled up to 1`, "left", token.top_residual, { ...token, probability: share }) : chances(token)],
   };
 }
 

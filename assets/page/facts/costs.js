@@ -13,7 +13,6 @@ const HALVINGS = 60;
  * @property {Costs} costs
  * @property {number} speedup
  * @property {number | null} formula  the speed-up that alpha and c predict
- * @property {number | null} priced  the same at the measured price of a round
  * @property {number | null} break_even  the alpha at which rounds would only just pay
  * @property {number | null} best_gamma
  * @property {number | null} best_speedup  what the best gamma is predicted to give
@@ -45,7 +44,6 @@ export function explain(rounds, header, mostGamma) {
     m, costs,
     speedup: m.tau / costs.price,
     formula: m.speedup_predicted,
-    priced: m.tau_predicted === null ? null : m.tau_predicted / costs.price,
     break_even: breakEvenOf(lengths, costs.price),
     best_gamma: best?.gamma ?? null,
     best_speedup: best?.speedup ?? null,

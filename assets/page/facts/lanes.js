@@ -1,10 +1,9 @@
 // The lanes of a race by name, and one of them beside the baseline as if only these two had raced.
 
+import { labelIn } from "specviz/facts/vocabulary.js";
+
 export const OURS = "speculative"; // the lane with drafts in a race of two
 export const ALONE = "baseline"; // the target alone, in every race
-
-/** @type {Map<LaneName, string>} */
-const LABELS = new Map([[OURS, "draft + target"], [ALONE, "target alone"]]);
 
 /** Each trace's views on one of its lanes. @type {WeakMap<Trace, Map<LaneName, Trace>>} */
 const views = new WeakMap();
@@ -15,7 +14,7 @@ const renamed = new WeakMap();
  * What a lane is called.
  * @param {LaneName} name
  */
-export const labelOf = (name) => LABELS.get(name) ?? name;
+export const labelOf = (name) => labelIn("lanes", name);
 
 /**
  * The lanes with drafts, in order.

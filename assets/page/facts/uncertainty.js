@@ -2,7 +2,7 @@
 
 import { measure, readsPrompt } from "specviz/facts/metrics.js";
 
-/** @typedef {"price" | "delay" | "spread" | "short"} Doubt */
+/** @typedef {"price" | "delay" | "spread" | "outside" | "short"} Doubt */
 
 /** @typedef {{ median: number, low: number, high: number }} Spread  a median with its quartiles */
 
@@ -38,7 +38,7 @@ export function uncertainty(rounds) {
   const ratios = windows(ours, theirs).map(([mine, beside]) =>
     (undelayed * (1 + delay(beside, usual.baseline))) / (1 + delay(mine, usual.speculative)));
   const spread = ratios.length >= FEWEST_WINDOWS ? spreadOf(ratios) : null;
-  return { price, delays, spread, doubt: doubtOf(price, delays, spread) };
+  return { price, delays, spread, doubt: doubtOf(speedup, price, delays, spread) };
 }
 
 /**
@@ -98,14 +98,16 @@ function windows(ours, theirs) {
 }
 
 /**
+ * @param {number} speedup
  * @param {number} price
  * @param {Record<LaneName, number>} delays
  * @param {Spread | null} spread
  * @returns {Doubt | null}
  */
-function doubtOf(price, delays, spread) {
+function doubtOf(speedup, price, delays, spread) {
   if (price < LEAST_PRICE) return "price";
   if (Math.max(...Object.values(delays)) > MOST_DELAY) return "delay";
   if (spread === null) return "short";
-  return spread.high - spread.low > MOST_SPREAD * spread.median ? "spread" : null;
+  if (spread.high - spread.low > MOST_SPREAD * spread.median) return "spread";
+  return speedup < spread.low || speedup > spread.high ? "outside" : null;
 }

@@ -65,7 +65,7 @@ export class Check {
 
   /** Another run is shown, or nobody looks any more. */
   forget() {
-    if (this.#id) this.#parts.server.end_sampling?.({ id: this.#id }).catch(() => {});
+    if (this.#id) this.#parts.server.end_job?.({ id: this.#id }).catch(() => {});
     this.#turn += 1;
     this.#id = null;
     this.#button.textContent = this.#parts.ask;

@@ -43,7 +43,7 @@ export class Experiment {
   }
 
   end() {
-    if (this.#id) this.#parts.server.end_sampling?.({ id: this.#id }).catch(() => {});
+    if (this.#id) this.#parts.server.end_job?.({ id: this.#id }).catch(() => {});
     this.#turn += 1;
     if (this.#id !== null) this.#finish({ over: true, stopped: true });
   }

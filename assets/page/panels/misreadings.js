@@ -12,9 +12,9 @@ export function misreadings({ m, costs, speeds }) {
   const list = element("dl", "sv-misreadings");
   /** @type {[string, string | null][]} */
   const answers = [
-    ["Is a longer τ always faster?", `No: τ = ${fixed(m.tau, 2)} is what a round yields, and it was paid with ${
-      fixed(costs.price, 2)} target steps. More guesses raise both, and the later ones hold less often.`],
-    ["Is checking free?", `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} steps of `
+    ["Is a longer τ always faster?", `No: τ = ${fixed(m.tau, 2)} is what a round yields, and it was paid for: a round took ${
+      fixed(costs.price, 2)} times as long as one of the target alone. More guesses raise both, and the later ones hold less often.`],
+    ["Is checking free?", `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} passes of `
       + "the target alone here. With experts or a long text it can cost much more."],
     ["Is accepted over drafted α?", `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a refusal were `
       + `drafted and paid, but not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`],

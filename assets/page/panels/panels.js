@@ -8,6 +8,7 @@ import { hasBaseline, OURS } from "specviz/facts/lanes.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
 import { WhatIf } from "specviz/panels/whatif.js";
 import { showWhy } from "specviz/panels/why.js";
+import { settled } from "specviz/words/verdict.js";
 
 /** @import { Session } from "specviz/run/session.js" */
 
@@ -166,12 +167,10 @@ export class Panels {
    * @param {Trace} trace
    */
   #fillWhy(rounds, trace) {
-    const why = explain(rounds, trace.header, this.#config.mostGamma);
+    const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node);
-    const held = document.activeElement?.getAttribute("data-run-gamma");
     showWhy(this.#why, why, trace);
-    if (held) findAll(this.#why, `[data-run-gamma="${held}"]`, HTMLElement)[0]?.focus({ preventScroll: true });
-    this.#whatIf.show(why, trace.header.settings.gamma);
+    this.#whatIf.show(why, trace.header.settings);
   }
 
   #fillSoon() {

@@ -1,6 +1,7 @@
 // The panel "Is it the same text?": token by token when greedy, by many draws when sampled.
 
 import { element } from "specviz/dom/dom.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
 import { chance } from "specviz/words/reasons.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
@@ -10,20 +11,6 @@ const AFTER = 14; // tokens of each lane that are shown from there on
 const GREEDY = "Greedy, exactness can be read off: a draft is kept only if it is the target’s own first choice. "
   + "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little differently "
   + "from a pass over one, and a near-tie may fall the other way.";
-const EXACT = "Exact does not mean the same words, it means the same chances. A guess is kept with probability "
-  + "min(1, p/q); after a refusal the token is drawn from max(0, p − q). Together they give every token "
-  + "exactly the probability p that the target alone gives it (Leviathan et al. 2022, theorem 1).";
-/** @type {Record<string, string>} */
-const LAWS = {
-  block: "Exact does not mean the same words, it means the same chances. Block verification judges the guesses of a "
-    + "round together: it keeps more of them than one test after the other would, and makes up for exactly what it "
-    + "refuses, so every text keeps the probability that the target alone gives it (Sun et al. 2024).",
-  "exact-match": "Exact does not mean the same words, it means the same chances. Here the target draws each token "
-    + "itself, from p, and a guess is kept only if it is that token: what is written are always the target’s own draws.",
-  typical: "This rule is not exact. A guess is kept if the target finds it likely enough, however often the draft "
-    + "guesses it, and nothing makes up for that: the text follows another distribution (Cai et al. 2024). The "
-    + "experiment below shows by how much.",
-};
 const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, in either lane?";
 
 /**
@@ -116,8 +103,8 @@ export function showSampled(body, trace, experiment) {
   const { temperature } = trace.header.settings;
   const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ as two `
     + "throws of one die do.";
-  const rule = ruleOf(trace.header.settings);
-  const law = element("p", rule === "typical" ? "sv-inexact" : "", LAWS[rule] ?? EXACT);
+  const { exact, law: said } = verdictKind(ruleOf(trace.header.settings));
+  const law = element("p", exact ? "" : "sv-inexact", said);
   body.replaceChildren(element("p", "sv-lead", lead), law, element("p", "", ONE_RUN), experiment);
 }
 

@@ -1,35 +1,31 @@
-// "What if": the textbook's speed-up over the length of a draft, for an alpha and a price that the
-// reader chooses, with the measured run as a point on the same picture.
+// The speed-up by the formula over the length of a draft: at the figures of the shown run, or at an
+// alpha and a price that the reader chooses. Each bar runs the page's prompt with its gamma.
 
+import { bestGamma } from "specviz/facts/costs.js";
 import { element } from "specviz/dom/dom.js";
-import { predictedTau } from "specviz/facts/metrics.js";
+import { adapts } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
 /** @import { Explanation } from "specviz/facts/costs.js" */
 
-const WIDTH = 520, HEIGHT = 190; // of the drawing
-const EDGE = { left: 34, right: 14, top: 16, bottom: 26 };
-const FORMULA = "The formula (Leviathan et al. 2022, theorem 3.8), not a measurement: (1 − α^(γ+1)) / ((1 − α)(γc + 1)), "
-  + "with verdicts that do not depend on each other and a pass that costs the same for one token as for many.";
+const FORMULA = "Not measured: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
+  + "depend on each other. Judging costs one pass for no guess and what it cost here for as many as here, in a straight line.";
 
-/** @typedef {{ alpha: number, gamma: number, c: number }} Chosen */
-/** @type {[keyof Chosen, string, number, number, number][]} name, label, least, most, step */
-const SLIDERS = [
-  ["alpha", "α, guesses that hold", 0, 0.99, 0.01],
-  ["gamma", "γ, guesses per round", 1, 16, 1],
-  ["c", "c, price of a guess", 0, 1, 0.01],
-];
+/** @typedef {"alpha" | "step"} Name */
+/** @type {[Name, string, number][]} name, label, most */
+const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
 
 export class WhatIf {
   node = element("section", "sv-whatif");
-  #drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
+  #bars = element("ol", "sv-gammas");
   #said = element("p");
   #back = element("button", "sv-link", "Back to this run");
-  /** @type {Map<string, { input: HTMLInputElement, value: HTMLElement }>} */
+  /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */
   #sliders = new Map();
   /** @type {Explanation | null} */
   #why = null;
-  #gamma = 1; // of the run's settings
+  /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
+  #settings = { gamma: 1, gamma_policy: "fixed" };
   #isTouched = false;
   #most;
 
@@ -39,116 +35,92 @@ export class WhatIf {
     this.#back.type = "button";
     this.#back.addEventListener("click", () => { this.#isTouched = false; this.#draw(); });
     this.#said.setAttribute("role", "status");
-    this.node.append(element("h3", "", "What if?"), this.#drawing, ...SLIDERS.map((one) => this.#slider(...one)),
-      this.#said, this.#back, element("p", "", FORMULA));
+    this.node.append(element("h3", "", "What if? Another γ, α or price"), this.#bars,
+      ...SLIDERS.map((one) => this.#slider(...one)), this.#said, this.#back, element("p", "", FORMULA));
   }
 
   /**
    * @param {Explanation | null} why  null before there is something to compare
-   * @param {number} gamma of the run's settings
+   * @param {Pick<Settings, "gamma" | "gamma_policy">} settings of the run
    */
-  show(why, gamma) {
-    this.#why = why?.m.drafted ? why : null;
-    this.#gamma = gamma;
+  show(why, settings) {
+    this.#why = why?.m.drafted && why.m.alpha !== null ? why : null;
+    this.#settings = settings;
     this.node.hidden = this.#why === null;
-    if (this.#why) this.#draw();
+    this.#draw();
   }
 
   /**
-   * @param {keyof Chosen} name
+   * @param {Name} name
    * @param {string} label
-   * @param {number} least
    * @param {number} most
-   * @param {number} step
    */
-  #slider(name, label, least, most, step) {
+  #slider(name, label, most) {
     const row = element("label", "", label);
     const input = element("input"), value = element("b");
-    Object.assign(input, { type: "range", min: least, max: name === "gamma" ? this.#most : most, step });
+    Object.assign(input, { type: "range", min: 0, max: most, step: 0.01 });
     input.addEventListener("input", () => { this.#isTouched = true; this.#draw(); });
     row.append(input, value);
     this.#sliders.set(name, { input, value });
     return row;
   }
 
-  /** @returns {Chosen} */
-  #chosen() {
-    const measured = { alpha: this.#why?.m.alpha ?? 0, gamma: this.#gamma, c: this.#why?.m.c ?? 0 };
+  /** @param {Explanation} why */
+  #chosen({ m, costs }) {
+    const measured = { alpha: m.alpha ?? 0, step: costs.step };
     if (!this.#isTouched) return measured;
-    const of = (/** @type {string} */ name) => Number(this.#sliders.get(name)?.input.value);
-    return { alpha: of("alpha"), gamma: of("gamma"), c: of("c") };
+    const of = (/** @type {Name} */ name) => Number(this.#sliders.get(name)?.input.value);
+    return { alpha: of("alpha"), step: of("step") };
   }
 
   #draw() {
     const why = this.#why;
     if (!why) return;
-    const chosen = this.#chosen();
+    const { costs, speedup } = why, chosen = this.#chosen(why);
     for (const [name, { input, value }] of this.#sliders) {
-      const number = chosen[/** @type {keyof Chosen} */ (name)];
-      input.value = String(number);
-      value.textContent = name === "gamma" ? String(number) : fixed(number, 2);
+      input.value = String(chosen[name]);
+      value.textContent = fixed(chosen[name], 2);
     }
     this.#back.hidden = !this.#isTouched;
-    const predicted = speedup(chosen.alpha, chosen.gamma, chosen.c);
-    this.#said.textContent = `By the formula ${fixed(predicted, 2)}× at γ = ${chosen.gamma}; measured in this run ${
-      fixed(why.speedup, 2)}×.`;
-    this.#drawing.setAttribute("aria-label", `Speed-up by the formula over γ. ${this.#said.textContent}`);
-    this.#drawing.replaceChildren(...shapes(chosen, why, this.#most));
+    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, this.#most);
+    // A policy, or text without a match, drafts another number in each round: then no bar is ours.
+    const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
+    this.#drawBars(best, ours);
+    const inUse = ours === null || ours === best.gamma ? "" : `; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
+    const found = best.gamma === 0 ? "no γ is above 1×" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
+    this.#said.textContent = `By the formula ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
+  }
+
+  /**
+   * @param {{ gamma: number, speeds: number[] }} best
+   * @param {number | null} ours  the gamma in use
+   */
+  #drawBars({ gamma, speeds }, ours) {
+    const highest = Math.max(1, ...speeds), held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
+    const canRun = document.querySelector("#run") !== null;
+    this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
+      const item = element("li", `${i + 1 === gamma ? "is-best " : ""}${i + 1 === ours ? "is-ours" : ""}`);
+      const bar = element("i");
+      bar.style.height = `${(100 * speed) / highest}%`;
+      bar.dataset.value = fixed(speed, 2);
+      item.append(bar, element("small", "", String(i + 1)));
+      if (canRun) item.append(runner(i + 1));
+      return item;
+    }));
+    this.#bars.style.setProperty("--even", String(1 / highest));
+    if (held) /** @type {HTMLElement | null} */ (this.#bars.querySelector(`[data-run-gamma="${held}"]`))?.focus({ preventScroll: true });
   }
 }
 
 /**
- * @param {number} alpha
+ * Over a bar: runs the prompt of the page with this gamma.
  * @param {number} gamma
- * @param {number} c
  */
-export const speedup = (alpha, gamma, c) => predictedTau(alpha, gamma) / (gamma * c + 1);
-
-/**
- * @param {Chosen} chosen
- * @param {Explanation} why
- * @param {number} most
- */
-function shapes({ alpha, gamma, c }, why, most) {
-  const speeds = Array.from({ length: most + 1 }, (_, length) => speedup(alpha, length, c));
-  const highest = Math.max(2, Math.ceil(Math.max(...speeds, why.speedup)));
-  const x = (/** @type {number} */ value) => EDGE.left + (value / most) * (WIDTH - EDGE.left - EDGE.right);
-  const y = (/** @type {number} */ value) => HEIGHT - EDGE.bottom - (value / highest) * (HEIGHT - EDGE.top - EDGE.bottom);
-  const line = (/** @type {number} */ value, /** @type {string} */ name) => [
-    svg("line", { x1: EDGE.left, x2: WIDTH - EDGE.right, y1: y(value), y2: y(value), class: name }),
-    label(EDGE.left - 6, y(value) + 4, `${value}×`, "end"),
-  ];
-  const point = (/** @type {number} */ at, /** @type {number} */ value, /** @type {string} */ name) =>
-    svg("circle", { cx: x(at), cy: y(value), r: 5, class: name });
-  const numbers = [1, 4, 8, 12, 16].filter((number) => number <= most);
-  return [
-    ...line(0, "axis"), ...line(1, "even"), ...line(highest, "axis"),
-    ...numbers.map((number) => label(x(number), HEIGHT - 8, number === 1 ? "γ = 1" : String(number), "middle")),
-    svg("polyline", { points: speeds.map((value, i) => `${x(i)},${y(value)}`).join(" ") }),
-    point(gamma, speeds[gamma], "chosen"),
-    point(Math.min(why.costs.gamma, most), why.speedup, "measured"),
-    label(x(Math.min(why.costs.gamma, most)) + 10, y(why.speedup) + 14, "measured", "start"),
-  ];
-}
-
-/**
- * @param {number} x
- * @param {number} y
- * @param {string} text
- * @param {"start" | "middle" | "end"} anchor
- */
-function label(x, y, text, anchor) {
-  const node = svg("text", { x, y, "text-anchor": anchor });
-  node.textContent = text;
-  return node;
-}
-
-/**
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- */
-function svg(name, attributes) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+function runner(gamma) {
+  const node = element("button");
+  node.type = "button";
+  node.dataset.runGamma = String(gamma);
+  node.title = `Run with γ = ${gamma}`;
+  node.setAttribute("aria-label", node.title);
   return node;
 }

@@ -3,7 +3,7 @@
 import { element } from "specviz/dom/dom.js";
 import { misreadings } from "specviz/panels/misreadings.js";
 import { chance } from "specviz/words/reasons.js";
-import { adapts, adviceOf, NEAR } from "specviz/words/verdict.js";
+import { adapts, adviceOf, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
 /** @import { Explanation } from "specviz/facts/costs.js" */
@@ -12,8 +12,10 @@ import { fixed } from "specviz/words/words.js";
 /** @type {("draft" | "verify" | "overhead")[]} */
 const PARTS = ["draft", "verify", "overhead"];
 const NOTHING = "Nothing can be compared yet: both lanes must finish two rounds.";
+const NO_VERDICT = `A run that is not finished, or has fewer than ${FEWEST_ROUNDS} rounds with drafts, has no verdict: these are `
+  + "its figures so far.";
 const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to lose.";
-const NEVER_PAYS = "Not at this γ: a round costs more steps than the tokens that it can yield at most.";
+const NEVER_PAYS = "Not at this γ: a round costs more passes than the tokens that it can yield at most.";
 const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
 
 /**
@@ -29,16 +31,16 @@ export function showWhy(body, why, trace) {
   }
   const { settings } = trace.header;
   const lead = element("div");
-  lead.append(element("p", "sv-lead", verdictOf(why, settings)), element("p", "", endToEnd(why.m)));
+  lead.append(element("p", "sv-lead", isFinished(trace) && why.m.rounds >= FEWEST_ROUNDS ? verdictOf(why, settings) : NO_VERDICT));
   if (!why.m.drafted) {
     body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
     return;
   }
   body.replaceChildren(lead,
     titled("Where a round’s time goes", times(why), element("p", "", shares(why))),
-    titled("Predicted against measured", table(why), element("p", "", difference(why))),
+    titled("Predicted against measured", table(why), element("p", "", difference(why)),
+      element("p", "", endToEnd(why.m))),
     titled("Does it pay?", ...breakEven(why)),
-    titled("The γ that would have been best", ...gammas(why, settings)),
     titled("What is easily misread", misreadings(why)));
 }
 
@@ -47,8 +49,9 @@ export function showWhy(body, why, trace) {
  * @param {Metrics} m
  */
 function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
-  return wall !== null ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
+  const whole = wall !== null ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
     : `With prefill: ${fixed(prefilled, 2)}×.`;
+  return `${whole} That is one reading of a clock that also counts what has nothing to do with drafts.`;
 }
 
 /**
@@ -63,11 +66,11 @@ export function verdictOf(why, settings) {
   const gamma = adapts(settings, costs.gamma) ? fixed(costs.gamma, 2) : String(settings.gamma);
   if (break_even === null) {
     const judging = costs.judging > 1 + NEAR
-      ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} steps` : "";
-    return `The draft costs ${fixed(costs.step, 2)} of a target step${judging}: no acceptance rate can pay for that `
+      ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} passes` : "";
+    return `The draft costs ${fixed(costs.step, 2)} of a target pass${judging}: no acceptance rate can pay for that `
       + `at γ = ${gamma}.${advice}`;
   }
-  const balance = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(costs.price, 2)} target steps`;
+  const balance = `A round yields ${fixed(m.tau, 2)} tokens ${priceOf(costs.price)}`;
   if (speedup > 1 + NEAR) {
     return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${
       chance(break_even)} of the judged guesses hold; here ${chance(m.alpha)} do.${advice}`;
@@ -80,6 +83,13 @@ export function verdictOf(why, settings) {
   return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses hold: they come in `
     + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.${advice}`;
 }
+
+/**
+ * A round has a whole pass in it: less is a machine that was busy meanwhile, and no price.
+ * @param {number} price in passes of the target alone
+ */
+export const priceOf = (price) => (price < 1 ? "for about the price of one pass of the target"
+  : `for the price of ${fixed(price, 2)} passes of the target`);
 
 /**
  * @param {string} title
@@ -152,20 +162,19 @@ function shares({ m, costs }) {
 }
 
 /**
- * Tokens per round, price and speed-up: by the textbook, at the measured price, measured.
+ * Tokens per round, price and speed-up: by the textbook, and measured.
  * @param {Explanation} why
  */
-function table({ m, costs, speedup, formula, priced }) {
+function table({ m, costs, speedup, formula }) {
   const { tau, tau_predicted: predicted } = m;
   /** @type {[string, ...(number | null)[]][]} */
   const rows = [
     ["textbook", predicted, formula && predicted ? predicted / formula : null, formula],
-    ["measured price", predicted, costs.price, priced],
     ["measured", tau, costs.price, speedup],
   ];
   const node = element("table"), head = element("tr");
   head.append(element("td"));
-  for (const name of ["tokens per round", "price, steps", "speed-up"]) head.append(element("th", "", name));
+  for (const name of ["tokens per round", "price, passes", "speed-up"]) head.append(element("th", "", name));
   node.append(head);
   for (const [name, ...values] of rows) {
     const row = element("tr");
@@ -186,7 +195,7 @@ function difference({ m, costs, speedup, formula }) {
   if (Math.abs(ratio(speedup, formula) - 1) <= NEAR) return `${TEXTBOOK}. Here it is right.`;
   const reasons = [];
   if (Math.abs(costs.judging - 1) > NEAR) {
-    reasons.push(`judging and overhead cost ${fixed(costs.judging, 2)} steps here`);
+    reasons.push(`judging and overhead cost ${fixed(costs.judging, 2)} passes here`);
   }
   const surplus = ratio(m.tau, m.tau_predicted) - 1;
   if (Math.abs(surplus) > NEAR) {
@@ -221,49 +230,4 @@ function mark(name, value) {
   node.dataset.mark = name;
   node.style.left = `${100 * value}%`;
   return node;
-}
-
-/**
- * Over a bar: runs the prompt of the page with this gamma.
- * @param {number} gamma
- */
-function runner(gamma) {
-  const node = element("button");
-  node.type = "button";
-  node.dataset.runGamma = String(gamma);
-  node.title = `Run with γ = ${gamma}`;
-  node.setAttribute("aria-label", node.title);
-  return node;
-}
-
-/**
- * A bar for each gamma.
- * @param {Explanation} why
- * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
- */
-function gammas({ best_gamma, best_speedup, speeds, speedup, costs }, settings) {
-  // A policy, or text without a match, drafts another number in each round: then no bar is ours.
-  const gamma = adapts(settings, costs.gamma) ? null : settings.gamma;
-  const list = element("ol", "sv-gammas");
-  const highest = Math.max(1, ...speeds);
-  speeds.slice(1).forEach((speed, i) => {
-    const isBest = i + 1 === best_gamma, isOurs = i + 1 === gamma;
-    const item = element("li", `${isBest ? "is-best " : ""}${isOurs ? "is-ours" : ""}`);
-    const bar = element("i");
-    bar.style.height = `${(100 * speed) / highest}%`;
-    bar.dataset.value = fixed(speed, 2);
-    item.append(bar, element("small", "", String(i + 1)));
-    if (document.querySelector("#run")) item.append(runner(i + 1));
-    list.append(item);
-  });
-  list.style.setProperty("--even", String(1 / highest));
-  const inUse = gamma === null
-    ? `. Rounds drafted ${fixed(costs.gamma, 2)} on average here, and made it ${fixed(speedup, 2)}×.`
-    : best_gamma === gamma ? ", and it is the one in use."
-      : `; γ = ${gamma}, the one in use, gives ${fixed(speeds[gamma] ?? null, 2)}×.`;
-  const said = best_gamma === 0
-    ? "From this α and these prices no γ is above 1×: the target is faster alone."
-    : `From this α and these prices γ = ${best_gamma} would have been best: ${fixed(best_speedup, 2)}×, by the formula`
-      + inUse;
-  return [list, element("p", "", said)];
 }

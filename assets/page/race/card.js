@@ -3,7 +3,8 @@
 import { closest, element, find } from "specviz/dom/dom.js";
 import { isOwn, isUnseen, tokensOf } from "specviz/race/lane.js";
 import { chance, keep } from "specviz/words/reasons.js";
-import { answers, CHANGES_THE_TEXT, isDrawn, LEFT, reasonBy, RULE_NAMES, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
+import { isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { watchedReason } from "specviz/words/watched.js";
 import { fixed, visible } from "specviz/words/words.js";
 
@@ -13,7 +14,7 @@ const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
-  + "at temperature 1. All four verdicts keep the same guesses here.";
+  + "at temperature 1. Every verdict keeps the same guesses here.";
 
 const AS_USED = "Chances after temperature, top-k and top-p. Explain (E) goes through the round step by step.";
 
@@ -88,8 +89,7 @@ export class Card {
     const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
     const rule = settings ? ruleOf(settings) : "token", at = { round, place, ended };
     this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
-    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2
-      || this.#card.querySelector("table") !== null);
+    this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);
     this.#card.hidden = false;
     this.#anchor = node;
     node.setAttribute("aria-describedby", this.#card.id);
@@ -131,10 +131,8 @@ function content(at, isPending, rule) {
   /** @type {HTMLElement[]} */
   const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), numbers(token, rule),
     lists(token, rule)];
-  if (!isGreedy(token) && (judged.outcome === "accepted" || judged.outcome === "rejected") && !isPending) {
-    parts.push(sideBySide(judged, at, rule));
-  }
-  if (rule === "typical") parts.push(element("p", "sv-inexact", CHANGES_THE_TEXT));
+  const { exact, warning } = verdictKind(rule);
+  if (!exact) parts.push(element("p", "sv-inexact", warning));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
   else if (token.p !== undefined) parts.push(element("small", "sv-card-note", isDrawn(token) ? `${SERVER_DREW} ${AS_USED}` : AS_USED));
   return parts;
@@ -183,24 +181,6 @@ function asGuess({ id, text, q, soft_q, top_q, seen }) {
 }
 
 /**
- * What each of the four rules would have done with this draft.
- * @param {Token} token
- * @param {Place} at
- * @param {string} own the run's rule
- */
-function sideBySide(token, at, own) {
-  const table = element("table", "sv-card-rules");
-  table.append(element("caption", "", "What each verdict would do with this guess"));
-  for (const { rule, word, why } of answers(token, at, own)) {
-    const row = element("tr", rule === own ? "is-own" : "");
-    row.dataset.rule = rule;
-    row.append(element("th", "", RULE_NAMES[rule]), element("td", `is-${word.replace(" ", "-")}`, word), element("td", "", why));
-    table.append(row);
-  }
-  return table;
-}
-
-/**
  * @param {ShownToken} token
  * @param {string} rule
  */
@@ -234,7 +214,7 @@ function lists(token, rule) {
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [
     ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
-    [LEFT[rule] ?? "left", token.top_residual, undefined],
+    [verdictKind(rule).left || "left", token.top_residual, undefined],
   ];
   for (const [name, choices, own] of named) {
     if (!choices?.length) continue;

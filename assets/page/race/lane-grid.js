@@ -3,7 +3,8 @@
 import { element, find, findAll } from "specviz/dom/dom.js";
 import { Lane } from "specviz/race/lane.js";
 import { ALONE, draftedLanes, labelOf, lanesOf } from "specviz/facts/lanes.js";
-import { changedLanes, CHANGES_THE_TEXT } from "specviz/words/rules.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
+import { changedLanes, ruleOf } from "specviz/words/rules.js";
 
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 
@@ -49,7 +50,7 @@ export class LaneGrid {
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
     const { articles, bars, lanes } = this.#own;
     const drafted = draftedLanes(header);
-    const own = names.map((name, place) => this.#article(name, place, drafted, changed.includes(name)));
+    const own = names.map((name, place) => this.#article(name, place, drafted, changed.includes(name) ? verdictKind(ruleOf(header.lanes?.[name] ?? header.settings)).warning : ""));
     this.#box.replaceChildren(...(names.length ? own : articles));
     this.#bars.replaceChildren(...(names.length ? names.map(barOf) : bars));
     this.lanes = names.length ? own.map((one) => new Lane(one)) : lanes;
@@ -81,16 +82,16 @@ export class LaneGrid {
    * @param {LaneName} name
    * @param {number} place
    * @param {LaneName[]} drafted
-   * @param {boolean} isChanged  whether its text is not the target's
+   * @param {string} warning  if its text is not the target's
    */
-  #article(name, place, drafted, isChanged) {
+  #article(name, place, drafted, warning) {
     const article = element("article"), head = element("h2"), stream = element("div", "sv-stream");
     article.dataset.lane = name;
     head.id = `sv-name-${place}`;
     article.setAttribute("aria-labelledby", head.id);
     if (name === ALONE) head.append(element("span", "", "Target alone"));
     else head.append(this.#nameButton(name, drafted), ratioOf(name));
-    if (isChanged) head.append(noteOf(CHANGES_THE_TEXT));
+    if (warning) head.append(noteOf(warning));
     const sums = element("small");
     sums.dataset.sums = name;
     head.append(sums);

@@ -8,6 +8,8 @@ import { ALONE } from "specviz/facts/lanes.js";
 const BLOCK = 256;
 const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
+const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
+const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
 
 /**
  * @typedef {{ node: HTMLElement, tokens: number }} Block
@@ -32,15 +34,22 @@ export class Lane {
   #blocks = [];
   #total = 0; // tokens
   #pinned = true; // whether the end of the text stays in sight
+  #movedAt = -Infinity; // ms, when a visitor last scrolled
 
   /** @param {HTMLElement} article */
   constructor(article) {
     this.name = article.dataset.lane ?? "";
     this.stream = find(article, ".sv-stream");
     this.#text.dir = "auto"; // a prompt from right to left goes on so
-    this.stream.addEventListener("scroll", () => {
+    for (const name of BY_HAND) {
+      this.stream.addEventListener(name, (event) => { this.#movedAt = event.timeStamp; }, { passive: true });
+    }
+    // A layout scrolls too: only whoever scrolls by hand leaves the end.
+    this.stream.addEventListener("scroll", (event) => {
       const { scrollHeight, scrollTop, clientHeight } = this.stream;
-      this.#pinned = scrollHeight - scrollTop - clientHeight < AT_END;
+      const isAtEnd = scrollHeight - scrollTop - clientHeight < AT_END;
+      if (isAtEnd || event.timeStamp - this.#movedAt < HAND_LASTS) this.#pinned = isAtEnd;
+      if (this.#pinned === isAtEnd && !isAtEnd) this.#movedAt = event.timeStamp; // a drag or a fling goes on
     }, { passive: true });
     // Whatever changes the height of the text or of the lane, its end stays in sight.
     const toEnd = new ResizeObserver(() => {

@@ -3,14 +3,15 @@
 import { find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { changedLanes } from "specviz/words/rules.js";
-import { uncertainty } from "specviz/facts/uncertainty.js";
-import { CHANGES, detail, doubt, isImpossible, range, verdict } from "specviz/words/verdict.js";
-import { GUESSER, watchedDetail } from "specviz/words/watched.js";
+import { changedLanes, ruleOf } from "specviz/words/rules.js";
+import { headlineOf } from "specviz/words/headline.js";
+import { changes } from "specviz/words/verdict.js";
+import { GUESSER } from "specviz/words/watched.js";
 import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
 /** @import { Metrics } from "specviz/facts/metrics.js" */
+/** @import { Headline } from "specviz/words/headline.js" */
 
 const DRAWN = "All lanes draw at random from the same distribution, so their texts may differ.";
 
@@ -42,10 +43,11 @@ export class Readout {
     const rounds = twoRounds(all, chosen), trace = twoOf(race, chosen);
     const metrics = measure(rounds, trace.header);
     const isOver = race.end !== null && all.length === race.rounds.length;
-    this.#showRatio({ rounds, trace, metrics }, comparison(rounds).differAt, isOver);
+    const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
+    this.#showHeadline(headlineOf(all, race, chosen, ratios, this.#mostGamma), race.end !== null);
     this.#set("[data-identical]", samenessOf(all, race, chosen));
-    const { alpha, efficiency, tau, tau_predicted, c } = metrics;
-    for (const [name, value] of Object.entries({ alpha, efficiency, tau, tau_predicted, c })) {
+    const { alpha, tau, tau_predicted, c } = metrics;
+    for (const [name, value] of Object.entries({ alpha, tau, tau_predicted, c })) {
       this.#set(`[data-metric="${name}"]`, fixed(value, 2));
     }
     for (const [outcome, count] of Object.entries({ untold: 0, ...metrics.counts })) {
@@ -54,7 +56,7 @@ export class Readout {
     find(this.#root, "[data-untold]").hidden = !metrics.counts.untold;
     this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
     this.#showLanes(all, race, isOver);
-    if (race.header.lanes) this.#nameLane(chosen, trace.header.settings, standings);
+    if (race.header.lanes) find(this.#root, ".sv-legend").dataset.of = chosen;
   }
 
   /**
@@ -76,28 +78,6 @@ export class Readout {
   }
 
   /**
-   * The headline of a race of named lanes says which lane it is about, and which is the fastest.
-   * @param {LaneName} chosen
-   * @param {Settings} settings of this lane
-   * @param {Map<LaneName, Standing>} standings
-   */
-  #nameLane(chosen, { gamma, drafter }, standings) {
-    const speedup = standings.get(chosen)?.metrics.speedup ?? null;
-    const verdict = find(this.#root, "[data-verdict]").textContent ?? "";
-    const [best] = [...standings].find(([, standing]) => standing.isBest) ?? [];
-    const whole = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
-    const isBest = best === chosen && standings.size > 1;
-    const times = speedup === null ? "" : `${fixed(speedup, 2)} times `;
-    this.#set("[data-times]", "");
-    this.#set("[data-verdict]", speedup === null ? "All lanes are off." : `${whole}: ${times}${verdict}`);
-    const ratio = best === undefined ? null : standings.get(best)?.metrics.speedup;
-    const said = isBest ? `The fastest of ${standings.size} lanes with drafts. `
-      : best === undefined ? "" : `The fastest is ${best}, ${fixed(ratio, 2)} times. `;
-    this.#set("[data-detail]", said + find(this.#root, "[data-detail]").textContent);
-    find(this.#root, ".sv-legend").dataset.of = chosen;
-  }
-
-  /**
    * Another run is shown.
    * @param {Trace} trace
    */
@@ -107,22 +87,14 @@ export class Readout {
 
   /**
    * The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
-   * @param {Measured} measured
-   * @param {number | null} differAt
+   * @param {Headline} said
    * @param {boolean} isOver
    */
-  #showRatio({ rounds, trace, metrics }, differAt, isOver) {
-    const found = uncertainty(rounds);
-    const shown = isImpossible(found) ? null : metrics.speedup;
-    const why = doubt(metrics, found, isOver);
-    this.#set("[data-headline]", fixed(shown, 2));
-    this.#set("[data-times]", shown === null ? "" : `${fixed(shown, 2)} times `);
-    this.#set("[data-verdict]", isImpossible(found) ? "No fair ratio." : verdict(metrics, trace, differAt, isOver));
-    this.#set("[data-detail]", trace.header.source ? watchedDetail(metrics, rounds, trace)
-      : detail(metrics, rounds, trace.header, this.#mostGamma, isOver));
-    this.#set("[data-spread]", found?.spread && shown !== null ? `quartiles ${range(found.spread)}` : "");
-    this.#set("[data-doubt]", why);
-    this.#root.toggleAttribute("data-doubted", why !== "");
+  #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isOver) {
+    const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
+    for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
+    this.#root.toggleAttribute("data-doubted", doubt !== "");
+    this.#root.toggleAttribute("data-unsettled", !isOver);
   }
 
   /**
@@ -184,7 +156,7 @@ function samenessOf(all, race, chosen) {
   if (!lanes || !said) return said;
   if (settings.temperature !== 0) {
     const changed = changedLanes(race.header), others = changed.filter((lane) => lane !== chosen);
-    const also = others.length ? ` ${others.join("; ")}: ${CHANGES}` : "";
+    const also = others.length ? ` ${others.join("; ")}: ${changes(ruleOf(lanes[others[0]]))}` : "";
     return changed.length ? `${chosen}: ${said}${also}` : DRAWN;
   }
   const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);

@@ -20,6 +20,7 @@ const BETWEEN = 200; // ms, so that the server has closed one run before the nex
  */
 
 export class Repeats {
+  #root;
   #parts;
   #button;
   #said;
@@ -31,6 +32,7 @@ export class Repeats {
    * @param {RepeatParts} parts
    */
   constructor(root, parts) {
+    this.#root = root;
     this.#parts = parts;
     this.#button = find(root, "[data-repeat]", HTMLButtonElement);
     this.#said = find(root, "[data-repeats]");
@@ -42,10 +44,10 @@ export class Repeats {
     return this.#ratios !== null;
   }
 
-  /** A run can be repeated if the controls would give the same. */
+  /** A run can be repeated if its ratio is in doubt and the controls would give the same. */
   offer() {
     const { session, canRun } = this.#parts;
-    this.#button.hidden = !canRun || session.busy || this.isUnderWay || !session.trace?.end
+    this.#button.hidden = !canRun || !this.#root.hasAttribute("data-doubted") || session.busy || this.isUnderWay || !session.trace?.end
       || session.differences.size > 0;
   }
 

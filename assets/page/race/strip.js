@@ -3,7 +3,6 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { describe } from "specviz/words/description.js";
-import { CHANGES_THE_TEXT } from "specviz/words/rules.js";
 import { FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 
 const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to those of "
@@ -39,11 +38,11 @@ export class Strip {
   show(trace, origin) {
     this.#trace = trace;
     const { header } = trace;
-    this.#run.replaceChildren(...describe(header).map(({ name, text, title }) => {
+    this.#run.replaceChildren(...describe(header).map(({ name, text, title, isInexact = false }) => {
       const node = element("span", "", text);
       node.dataset.item = name;
       if (title) node.title = title;
-      node.classList.toggle("sv-inexact", title === CHANGES_THE_TEXT);
+      node.classList.toggle("sv-inexact", isInexact);
       return node;
     }));
     const { machine, made } = provenance(header);

@@ -44,7 +44,6 @@ export function readAddress(search, config) {
     theme: take("theme", (name) => ["light", "dark"].includes(name)),
     stage: take("stage", (flag) => ["0", "1"].includes(flag)) === "1",
     view: query.get("view"), // Gradio has views of its own
-    tour: take("tour", (flag) => ["0", "1"].includes(flag)) === "1",
   };
   return { ...asked, settings, wrong };
 }

@@ -3,6 +3,7 @@
 // then each setting of the configuration.
 
 import { comparedIn } from "specviz/facts/lanes.js";
+import { drafterKind } from "specviz/facts/vocabulary.js";
 import { settingText } from "specviz/words/description.js";
 
 /**
@@ -66,8 +67,8 @@ function pairOf({ target, draft, settings }, { pairs }) {
     known !== undefined && model.name.split("/").pop() === known[0]
     && (known[1] === null || model.parameters === known[1]);
   const has = (/** @type {PairModels} */ models) => {
-    if (draft === null || settings.drafter === "early-exit") return true;
-    return is(draft, settings.drafter === "head" ? models.head : models.draft);
+    const { needs } = drafterKind(settings.drafter);
+    return draft === null || needs === "layers" || is(draft, needs === "head" ? models.head : models.draft);
   };
   const found = Object.entries(pairs).find(([, models]) => is(target, models.target) && has(models));
   return found?.[0] ?? null;

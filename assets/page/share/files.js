@@ -18,6 +18,5 @@ export function withFiles(server, address) {
     opened: (/** @type {Blob} */ file) => read("trace", file),
     take_away: read,
     find_prompts: (/** @type {Blob} */ file) => read("prompts", file),
-    read_batches: (/** @type {Blob} */ file) => read("batches", file),
   });
 }

@@ -5,7 +5,7 @@ import { measure } from "specviz/facts/metrics.js";
 import { brand, canvasOf, coloursOfPage, runLine, SANS, write } from "specviz/share/paint.js";
 import { curves, ends, raceOfTwo, ticks } from "specviz/charts/plot.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { doubt, isImpossible, range, verdict } from "specviz/words/verdict.js";
+import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
 import { comparison, fixed, provenance, quoted } from "specviz/words/words.js";
 
 /** @import { Colours } from "specviz/share/paint.js" */
@@ -61,7 +61,7 @@ function headline(context, trace, colours) {
   const width = write(context, shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
     { font: `600 150px ${SANS}`, colour: found?.doubt ? colours.soft : colours.ink });
   write(context, "×", EDGE + width, 252, { font: `84px ${SANS}`, colour: colours.soft });
-  const said = isImpossible(found) ? "No fair ratio." : verdict(m, trace, comparison(rounds).differAt, true);
+  const said = isImpossible(found) ? "No fair ratio." : verdict(m, trace, comparison(rounds).differAt, isFinished(trace));
   const line = { font: `600 30px ${SANS}`, colour: colours.ink, most: COLUMN };
   write(context, said.replace(/^(the speed of the target alone(, per request)?).*$/, "$1"), EDGE, 312, line);
   const small = { font: `24px ${SANS}`, colour: colours.soft, most: COLUMN };

@@ -1,7 +1,8 @@
 // The menu "Take away": the shown run as a link, a picture, a film, a page of its own, as tables, and
 // its charts as pictures.
 
-import { chartFigure } from "specviz/charts/charts.js";
+import { chartFigure, REQUESTS } from "specviz/charts/charts.js";
+import { SERVER } from "specviz/words/description.js";
 import { closable, element, find, findAll } from "specviz/dom/dom.js";
 import { filmItem } from "specviz/share/film-item.js";
 import { lanesOf } from "specviz/facts/lanes.js";
@@ -16,6 +17,7 @@ const FORMS = [
 ];
 const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
+const COPY = "Copy a link to this view", COPIED = "Copied";
 const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
 const FAILED = "The server could not make this file; try again.";
 const NOT_PAINTED = "The browser could not paint the picture; try again.";
@@ -49,7 +51,7 @@ export class Takeaway {
     this.#parts = parts;
     this.close = closable(this.#menu);
     if (parts.server.take_away) {
-      this.#list.append(this.#item("Copy a link to this view", "link", copyLink));
+      this.#list.append(this.#item(COPY, "link", copyLink));
     }
     this.#list.append(this.#item("Picture to share (.png)", "picture", () => this.#takePicture()),
       filmItem(parts.trace, parts.fail));
@@ -79,7 +81,8 @@ export class Takeaway {
       button.disabled = true;
       try {
         await take();
-        this.#menu.open = false;
+        if (name === "link") button.textContent = COPIED;
+        else this.#menu.open = false;
       } catch (error) {
         console.info("specviz: nothing to take away:", error);
         this.#parts.fail({ link: NOT_COPIED, picture: NOT_PAINTED }[name] ?? FAILED);
@@ -95,6 +98,7 @@ export class Takeaway {
    */
   #chartRow(name, title) {
     const row = element("div", "sv-take-chart");
+    row.dataset.of = name;
     row.append(element("span", "", title));
     for (const format of PICTURES) {
       const label = format.toUpperCase();
@@ -107,10 +111,13 @@ export class Takeaway {
 
   /** Nothing can be taken before a run is shown, and no picture before charts can be drawn. */
   #offer() {
-    const hasRun = this.#parts.trace() !== null;
+    const hasRun = this.#parts.trace() !== null, copy = this.#list.querySelector("[data-take=link]");
+    if (copy) copy.textContent = COPY;
     for (const button of findAll(this.#list, "button", HTMLButtonElement)) {
       button.disabled = !hasRun || (!window.Plotly && button.closest(".sv-take-chart") !== null);
     }
+    const isServed = this.#parts.trace()?.header.target.form === SERVER;
+    find(this.#list, `[data-of="${REQUESTS}"]`).hidden = !isServed;
   }
 
   #trace() {

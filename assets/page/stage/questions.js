@@ -104,7 +104,7 @@ function judgedOnly(run) {
   return {
     right: placeOf(alpha ?? 0, efficiency ?? 0) === 0 ? 1 : 0,
     why: `α counts judged guesses only: ${counts.accepted} of ${counts.accepted + counts.rejected} held, α = ${
-      fixed(alpha, 2)}. The other ${plural(counts.ignored, "guess").replace(/guesss$/, "guesses")} stood after a refused one: drafted, `
+      fixed(alpha, 2)}. The other ${plural(counts.ignored, "guess")} stood after a refused one: drafted, `
       + "paid for, and never judged.",
   };
 }

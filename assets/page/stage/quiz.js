@@ -16,15 +16,18 @@ export class Quiz {
   #stage;
   #notice;
   #closePanel;
+  #adopt;
   #questions;
   #place = -1; // of the question that is shown
 
   /**
    * @param {HTMLElement} root
-   * @param {{ session: Session, stage: Stage, notice: Notice, closePanel: () => void }} parts
+   * @param {{ session: Session, stage: Stage, notice: Notice, closePanel: () => void, adopt: () => void }} parts
+   *   adopt: sets the page's controls to those of the run that is shown
    */
-  constructor(root, { session, stage, notice, closePanel }) {
+  constructor(root, { session, stage, notice, closePanel, adopt }) {
     this.#closePanel = closePanel;
+    this.#adopt = adopt;
     this.#session = session;
     this.#stage = stage;
     this.#notice = notice;
@@ -60,6 +63,7 @@ export class Quiz {
       return;
     }
     this.#closePanel();
+    this.#adopt();
     this.#stage.ask({ text: ask(run, beside), answers, short: LETTERS, reveal: () => reveal(run, beside) });
   }
 }

@@ -12,20 +12,30 @@ const FASTER = {
   text: "Faster or slower than the target alone?", answers: ["Faster", "Slower"], short: ["faster", "slower"],
 };
 
+/**
+ * changed: called when the view has another shape. hold: keeps both lanes at their start while
+ * something is asked, since they would give it away. go: lets them run.
+ * @typedef {Record<"changed" | "hold" | "go", () => void>} StageParts
+ */
+
 export class Stage {
   #root;
   #changed;
+  #hold;
+  #go;
   #help;
   #ask;
   #size = USUAL;
 
   /**
    * @param {HTMLElement} root
-   * @param {() => void} changed called when the view has another shape
+   * @param {StageParts} parts
    */
-  constructor(root, changed) {
+  constructor(root, { changed, hold, go }) {
     this.#root = root;
     this.#changed = changed;
+    this.#hold = hold;
+    this.#go = go;
     this.#help = dialogOf(root, "[data-help]");
     this.#ask = new Ask(root, () => this.guess());
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
@@ -79,8 +89,10 @@ export class Stage {
 
   /** Ask for a guess of the ratio, or reveal what was asked for. */
   guess() {
-    if (this.isGuessing) this.#ask.reveal();
-    else if (this.isOn) this.#ask.open(FASTER);
+    if (this.isGuessing) {
+      this.#ask.reveal();
+      this.#go();
+    } else if (this.isOn) this.#open(FASTER);
     this.#changed();
   }
 
@@ -90,8 +102,14 @@ export class Stage {
    */
   ask(question) {
     if (!this.isOn) this.#enter();
-    this.#ask.open(question);
+    this.#open(question);
     this.#changed();
+  }
+
+  /** @param {Question} question */
+  #open(question) {
+    this.#ask.open(question);
+    this.#hold();
   }
 
   /**
@@ -102,9 +120,10 @@ export class Stage {
     this.#ask.vote(place);
   }
 
-  /** Another run is shown: what was asked about the one before is over. */
+  /** Another run is shown: what was asked about the one before is over, what is asked of any stays. */
   shown() {
     if (this.#ask.isAboutRun) this.#ask.close();
+    else if (this.isGuessing) queueMicrotask(this.#hold); // once the run is there
   }
 
   toggleHelp() {

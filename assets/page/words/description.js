@@ -1,24 +1,15 @@
 // What a run is, in words: models, drafter, rule and settings, from its header.
 
-import { changedLanes, CHANGES_THE_TEXT, RULE_NAMES, ruleOf } from "specviz/words/rules.js";
+import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
+import { changedLanes, ruleOf } from "specviz/words/rules.js";
 import { sourceItems } from "specviz/words/watched.js";
 import { fixed, plural, quoted } from "specviz/words/words.js";
 
 /**
  * One thing that the strip says: the field, the words, and more of them for those who point at it.
- * @typedef {{ name: string, text: string, title?: string }} Item
+ * @typedef {{ name: string, text: string, title?: string, isInexact?: boolean }} Item
  */
 
-/** @type {Record<string, string>} */
-const DRAFTERS = {
-  model: "draft model", ngram: "n-grams", suffix: "counts", "early-exit": "early exit", head: "head on the target",
-  none: "no drafts",
-};
-/** @type {Record<string, string>} */
-const LANES = {
-  one: "one lane with drafts", drafters: "drafters side by side", gammas: "several γ side by side",
-  policies: "γ policies side by side", verdicts: "verdicts side by side",
-};
 export const SERVER = "server"; // the form of a target whose distributions come over a network
 const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's queue and "
   + "its other users. The ratio is per request, and says nothing of the server's own speed.";
@@ -76,8 +67,9 @@ export function describe(header) {
   }
   const rule = ruleOf(settings);
   if (drafter !== "none" && rule !== "token") {
-    const text = rule === "typical" ? "typical verdict: changes the text" : settingText("verdict", rule);
-    items.push({ name: "verdict", text, title: rule === "typical" ? CHANGES_THE_TEXT : undefined });
+    const { exact, warning } = verdictKind(rule), said = settingText("verdict", rule);
+    items.push(exact ? { name: "verdict", text: said }
+      : { name: "verdict", text: `${said}: changes the text`, title: warning, isInexact: true });
   }
   return [...items, ...sharedItems(settings)];
 }
@@ -104,7 +96,8 @@ function describeSeveral({ prompt, target, drafts, lanes, settings, streaming_ra
   const [rule] = rules;
   if (changed.length) {
     const whose = changed.length === names.length ? "in all lanes with drafts" : `in ${changed.join("; ")}`;
-    items.push({ name: "verdict", text: `typical verdict ${whose}: changes the text`, title: CHANGES_THE_TEXT });
+    const rule = ruleOf(lanes[changed[0]]), text = `${settingText("verdict", rule)} ${whose}: changes the text`;
+    items.push({ name: "verdict", text, title: verdictKind(rule).warning, isInexact: true });
   } else if (rules.size === 1 && rule !== "token") items.push({ name: "verdict", text: settingText("verdict", rule) });
   return [...items, ...sharedItems(settings)];
 }
@@ -138,16 +131,16 @@ function sharedItems(settings) {
  */
 export function settingText(name, value) {
   switch (name) {
-    case "drafter": return DRAFTERS[String(value)] ?? String(value);
+    case "drafter": return drafterKind(String(value)).label;
     case "gamma": return `γ ${value}`;
-    case "gamma_policy": return `${value} γ`;
+    case "gamma_policy": return `${labelIn("policies", String(value))} γ`;
     case "temperature": return value === 0 ? "greedy" : `T ${value}`;
     case "top_k": return value === 0 ? "top-k off" : `top-k ${value}`;
     case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
     case "max_new_tokens": return plural(Number(value), "token");
-    case "lanes": return LANES[String(value)] ?? String(value);
+    case "lanes": return labelIn("compared", String(value));
     case "chat": return `chat template ${value}`;
-    case "verdict": return `${RULE_NAMES[String(value)] ?? value} verdict`;
+    case "verdict": return `${verdictKind(String(value)).label} verdict`;
     case "weights": return `${value} weights`;
     default: return `${name} ${value}`;
   }

@@ -1,34 +1,58 @@
 // What is said of a ratio: the verdict, why it is so, and whether it can be trusted.
 
 import { explain } from "specviz/facts/costs.js";
+import { verdictKind } from "specviz/facts/vocabulary.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { watchedVerdict } from "specviz/words/watched.js";
-import { fixed, percent } from "specviz/words/words.js";
+import { fixed, percent, plural } from "specviz/words/words.js";
 
 /** @import { Explanation } from "specviz/facts/costs.js" */
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 /** @import { Uncertainty } from "specviz/facts/uncertainty.js" */
 
 export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
-const UNSETTLED = "The first rounds decide little; watch the ratio settle.";
+export const FEWEST_ROUNDS = 10; // with drafts, from which a ratio and what follows from it is told
+const UNSETTLED = `Fewer than ${FEWEST_ROUNDS} rounds with drafts decide little.`;
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
-export const CHANGES = "typical acceptance changes the target’s distribution.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
 /**
- * The verdict in one sentence that goes on from the ratio, as plain when speculation loses.
+ * What a rule that is not exact does, after a colon.
+ * @param {string} rule
+ */
+export const changes = (rule) => `the verdict ${verdictKind(rule).label} changes the target’s distribution.`;
+
+/**
+ * Whether a run came to an end of its own: nobody stopped it, and nothing broke it off.
+ * @param {Pick<Trace, "end">} trace
+ */
+export const isFinished = ({ end }) => end !== null && !Object.values(end.reasons).includes("stopped");
+
+/**
+ * The rounds that a run is judged by: all of them once it is over, also while it is played again.
+ * @param {Round[]} shown
+ * @param {Trace} trace
+ */
+export const settled = (shown, trace) => (trace.end === null ? shown : trace.rounds);
+
+/**
+ * The verdict in one sentence that goes on from the ratio, as plain when speculation loses. A run
+ * that is not finished has none, nor has one of a few rounds.
  * @param {Metrics} m
  * @param {Trace} trace
  * @param {number | null} differAt the first token that differs between the lanes
- * @param {boolean} [isOver] nothing follows what is shown
+ * @param {boolean} [isFinal] whether the figures are of a finished run
  */
-export function verdict(m, trace, differAt, isOver = false) {
-  if (trace.header.source) return watchedVerdict(m, trace.header, isOver);
-  if (m.speedup === null) return isOver ? "Too short to compare." : "Both lanes are off.";
+export function verdict(m, trace, differAt, isFinal = false) {
+  if (trace.header.source) return watchedVerdict(m, trace.header, isFinal);
+  if (m.speedup === null) return isFinal ? "Too short to compare." : "Both lanes are writing.";
   const isServed = trace.header.target.form === "server";
   const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
+  if (!isFinal) return `${speed}, so far.`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
-  if (ruleOf(trace.header.settings) === "typical") return `${speed}, but with another text: ${CHANGES}`;
+  const rule = ruleOf(trace.header.settings);
+  if (!verdictKind(rule).exact) return `${speed}, but with another text: ${changes(rule)}`;
+  if (m.rounds < FEWEST_ROUNDS) return `${speed}.`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
   const same = trace.header.settings.temperature === 0 && differAt === null;
@@ -36,29 +60,28 @@ export function verdict(m, trace, differAt, isOver = false) {
 }
 
 /**
- * Why: what a round costs and what it yields, and the cause if it does not pay.
+ * Two figures in words, and the cause if a finished run was slower with drafts.
  * @param {Metrics} m
  * @param {Round[]} rounds
  * @param {Header} header
  * @param {number} mostGamma the longest draft that is looked at
- * @param {boolean} [isOver] nothing follows what is shown
+ * @param {boolean} [isFinal] whether the figures are of a finished run
  */
-export function detail(m, rounds, header, mostGamma, isOver = false) {
-  if (!m.tau || m.speedup === null) return isOver ? TOO_SHORT : UNSETTLED;
-  const price = m.tau / m.speedup;
-  const balance = `A round yields ${fixed(m.tau, 2)} tokens for the price of ${fixed(price, 2)} target steps`;
-  if (m.drafted === 0) return `${balance}.`;
-  if (m.speedup >= 1 - NEAR) {
-    return `${balance}: a guess costs ${fixed(m.c, 2)} of one and is right ${percent(m.alpha)} of the time.`;
-  }
+export function detail(m, rounds, header, mostGamma, isFinal = false) {
+  if (!m.tau || m.speedup === null) return isFinal ? TOO_SHORT : UNSETTLED;
+  const { accepted, rejected } = m.counts;
+  const judged = accepted + rejected;
+  const figures = `${judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : ""}${
+    fixed(m.tau, 1)} tokens per pass of the target.`;
+  if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
   const why = explain(rounds, header, mostGamma);
-  return `${balance}. ${causeOfLoss(m)}${why ? adviceOf(why, header.settings) : ""}`;
+  return `${figures} ${causeOfLoss(m)}${why ? adviceOf(why, header.settings) : ""}`;
 }
 
 /** @param {Metrics} m */
 function causeOfLoss(m) {
   if (m.c !== null && m.alpha !== null && m.c >= m.alpha) {
-    return `A guess costs ${fixed(m.c, 2)} of a step but only ${percent(m.alpha)} hold.`;
+    return `A guess costs ${fixed(m.c, 2)} of a pass but only ${percent(m.alpha)} hold.`;
   }
   const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
   return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted.`;
@@ -71,10 +94,10 @@ function causeOfLoss(m) {
  */
 export function adviceOf({ best_gamma, best_speedup, speeds, costs }, settings) {
   if (best_gamma === null || best_speedup === null) return "";
-  if (best_gamma === 0) return " By the formula no γ pays with this draft.";
+  if (best_gamma === 0) return " By the formula no γ would pay at these prices.";
   if (adapts(settings, costs.gamma)) return "";
   const isBetter = best_speedup > (1 + NEAR) * (speeds[settings.gamma] ?? 0);
-  return isBetter && best_gamma !== settings.gamma ? ` By the formula γ = ${best_gamma} would be better.` : "";
+  return isBetter && best_gamma !== settings.gamma ? ` By the formula γ = ${best_gamma} may be better: it was not measured.` : "";
 }
 
 /**
@@ -95,7 +118,7 @@ export const isImpossible = (found) => found?.doubt === "price";
  * Why the ratio is uncertain, in a sentence or two; empty if it is not.
  * @param {Metrics} m
  * @param {Uncertainty | null} found
- * @param {boolean} isOver nothing follows what is shown
+ * @param {boolean} isOver whether the figures are of a run that is over
  */
 export function doubt(m, found, isOver) {
   if (!found?.doubt) return "";
@@ -109,7 +132,8 @@ export function doubt(m, found, isOver) {
   const worse = baseline > speculative ? "The target alone" : "The lane with drafts";
   const lost = found.doubt === "delay"
     ? ` ${worse} took ${percent(Math.max(speculative, baseline))} longer than its passes usually take.` : "";
-  return BUSY + lost + (found.spread ? ` Parts of the run give ${range(found.spread)}.` : "");
+  const parts = found.spread ? ` Parts of the run give ${range(found.spread)}.` : "";
+  return found.doubt === "outside" ? `This ratio is uncertain: it lies outside of what most parts of the run give.${parts}` : BUSY + lost + parts;
 }
 
 /**

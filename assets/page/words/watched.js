@@ -37,7 +37,7 @@ export function sourceItems(header) {
  */
 export function watchedVerdict(m, header, isOver) {
   if (!hasBaseline(header)) return "No baseline was measured.";
-  if (m.speedup !== null) return "the speed of the target alone: two deployments, measured.";
+  if (m.speedup !== null) return `the speed of the target alone${isOver ? ": two deployments, measured." : ", so far."}`;
   return isOver ? "Too short to compare." : "The lanes run one after the other.";
 }
 

@@ -1,6 +1,7 @@
 // Sentences and numbers as people read them.
 
 import { ALONE } from "specviz/facts/lanes.js";
+import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 
 /**
  * @param {number | null | undefined} value
@@ -41,7 +42,7 @@ export const duration = (seconds, most) =>
  * @param {number} count
  * @param {string} word
  */
-export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 
 export const FROM_FILE = "opened from a file"; // what the badge says
 /** What is said of a run that comes from a visitor's file. */
@@ -84,9 +85,8 @@ export function comparison(rounds) {
 export function sameness({ compared, differAt }, trace) {
   if (!compared) return "";
   const { temperature, verdict } = trace.header.settings;
-  if (temperature !== 0 && verdict === "typical") {
-    return "This text is not the target’s: typical acceptance changes its distribution.";
-  }
+  const kind = verdictKind(verdict ?? "token");
+  if (temperature !== 0 && !kind.exact) return `This text is not the target’s: the verdict ${kind.label} changes its distribution.`;
   if (temperature !== 0 && trace.header.source) {
     return "Both lanes draw at random, so their texts may differ. Whether the server keeps the target’s distribution "
       + "is not checked here.";
@@ -168,20 +168,11 @@ export function threadsOf({ lane_threads, threads }) {
     : plural(alone, "thread");
 }
 
-/** @type {Record<string, string>} */
-const GUESSERS = {
-  model: "a small model guesses ahead",
-  ngram: "guesses are copied from the text so far",
-  suffix: "guesses are what followed such text before",
-  "early-exit": "the target’s own first layers guess ahead",
-  head: "a layer that reads the target’s hidden states guesses ahead",
-};
-
 /**
  * Who guesses in the lane with drafts, and who judges.
  * @param {Settings} settings
  */
 export function guesser({ drafter, gamma }) {
-  const who = gamma ? GUESSERS[drafter] : null;
-  return who ? `${who}, one pass of the target judges` : "no guesses: it does what the other lane does";
+  if (!gamma || drafter === "none") return drafterKind("none").clause;
+  return `${drafterKind(drafter).clause}, one pass of the target judges`;
 }

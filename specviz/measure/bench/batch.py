@@ -20,14 +20,15 @@ from ...core.events import Header
 from ...core.race import race
 from ...core.threads import most_threads
 from ...errors import PairError, SpecvizError
+from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width
 from ...runs.batches import BatchReport, BatchTimes, batch_lines
+from ...runs.intervals import spread
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
-from ...runs.uncertainty import spread
 from ...settings import Settings
+from ..racing import all_with, in_fp32
 from .batched import BatchedPasses
-from .measure import all_with, in_fp32
 from .roofline import floor, token_seconds
 
 FORM = "transformers' modules"
@@ -51,14 +52,15 @@ def batch_report(
     batches: Sequence[int],
     options: argparse.Namespace,
 ) -> None:
-    """Measure, print the table, and write the results to the file of --json.
+    """Measure, print the table, and write the results to the file of --out.
 
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
     decoding `prompts` with `settings`, one at a time.
     """
     if not isinstance(pair.target, torch.nn.Module):
         raise PairError("--batch times passes on this machine: load the target here, not a server.")
-    if pair.draft is None or settings.gamma < 1 or settings.drafter != "model":
+    drafts = drafter_kind(settings.drafter).needs == "draft"
+    if pair.draft is None or settings.gamma < 1 or not drafts:
         raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
     print(
         f"batches of {', '.join(map(str, batches))}, {options.repeats} turns of {PASSES} passes\n",
@@ -86,8 +88,8 @@ def batch_report(
     )
     print(*batch_lines(report), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
-    if options.json:
-        options.json.write_text(report.to_json(), encoding="utf-8")
+    if options.out:
+        options.out.write_text(report.to_json(), encoding="utf-8")
 
 
 def batch_times(

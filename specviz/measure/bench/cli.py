@@ -11,17 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...checks import check_writable
 from ...core.sampling import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
+from ...options import also_called, real, whole
 from ...pairs.load import load_pair
 from ...pairs.pair import Pair
 from ...pairs.served import address_of
 from ...settings import Settings, add_settings, settings_from
+from ..racing import all_with
 from .batch import batch_report, check_batches
 from .drafters import comparison_report, preset_prompts
 from .lanes_table import lanes_report
-from .measure import all_with
 from .random_models import SHAPES, scripted, shaped_pair
 from .servers import compare_with_servers
 from .ways import ways_report
@@ -30,18 +32,28 @@ from .ways import ways_report
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench` to a parser."""
     add = parser.add_argument
-    add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
+    pair = add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
     add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
-    add("--models", nargs=2, metavar=("TARGET", "DRAFT"), help="hub ids or folders")
+    also_called(parser, "--models", pair, nargs=2)
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
-    add("--acceptance", type=float, help="keep each draft with this probability (scripted)")
+    add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
     add("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
-    add("--count", type=int, help="number of prompts, default 5; tables of variants have their own")
-    add("--repeats", type=int, help="default 3; tables of variants have their own")
+    add(
+        "--count",
+        type=whole(1),
+        help="number of prompts, default 5; tables of variants have their own",
+    )
+    add("--repeats", type=whole(1), help="default 3; tables of variants have their own")
     add("--temperatures", type=float, nargs="+", help="default 0, 0.7 and 1, or those that matter")
-    add("--threads", type=int, nargs="+", help="default: powers of two up to the processors")
+    add(
+        "--threads",
+        type=whole(1, 4096),
+        nargs="+",
+        help="default: powers of two up to the processors",
+    )
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
-    add("--json", type=Path, help="also write the results to this file")
+    out = add("--out", type=Path, metavar="FILE", help="also write the results there, as JSON")
+    also_called(parser, "--json", out)
     add(
         "--server-speculating",
         nargs="+",
@@ -80,12 +92,8 @@ def main(options: argparse.Namespace) -> None:
     for name, usual in {**USUAL, **SIZES.get(mode, {})}.items():
         if getattr(options, name) is None:
             setattr(options, name, usual)
-    if options.repeats < 1:
-        raise SpecvizError(f"--repeats is {options.repeats}: use 1 or more.")
-    if min(options.threads or [1]) < 1:
-        raise SpecvizError(f"--threads has {min(options.threads)}: use numbers from 1 on.")
-    if options.json and not options.json.absolute().parent.is_dir():
-        raise SpecvizError(f"there is no folder for {options.json}: make it first.")
+    if options.out:
+        check_writable(options.out)
     if options.server_speculating and not options.server:
         raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
     MODES.get(mode, _lanes)(options)
@@ -108,8 +116,7 @@ def _subject(options: argparse.Namespace) -> Subject:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
         prompts = _prompts(options.prompts, options.count)
-        name = "+".join(options.models) if options.models else options.pair
-        pair = load_pair(address_of(options.target_url, name))
+        pair = load_pair(address_of(options.target_url, options.pair))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
 
@@ -128,15 +135,15 @@ def _variants(what: str, options: argparse.Namespace) -> None:
         rows = comparison_report(
             what, its.pair, groups, its.settings, options.temperatures, options.repeats
         )
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    if options.out:
+        options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
 def _server(options: argparse.Namespace) -> None:
     its = _subject(options)
     args = (its.pair, its.prompts, its.settings, options.repeats)
     compare = partial(compare_with_servers, options.server, options.server_speculating, *args)
-    ways_report(compare, its.prompts, its.settings, options.repeats, options.json)
+    ways_report(compare, its.prompts, its.settings, options.repeats, options.out)
 
 
 def _batch(options: argparse.Namespace) -> None:

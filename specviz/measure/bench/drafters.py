@@ -10,22 +10,20 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...core.race import race
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...kinds import swept_drafters, verdict_names
 from ...pairs.pair import Pair
-from ...runs.bootstrap import mean_interval
+from ...runs.intervals import Estimate, geometric_mean, mean
 from ...runs.metrics import Metrics, compute_metrics
-from ...runs.trace import Trace
+from ...runs.words import shown_number
 from ...settings import GAMMA_POLICIES, Settings
-from ..sweep.compare import estimate
-from ..sweep.measure import seeded
+from ..racing import seeded, whole_race
 from ..sweep.plan import impossible_drafters
-from ..sweep.types import Estimate
+from ..tables import markdown
 
 PROMPTS = ASSETS / "pair" / "presets.json"
 
@@ -114,9 +112,8 @@ def compare(
         for group, prompts in groups.items():
             for prompt in prompts:
                 for name, settings in variants.items():
-                    events = race(pair, prompt, seeded(settings, again))
-                    metrics = compute_metrics(Trace.from_events(events))
-                    runs[name, group, prompt].append(metrics)
+                    trace = whole_race(pair, prompt, seeded(settings, again))
+                    runs[name, group, prompt].append(compute_metrics(trace))
     return [
         _figures(name, group, [runs[name, group, prompt] for prompt in prompts])
         for name in variants
@@ -149,47 +146,43 @@ def comparison_report(
 
 def table_lines(rows: Iterable[Figures]) -> Iterator[str]:
     """A Markdown table."""
-    yield "| | prompts | alpha | tau | drafted per pass | c | speed-up |"
-    yield "|---|---|---|---|---|---|---|"
-    for row in rows:
-        drafted = "–" if row.drafted is None else f"{row.drafted.value:.1f}"
-        c = "–" if row.c is None else f"{row.c.value:.3f}"
-        cells = [_told(row.alpha), _told(row.tau), drafted, c, _told(row.speedup)]
-        yield f"| `{row.variant}` | {row.prompts} | {' | '.join(cells)} |"
+    head = ("", "prompts", "alpha", "tau", "drafted per pass", "c", "speed-up")
+    yield from markdown(head, [_cells(row) for row in rows])
+
+
+def _cells(row: Figures) -> list[str]:
+    alpha, tau, speedup = (
+        "–" if one is None else one.shown() for one in (row.alpha, row.tau, row.speedup)
+    )
+    drafted, c = (one and one.value for one in (row.drafted, row.c))
+    shown = shown_number(drafted, 1), shown_number(c, 3)
+    return [f"`{row.variant}`", row.prompts, alpha, tau, *shown, speedup]
 
 
 def _figures(variant: str, prompts: str, runs: Sequence[Sequence[Metrics]]) -> Figures:
     """runs: of each prompt."""
 
-    def means(values: Iterable[Iterable[float | None]]) -> list[float]:
-        known = ([v for v in some if v is not None] for some in values)
-        return [statistics.fmean(some) for some in known if some]
+    def by_prompt(
+        figure: Callable[[Metrics], float | None], middle: Callable[[list[float]], float]
+    ) -> list[float]:
+        known = ([v for m in again if (v := figure(m)) is not None] for again in runs)
+        return [middle(some) for some in known if some]
 
-    def medians(values: Iterable[Iterable[float | None]]) -> list[float]:
-        known = ([v for v in some if v is not None] for some in values)
-        return [statistics.median(some) for some in known if some]
+    def mean_of(
+        figure: Callable[[Metrics], float | None],
+        middle: Callable[[list[float]], float] = statistics.fmean,
+    ) -> Estimate | None:
+        values = by_prompt(figure, middle)
+        return mean(values) if values else None
 
-    speeds = medians((m.speedup for m in again) for again in runs)
+    speeds = by_prompt(lambda m: m.speedup, statistics.median)
+    logs = [math.log(speed) for speed in speeds if speed > 0]
     return Figures(
         variant,
         prompts,
-        alpha=_mean(means((m.alpha for m in again) for again in runs)),
-        tau=_mean(means((m.tau for m in again) for again in runs)),
-        drafted=_mean(means((m.drafted / max(1, m.rounds) for m in again) for again in runs)),
-        c=_mean(medians((m.c for m in again) for again in runs)),
-        speedup=estimate([math.log(speed) for speed in speeds if speed > 0]),
+        alpha=mean_of(lambda m: m.alpha),
+        tau=mean_of(lambda m: m.tau),
+        drafted=mean_of(lambda m: m.drafted / max(1, m.rounds)),
+        c=mean_of(lambda m: m.c, statistics.median),
+        speedup=geometric_mean(logs) if logs else None,
     )
-
-
-def _mean(values: Sequence[float]) -> Estimate | None:
-    if not values:
-        return None
-    low, high = mean_interval(values) or (None, None)
-    return Estimate(statistics.fmean(values), low, high)
-
-
-def _told(found: Estimate | None) -> str:
-    if found is None:
-        return "–"
-    interval = "" if found.low is None else f" ({found.low:.2f} - {found.high:.2f})"
-    return f"{found.value:.2f}{interval}"

@@ -17,14 +17,13 @@ from ...core.events import Header
 from ...core.sampling import Decide
 from ...core.threads import thread_counts
 from ...pairs.pair import Pair
+from ...runs.intervals import Spread
 from ...runs.terminal import shown_milliseconds, shown_number
-from ...runs.uncertainty import Spread
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
-from .best import Best
-from .measure import Row, measured
+from ..tables import rate_line
+from .lanes import Best, Row, measured
 from .roofline import Floor, floors
-from .round_time import RoundParts
 
 
 def lanes_report(
@@ -35,7 +34,7 @@ def lanes_report(
     decider: Decide | None,
 ) -> None:
     """Measure at every temperature, print tables, floors and the environment, and write all
-    results to the file of --json. decider: scripts the verdicts."""
+    results to the file of --out. decider: scripts the verdicts."""
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
@@ -76,7 +75,7 @@ def _report(
     environment: dict[str, Any],
     least: dict[str, Floor],
 ) -> None:
-    """Print the floors and the environment; write all results to the file of --json."""
+    """Print the floors and the environment; write all results to the file of --out."""
     rows, best = results
     ones = [row.pass_seconds.get(1) for row in rows]
     steps = [row.draft_step_seconds for row in rows]
@@ -87,7 +86,7 @@ def _report(
     for role, floor in least.items():
         print(_floor_line(role, floor, measured_seconds[role]))
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
-    if options.json:
+    if options.out:
         result = {
             "settings": asdict(settings),
             "environment": environment,
@@ -96,7 +95,7 @@ def _report(
             "rows": [asdict(row) for row in rows],
             "best": [asdict(one) for one in best],
         }
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
@@ -114,7 +113,7 @@ def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
 def _lines(row: Row) -> Iterator[str]:
     yield f"temperature {row.temperature}, threads: {row.threads}"
     for name, rate in row.tokens_per_second.items():
-        yield f"  {name:20} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
+        yield rate_line(name, rate, 20)
     figures = {
         "speed-up": _spread(row.speedup),
         "speed-up, wall": _spread(row.speedup_wall),
@@ -125,12 +124,11 @@ def _lines(row: Row) -> Iterator[str]:
         "tau": shown_number(row.tau, 2),
         "c": shown_number(row.c, 3),
         "draft step": shown_milliseconds(row.draft_step_seconds),
+        "other work": f"{shown_milliseconds(row.overhead_seconds)} per round",
         "target pass": ", ".join(
             f"{width}: {shown_milliseconds(seconds)}" for width, seconds in row.pass_seconds.items()
         ),
     }
-    if row.parts is not None:
-        figures |= _part_figures(row.parts)
     if row.identical is not None:
         figures["same text"] = f"{row.identical}/{row.prompts} prompts"
     for name, value in figures.items():
@@ -140,17 +138,9 @@ def _lines(row: Row) -> Iterator[str]:
 def _best_lines(best: Best) -> Iterator[str]:
     yield f"temperature {best.temperature}, each way with the threads that suit it best"
     for name, rate in best.tokens_per_second.items():
-        yield f"  {name:20} {rate.median:7.1f} tokens/s  (threads: {best.threads[name]})"
+        yield rate_line(name, rate, 20, f"(threads: {best.threads[name]})")
     for names, ratio in best.ratios.items():
-        yield f"  {names}: {_spread(ratio)}"
-
-
-def _part_figures(parts: RoundParts) -> dict[str, str]:
-    *times, outside = asdict(parts).items()
-    shown = ", ".join(
-        f"{name.replace('_', ' ')} {shown_milliseconds(value)}" for name, value in times
-    )
-    return {"a round": shown, "overhead per round": f"{outside[1]:.1%}: all but the models' passes"}
+        yield f"  {names}: {ratio.shown()}"
 
 
 def _startup(pair: Pair) -> dict[str, float]:
@@ -179,6 +169,4 @@ def _environment(header: Header) -> dict[str, Any]:
 
 
 def _spread(value: Spread | None) -> str:
-    if value is None:
-        return "too short to compare"
-    return f"{value.median:.2f} ({value.low:.2f} - {value.high:.2f})"
+    return "too short to compare" if value is None else value.shown()

@@ -16,6 +16,7 @@ import torch
 
 from ...core.engine import now
 from ...core.engines import make_engine, make_head_engine, make_state_engine
+from ...kinds import drafter_kind
 from ...pairs.heads.eagle import Head
 from ...pairs.metadata import configured_caches
 from ...pairs.pair import Pair, text_config
@@ -53,13 +54,14 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
     "draft" after `cached` tokens."""
     form = make_engine(pair.target, pair.vocab).form
     found = {"target": floor(pair.target, cached, form, pair.device)}
-    if drafter == "model" and pair.draft is not None:
+    part = drafter_kind(drafter).needs
+    if part == "draft" and pair.draft is not None:
         own = make_engine(pair.draft, pair.vocab).form
         found["draft"] = floor(pair.draft, cached, own, pair.device)
-    elif drafter == "early-exit":
+    elif part == "layers":
         first = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
         found["draft"] = floor(first, cached, form, pair.device)
-    elif drafter == "head" and pair.head is not None:
+    elif part == "head" and pair.head is not None:
         found["draft"] = _head_floor(pair, cached)
     return found
 

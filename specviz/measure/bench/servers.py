@@ -19,9 +19,9 @@ from ...errors import PairError, ServerError
 from ...lanes import Lane
 from ...pairs.pair import Pair
 from ...remote.address import server_address
-from ...remote.watched.recognise import recognised
 from ...remote.wire import Server
 from ...settings import Settings
+from ...sides.watched.pair import recognised
 from .ways import Comparison, Way, own_run, own_ways
 
 STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"

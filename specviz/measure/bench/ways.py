@@ -13,9 +13,10 @@ from ...core.loop import decode
 from ...core.threads import thread_counts
 from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...pairs.pair import Pair
-from ...runs.uncertainty import Spread, spread
+from ...runs.intervals import Spread, spread
 from ...settings import Settings
-from .measure import all_with
+from ..racing import all_with
+from ..tables import rate_line
 
 HERE = "specviz"
 
@@ -109,7 +110,7 @@ def _order(way: Way) -> tuple[int, str, int, int]:
 def _lines(found: Comparison) -> Iterator[str]:
     for way in sorted(found.rates, key=_order):
         rate = spread(found.rates[way])
-        yield f"  {way!s:76} {rate.median:7.1f} tokens/s  ({rate.low:.1f} - {rate.high:.1f})"
+        yield rate_line(str(way), rate, 76)
     for who, count in found.same_texts.items():
         where = ", ".join(str(index + 1) for index in found.parted.get(who, []))
         apart = f"; the others part at token {where}" if where else ""
@@ -134,4 +135,4 @@ def _engines(found: Comparison) -> list[list[str]]:
 
 def _ratio_line(found: Comparison, one: Way, other: Way) -> str:
     ratio = found.ratio(one, other)
-    return f"  {ratio.median:.2f} ({ratio.low:.2f} - {ratio.high:.2f}) times: {one} / {other}"
+    return f"  {ratio.shown()} times: {one} / {other}"

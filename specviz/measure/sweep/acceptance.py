@@ -21,35 +21,24 @@ from ...core.engines import make_engine, make_state_engine
 from ...core.paths import make_context, make_path
 from ...core.sampling import decide, probabilities
 from ...core.types import DecodingPath
+from ...kinds import TOKEN, drafter_kind
 from ...pairs.heads.eagle import Head
 from ...pairs.pair import Pair, context_length
 from ...settings import Settings
 
 CHUNK = 64  # tokens whose logits are held at once
-MODELS = ("model", "early-exit")
-"""Drafters that draft with a model: their view of a place depends on the text before it alone."""
-
-COPYING = ("ngram", "suffix")
-"""Drafters that read nothing but the text, so that they can draft again along one that is known."""
-
-CHAINING = ("head",)
-"""Drafters that begin each draft at the target's hidden states, which one pass over a known text
-gives; along the draft they read what they drafted themselves."""
-
-CERTAIN = ("ngram",)
-"""Drafters whose drafts are certain also where the target samples."""
 
 
 def is_predictable(settings: Settings, pair: Pair) -> bool:
     """Whether the rounds of these settings follow from a text. A sampled one needs the token rule,
     whose verdicts at different places are independent given the text, and a drafter whose q along
     the text is known. Of heads only those of EAGLE-3 read nothing but the target's states."""
-    if settings.drafter in CHAINING:
-        return settings.greedy and isinstance(pair.head, Head)
+    kind = drafter_kind(settings.drafter)
+    if kind.predicted == "chained":
+        return settings.greedy and (kind.needs != "head" or isinstance(pair.head, Head))
     if settings.greedy:
-        return settings.drafter in (*MODELS, *COPYING)
-    known = settings.drafter in MODELS or settings.drafter in CERTAIN
-    return settings.rule == "token" and known
+        return kind.predicted is not None
+    return settings.rule == TOKEN and (kind.predicted == "place" or kind.certain)
 
 
 class Acceptance(Protocol):
@@ -86,7 +75,8 @@ def acceptance_along(
     (Leviathan et al. 2022, arXiv 2211.17192, appendix A.1). Raises `PairError` if this pair cannot
     draft so.
     """
-    if settings.drafter not in MODELS or (settings.drafter == "model" and pair.shared is not None):
+    kind = drafter_kind(settings.drafter)
+    if kind.predicted != "place" or (kind.needs == "draft" and pair.shared is not None):
         return None
     with torch.inference_mode():
         layers = _layers(pair, settings)
@@ -115,7 +105,8 @@ class Along:
     ) -> None:
         self._pair, self._ids, self._begin, self._known = pair, ids, begin, known
         self._context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
-        make = make_state_engine if settings.drafter in CHAINING else make_engine
+        self._chains = drafter_kind(settings.drafter).predicted == "chained"
+        make = make_state_engine if self._chains else make_engine
         self._path = make_path(make(pair.target, pair.vocab), self._context)
         drafter = self._drafter(self._path)
         form = self._path.engine.form
@@ -129,7 +120,7 @@ class Along:
         """The drafts for one more run, which begins at the prompt's end."""
         if self._fixed:
             return self._fixed
-        if self._context.settings.drafter not in CHAINING:
+        if not self._chains:
             return _Copied(self._drafter(self._path), self._ids, self._costs)
         engine = cast(StateEngine, self._path.engine)
         engine.rollback(0)

@@ -1,16 +1,20 @@
-"""What to do, in words: speculate, do not, or measure more."""
+"""What to do, in words: speculate, do not, or measure more; and the page's address with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
 
+from ...environment import BUILTIN
 from .deploy import engine_settings
-from .types import Answer, Machine, Measured, Recommendation, Row, SweepRequest
+from .types import Answer, Configuration, Machine, Measured, Recommendation, Row, SweepRequest
 
 NEAR = 0.03
 """A speed-up that differs from 1 by less is as good as even, as in the page's
 `words/verdict.js`."""
 FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
+PAGE = "http://127.0.0.1:7860/"
+"""Where `python -m specviz page` serves the page by default."""
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 
 
@@ -172,3 +176,22 @@ def _doubts(m: Measured, rows: Sequence[Row]) -> Iterator[str]:
 
 def _prompts(count: int) -> str:
     return "one prompt" if count == 1 else f"{count} prompts"
+
+
+def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
+    """The query of the page's address with the settings of the row, such as
+    "?drafter=ngram&gamma=5&temperature=0"; `assets/page/run/address.js` reads it."""
+    values: dict[str, object] = {}
+    if machine is not None and machine.pair not in (BUILTIN, "custom"):
+        values["pair"] = machine.pair
+    values |= {
+        "drafter": row.drafter,
+        "gamma": row.gamma,
+        "gamma_policy": row.policy,
+        "temperature": f"{row.temperature:g}",
+    }
+    if request.base.top_k:
+        values["top_k"] = request.base.top_k
+    if request.base.top_p < 1.0:
+        values["top_p"] = f"{request.base.top_p:g}"
+    return "?" + urlencode(values)

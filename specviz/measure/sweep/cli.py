@@ -7,17 +7,16 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ...core.engine import spare_threads
 from ...kinds import swept_drafters
+from ...options import also_called, real
 from ...pairs.pair import Pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
-from .export import checked_out, lines_of, write_sweep
+from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
 from .plan import checked
 from .sweep import sweep
-from .terminal import progress_line, table_lines
 from .types import Plan, Progress, SweepRequest, SweepResult
 
 
@@ -30,30 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--policies", nargs="+", choices=GAMMA_POLICIES, default=list(usual.policies))
     add("--temperatures", type=float, nargs="+", default=list(usual.temperatures))
     add("--prompts", metavar="FILE", help="a prompt in each line, JSON, or JSONL; default: its own")
-    add("--seconds", type=float, default=usual.seconds, help="to spend, default %(default)g")
+    add("--seconds", type=real(0), default=usual.seconds, help="to spend, default %(default)g")
     length = usual.base.max_new_tokens
-    add("--max-new-tokens", type=int, default=length, help="of each text, default %(default)s")
-    add("--length", type=int, action=_Renamed, dest="max_new_tokens", help=argparse.SUPPRESS)
+    option = add(
+        "--max-new-tokens", type=int, default=length, help="of each text, default %(default)s"
+    )
+    also_called(parser, "--length", option)
     add("--top-k", type=int, default=0, help="default %(default)s, off")
     add("--top-p", type=float, default=1.0, help="default %(default)s, off")
     add("--seed", type=int, default=0, help="default %(default)s")
     add("--chat", choices=CHATS, default="auto", help="the chat template")
     add("--out", metavar="PATH", help="a folder, or a file in .csv, .json or .html")
-
-
-class _Renamed(argparse.Action):
-    """An option under its old name."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        new = "--" + self.dest.replace("_", "-")
-        print(f"{option_string} is now {new}, as everywhere; it works on.", file=sys.stderr)
-        setattr(namespace, self.dest, values)
 
 
 def request_from(options: argparse.Namespace) -> SweepRequest:

@@ -1,22 +1,24 @@
-"""A sweep as files: CSV, JSON, and a page with its charts that opens from disk."""
+"""A sweep as text for a terminal, and as files: CSV, JSON, and a page that opens from disk."""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ...errors import SettingsError
+from ...pairs.sizes import shown_bytes
 from ...runs.tables import csv_text, harmless
 from ...runs.trace import write_atomically
+from ...runs.words import shown_number
+from ..tables import aligned
+from .advice import PAGE
 from .figures import TITLES, figure_specs
-from .links import PAGE
-from .terminal import HEADS, cells, recommendation_lines
-from .types import Measured, Row, SweepResult
+from .types import Measured, Progress, Row, SweepResult
 
 COLUMNS = (
     *("drafter", "gamma", "policy", "temperature", "status", "mark", "runs", "prompts"),
@@ -27,6 +29,88 @@ COLUMNS = (
     *("draft_ms", "verify_ms", "overhead_ms", "alone_ms", "memory_bytes", "busy_runs", "note"),
 )
 SUFFIXES = (".csv", ".json", ".html")
+
+
+HEADS = (
+    *("row", "", "speed-up", "predicted", "tokens/s", "alone", "alpha", "by position"),
+    *("efficiency", "tau", "predicted", "c", "memory", "runs"),
+)
+MARKS = {"best": "best", "tied": "as good", "open": "may be better", None: ""}
+MOST_POSITIONS = 4  # that the table shows
+
+
+def table_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """The rows as a table of fixed columns, the temperatures one after another."""
+    for temperature in dict.fromkeys(row.configuration.temperature for row in rows):
+        group = [row for row in rows if row.configuration.temperature == temperature]
+        yield f"temperature {temperature:g}"
+        grid = [HEADS, *(cells(row) for row in group if row.status != "left out")]
+        yield from aligned(grid)
+        for note in dict.fromkeys(row.note for row in group if row.note):
+            yield f"  left out: {note}"
+        yield ""
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The cells of a row, in the order of `HEADS`; a dash where nothing is known."""
+    m, p = row.measured, row.predicted
+    known = m or p
+    state = MARKS[row.mark]
+    if m is None:
+        state = state or ("predicted" if p else row.status)
+        rates = ("–", shown_number(p.speedup if p else None, 2), "–", "–")
+    else:
+        state = state or ("slower" if row.status == "eliminated" else "behind")
+        speedup = m.speedup.shown() if m.speedup else "too short"
+        alone = shown_number(m.alone_rate.median, 0)
+        rates = (speedup, shown_number(p.speedup if p else None, 2), m.rate.shown(0), alone)
+    tau_predicted = p.tau if p else m.tau_predicted if m else None
+    return (
+        *(row.configuration.label, state, *rates),
+        shown_number(known.alpha if known else None, 2),
+        _positions(known.alpha_by_position) if known else "–",
+        shown_number(known.efficiency if known else None, 2),
+        *(shown_number(m.tau if m else None, 2), shown_number(tau_predicted, 2)),
+        shown_number(m.c if m else None, 3),
+        shown_bytes(row.memory) if row.memory is not None else "–",
+        str(m.runs if m else 0),
+    )
+
+
+def _positions(alphas: Sequence[float | None]) -> str:
+    shown = [shown_number(alpha, 2) for alpha in alphas[:MOST_POSITIONS]]
+    return " ".join([*shown, "…"] if len(alphas) > MOST_POSITIONS else shown) or "–"
+
+
+def progress_line(progress: Progress) -> str:
+    """How far the sweep is, in one line."""
+    left = f"{progress.seconds_left:.0f} s left"
+    return f"{progress.done}/{progress.total}  {left}  {progress.now}"
+
+
+def recommendation_lines(result: SweepResult) -> Iterator[str]:
+    """The recommendations with their reasons, their doubt and the settings to paste."""
+    for advice in result.recommendations:
+        yield f"at temperature {advice.temperature:g}: {advice.headline}"
+        yield from (f"  {reason}" for reason in advice.reasons)
+        if advice.doubt:
+            yield f"  doubt: {advice.doubt}"
+        for one in advice.settings:
+            yield f"  {one.engine} ({one.version})"
+            yield from (f"    {line}" for line in one.text.splitlines())
+            if one.note:
+                yield f"    {one.note}"
+        yield ""
+    machine = result.machine
+    if machine is not None:
+        yield (
+            f"{machine.target} with {machine.draft or 'no draft model'} on {machine.processor}, "
+            f"{machine.device}, {machine.dtype}, {machine.form} passes, threads: "
+            f"{machine.threads}, torch {machine.versions.get('torch', '')}, {machine.date}"
+        )
+    yield from result.notes
+    if result.stopped:
+        yield "The sweep was stopped: these are the results until then."
 
 
 def sweep_csv(result: SweepResult) -> str:

@@ -16,7 +16,6 @@ from .types import Configuration, SweepRequest
 
 MOST_ROWS = 200
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
-SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
 

@@ -1,22 +1,107 @@
-"""The table of a sweep: from runs and predictions to rows."""
+"""The table of a sweep: from runs and predictions to rows, and which of them noise cannot tell from
+the best one.
+
+A prompt's value is the median over its repeats of the logarithm of the speed-up. Intervals are
+those of the bootstrap over prompts.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ...core.theory import predicted_tau
+from ...kinds import drafter_kind
+from ...runs.intervals import Estimate, Spread, geometric_mean, mean_interval, spread
 from ...runs.metrics import ratio
-from ...runs.uncertainty import spread
-from .compare import Values, best_row, difference, enough, estimate, is_open, values_by_row
-from .costs import Costs, only
-from .measure import Run
+from .observed import Costs, Run, only
 from .rounds import RoundCounts
-from .types import Configuration, Estimate, Mark, Measured, Predicted, Rate, RoundTimes, Row, Status
+from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
+
+FITS = 30  # turns of a fit, which has long settled by then
+FEWEST = 4  # prompts that two rows share before one of them is given up
+ENOUGH = 3  # prompts that two rows share before one may be called better or as good
+
+Values = Mapping[int, float]
+"""Question -> the median logarithm of the speed-up there."""
+
+
+def values_by_row(runs: Iterable[Run]) -> dict[str, dict[int, float]]:
+    """The value of each question, by row."""
+    seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.log_speedup is not None:
+            seen[run.key][run.question].append(run.log_speedup)
+    return {
+        key: {question: statistics.median(some) for question, some in by_question.items()}
+        for key, by_question in seen.items()
+    }
+
+
+def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, float] | None:
+    """The interval of how much `one` is above `other`, on the questions that both have; None if
+    these are fewer than `fewest`."""
+    shared = sorted(one.keys() & other.keys())
+    if len(shared) < fewest:
+        return None
+    return mean_interval([one[question] - other[question] for question in shared])
+
+
+def best_row(rows: Mapping[str, Values]) -> str | None:
+    """The key of the fastest row among those measured on at least half as many prompts as any."""
+    most = max(map(len, rows.values()), default=0)
+    effects = _effects({key: values for key, values in rows.items() if values})
+    known = [key for key in effects if 2 * len(rows[key]) >= most]
+    return max(known, key=effects.__getitem__, default=None)
+
+
+def _effects(rows: Mapping[str, Values]) -> dict[str, float]:
+    """How fast each row is when the prompts on which it happened to run are allowed for: the row's
+    part in value = row + prompt, fitted by turns (least squares for an unbalanced table)."""
+    prompts = dict.fromkeys((question for values in rows.values() for question in values), 0.0)
+    effects = dict.fromkeys(rows, 0.0)
+    for _ in range(FITS):
+        for key, values in rows.items():
+            effects[key] = statistics.fmean(v - prompts[question] for question, v in values.items())
+        for question in prompts:
+            left = [v[question] - effects[key] for key, v in rows.items() if question in v]
+            prompts[question] = statistics.fmean(left)
+    return effects
+
+
+def enough(best: Values) -> int:
+    """On how many prompts of the best row another one must have run to be compared with it."""
+    return min(ENOUGH, len(best))
+
+
+def is_open(own: Values, best: Values, predicted: Values) -> bool:
+    """Whether a row promises more than the best one and ran on too few of its prompts to tell.
+
+    predicted: question -> the logarithm of the speed-up that is predicted for the row there. The
+    promise is compared on the prompts that both have: what is predicted, or without a prediction
+    what was measured, with what the best row reached.
+    """
+    if len(own.keys() & best.keys()) >= enough(best):
+        return False
+    known = predicted or own
+    shared = known.keys() & best.keys()
+    if not shared:
+        return bool(known) and statistics.fmean(known.values()) > statistics.fmean(best.values())
+    return statistics.fmean(known[one] - best[one] for one in shared) > 0
+
+
+def slower(rows: Mapping[str, Values]) -> set[str]:
+    """The rows that are slower than the best one beyond noise, on `FEWEST` prompts or more."""
+    best = best_row(rows)
+    if best is None:
+        return set()
+    others = {key: values for key, values in rows.items() if key != best}
+    found = {key: difference(values, rows[best], FEWEST) for key, values in others.items()}
+    return {key for key, interval in found.items() if interval is not None and interval[1] < 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +188,11 @@ def _row(
 
 
 def _memory(one: Configuration, weights: tuple[int, int | None] | None) -> int | None:
-    if weights is None or one.drafter == "head":  # a head's weights belong to neither model
-        return None
+    needs = drafter_kind(one.drafter).needs
+    if weights is None or needs not in (None, "layers", "draft"):
+        return None  # the weights of other parts belong to neither model
     target, draft = weights
-    return target + (draft or 0 if one.drafter == "model" else 0)
+    return target + (draft or 0 if needs == "draft" else 0)
 
 
 def _predicted(
@@ -145,7 +231,7 @@ def _measured(
         prompts=len({run.question for run in runs}),
         rate=_rate(only([run.rate for run in runs])),
         alone_rate=_rate(only([run.alone_rate for run in runs])),
-        speedup=estimate(list(values.values())),
+        speedup=geometric_mean([*values.values()]) if values else None,
         by_kind=_by_kind(values, kinds),
         alpha=total.alpha,
         alpha_by_position=total.alpha_by_position,
@@ -159,17 +245,15 @@ def _measured(
     )
 
 
-def _rate(values: Sequence[float]) -> Rate:
-    found = spread(values or [0.0])
-    return Rate(found.median, found.low, found.high)
+def _rate(values: Sequence[float]) -> Spread:
+    return spread(values or [0.0])
 
 
 def _by_kind(values: Mapping[int, float], kinds: Sequence[str]) -> dict[str, Estimate]:
     by_kind: dict[str, list[float]] = defaultdict(list)
     for question, value in sorted(values.items()):
         by_kind[kinds[question]].append(value)
-    found = {kind: estimate(some) for kind, some in by_kind.items()}
-    return {kind: one for kind, one in found.items() if one is not None}
+    return {kind: geometric_mean(some) for kind, some in by_kind.items()}
 
 
 def _predicted_tau(counts: RoundCounts) -> float | None:

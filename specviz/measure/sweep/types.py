@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from ...kinds import swept_drafters
 from ...prompts import Question
+from ...runs.intervals import Estimate, Spread
 from ...settings import Settings
 
 SCHEMA = 1
@@ -87,15 +88,6 @@ class SweepRequest(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate(Jsonable):
-    """A value with its 95% interval, which is None where there is only one prompt."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Predicted(Jsonable):
     """What is known of a row before it is measured.
 
@@ -126,15 +118,6 @@ class RoundTimes(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate(Jsonable):
-    """Tokens per second over runs: the median and the quartiles."""
-
-    median: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Measured(Jsonable):
     """What the runs of a row gave; both lanes of each run were interleaved.
 
@@ -149,8 +132,8 @@ class Measured(Jsonable):
 
     runs: int
     prompts: int
-    rate: Rate
-    alone_rate: Rate
+    rate: Spread
+    alone_rate: Spread
     speedup: Estimate | None
     by_kind: dict[str, Estimate]
     alpha: float | None

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from gradio.data_classes import _StaticFiles
 from starlette.types import Scope
 
-from ...measure.sweep.reading import BATCHES, PROMPTS
+from ...measure.sweep.reading import PROMPTS
 from ...prompts import OF_A_SWEEP
 from ...runs.reading import FORMS, TRACE
 from ...runs.recording import MOST_PACKED, MOST_UNPACKED
@@ -35,7 +35,6 @@ MOST_BYTES = {
     TRACE: MOST_PACKED,
     **dict.fromkeys(FORMS, MOST_UNPACKED),
     PROMPTS: OF_A_SWEEP.bytes,
-    BATCHES: OF_A_SWEEP.bytes,
 }
 """What a file may be read as, and the bytes that it may then have."""
 

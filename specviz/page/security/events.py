@@ -17,8 +17,8 @@ from typing import Any
 from gradio.queueing import Event, Queue
 
 from ...environment import MOST_PER_CLIENT
+from ..requests import client_of
 from .bodies import Refused
-from .clients import client_of
 
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MOST_EVENTS = 512  # unfinished ones, of all clients
@@ -27,6 +27,13 @@ RETRY = 5  # seconds after which a refused client may try again
 
 TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
 BUSY = "The server is busy: try again in a minute."
+
+
+RELIED_ON = (
+    *("pending_messages_per_session", "pending_event_ids_session", "event_ids_to_events"),
+    *("event_queue_per_concurrency_id", "active_jobs"),
+)
+"""Where Gradio's queue keeps events and their results."""
 
 
 class Inboxes(dict[str, Any]):
@@ -44,6 +51,10 @@ class HeardQueue(Queue):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in RELIED_ON:
+            getattr(
+                self, name
+            )  # raises if Gradio keeps it elsewhere: limits would then limit nothing
         self.pending_messages_per_session = Inboxes()  # type: ignore[assignment]
         self._open: Counter[str] = Counter()  # streams by session
         self._silent: dict[str, float] = {}  # since when nobody reads, by session

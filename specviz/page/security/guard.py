@@ -6,27 +6,43 @@ replaces the details of failures by sentences.
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import logging
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
+import gradio
+import uvicorn
+from gradio.blocks import Blocks
+from gradio.queueing import Queue
 from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ...environment import AUTH, MCP
+from ...errors import SettingsError
 from ...logs import brief
+from ..requests import client_of
 from .addresses import API, LOGIN, POSTS, TOOL_POST, TOOLS, Post, is_readable, path_of, stream_of
 from .answers import NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
-from .clients import client_of
-from .sign_in import WRONG, Attempts, check_signed_in
+from .sign_in import HINT, WRONG, Attempts, check_signed_in
 from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
+
+NO_TOOLS = (
+    "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
+    "Install it with 'pip install -r requirements-mcp.txt'."
+)
+NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
 
 _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
@@ -154,3 +170,62 @@ def _for_gradio(scope: Scope) -> Scope:
         if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
     ]
     return {**scope, "headers": kept}
+
+
+RELIED_ON: dict[type, tuple[str, ...]] = {
+    App: ("build_middleware_stack", "get_blocks"),
+    Blocks: ("launch", "queue", "preprocess_data", "process_api"),
+    Queue: ("push", "get_events", "send_message", "clean_events"),
+    H11Protocol: ("connection_made", "data_received", "connection_lost"),
+}
+"""What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
+and nobody would notice."""
+
+
+def check_libraries() -> None:
+    """Raise `SettingsError` if this Gradio or uvicorn is not one that the page can be made safe
+    in."""
+    missing = [
+        f"{one.__module__}.{one.__name__}.{name}"
+        for one, names in RELIED_ON.items()
+        for name in names
+        if not hasattr(one, name)
+    ]
+    if "_app" not in inspect.signature(Blocks.launch).parameters:
+        missing.append("Blocks.launch(_app=...)")
+    if missing:
+        raise SettingsError(
+            f"gradio {gradio.__version__} and uvicorn {uvicorn.__version__} lack "
+            f"{', '.join(missing)}, on which the page's limits rest: install the versions in "
+            "requirements.lock."
+        )
+
+
+def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
+    """The options of `launch()` for a page on a public network. front: what requests reach before
+    the guard. Raises `SettingsError`."""
+    check_libraries()
+    password = AUTH.read()
+    tools = _tools(password is not None)
+    return {
+        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools, front=front),
+        "auth": password,
+        "auth_message": HINT if password else None,
+        "mcp_server": tools,
+        "show_error": False,
+        "max_file_size": "1b",
+        "enable_monitoring": False,
+        "strict_cors": True,
+    }
+
+
+def _tools(password: bool) -> bool:
+    if not MCP.read():
+        return False
+    if password:
+        log.warning(NOT_BOTH)
+        return False
+    if importlib.util.find_spec("mcp") is None:
+        log.warning(NO_TOOLS)
+        return False
+    return True

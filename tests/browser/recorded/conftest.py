@@ -12,7 +12,7 @@ from serve import small_pair
 
 from scripts.browsers import served_page
 from specviz import Settings, Trace, race
-from specviz.page.presets import PRESETS, load_presets
+from specviz.page.player import PRESETS, load_presets
 
 SERVE = Path(__file__).resolve().parent / "serve_recorded.py"
 RUNS = (

@@ -17,9 +17,6 @@ FADES = "() => document.getAnimations().every((one) => one.playState !== 'runnin
 def open_views(visitor: Visitor) -> Iterator[str]:
     """Open the main views one after the other, and yield the name of each."""
     page = visitor.page
-    expect(page.locator(".sv-stop")).to_be_visible()
-    yield "tour"
-    page.keyboard.press("Escape")
     page.locator("[data-scrub]").evaluate(
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )
@@ -34,7 +31,7 @@ def open_views(visitor: Visitor) -> Iterator[str]:
     page.keyboard.press("2")
     page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
     page.keyboard.press("c")
-    expect(page.get_by_role("dialog", name="The last two runs, side by side")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Two runs, side by side")).to_be_visible()
     yield "compare"
     page.keyboard.press("Escape")
     page.keyboard.press("s")
@@ -54,6 +51,6 @@ def violations(page: Page, options: dict[str, object]) -> list[str]:
 
 @pytest.mark.parametrize(("theme", "options"), [("light", ALL), ("dark", COLOURS)])
 def test_no_view_has_a_violation(visit: Visit, theme: str, options: dict[str, object]) -> None:
-    visitor = visit(query=f"?tour=1&theme={theme}")
+    visitor = visit(query=f"?theme={theme}")
     found = {view: violations(visitor.page, options) for view in open_views(visitor)}
-    assert len(found) == 7 and not any(found.values()), found
+    assert len(found) == 6 and not any(found.values()), found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
@@ -105,31 +104,3 @@ def test_a_hostile_prompt_in_an_address_is_text(visit: Visit) -> None:
     visitor.run()
     expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(HOSTILE)
     assert visitor.page.locator("[data-player] :is(img, script)").count() == 0
-
-
-def test_every_value_is_read_or_refused(visit: Visit) -> None:
-    """Ranges and forms, without a page for each: the module itself is asked."""
-    visitor = visit()
-    cases = {
-        "gamma=1": [1, []], "gamma=16": [16, []], "gamma=0": [None, ["gamma"]],
-        "gamma=": [None, ["gamma"]], "gamma=+3": [None, ["gamma"]], "gamma=3.0": [3, []],
-        "gamma=0x3": [None, ["gamma"]], "gamma=3&gamma=99": [3, []],
-        "gamma=%00": [None, ["gamma"]], "__proto__=1&constructor=2": [None, []],
-        "recording=toString": [None, ["recording"]], "preset=__proto__": [None, ["preset"]],
-        "gamma=4&drafter=ngram": [4, []], "drafter=n-gram": [None, ["drafter"]],
-        f"prompt={'x' * 8001}": [None, ["prompt"]],
-    }  # fmt: skip
-    read = visitor.page.evaluate(
-        """async (queries) => {
-          const { readAddress } = await import("specviz/run/address.js");
-          const config = { presets: [{ name: "easy" }], recordings: {},
-            defaults: { gamma: 5, drafter: "model" }, limits: { gamma: [1, 16] },
-            choices: { drafter: ["model", "ngram"] }, whole: ["gamma"], mostPrompt: 8000 };
-          return queries.map((query) => {
-            const { settings, wrong } = readAddress(`?${query}`, config);
-            return [settings.gamma ?? null, wrong];
-          });
-        }""",
-        list(cases),
-    )
-    assert dict(zip(cases, read, strict=True)) == cases, json.dumps(read)

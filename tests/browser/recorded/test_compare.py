@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from visitor import Visit, Visitor
-from wording import visible
+from visitor import Visit
 
-from specviz import Token, Trace, compute_metrics
-from specviz.environment import ASSETS
+from specviz import Trace, compute_metrics
 from specviz.lanes import LANES, Lane
-from specviz.runs.metrics import Metrics
-from specviz.runs.recording import read_recording
 
 FACTS = """() => [...document.querySelectorAll(".sv-compare table.is-other tr + tr")]
   .map((row) => [...row.children].map((cell) => cell.textContent))"""
@@ -31,13 +26,6 @@ TEXTS = """async (written) => {
     header: { prompt: "same" }, rounds: [{ lane: "speculative", emitted: [{ text }] }] } }));
   const [said, both] = texts(sides);
   return [said.textContent, ...[...both.querySelectorAll("mark")].map((one) => one.textContent)];
-}"""
-ANSWERS = """async (runs) => {
-  const { QUESTIONS } = await import("specviz/stage/questions.js");
-  return QUESTIONS.map(({ run, beside, ask, reveal }) => {
-    const parts = [runs[run], runs[beside]];
-    return [run, ask(...parts), reveal(...parts).right, reveal(...parts).why];
-  });
 }"""
 
 
@@ -57,7 +45,7 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     visitor = visit(width=390, height=844)
     visitor.playing()
     page = visitor.page
-    dialog = page.get_by_role("dialog", name="The last two runs, side by side")
+    dialog = page.get_by_role("dialog", name="Two runs, side by side")
     page.keyboard.press("c")
     expect(dialog).to_contain_text("only one run yet")
     page.keyboard.press("c")
@@ -80,10 +68,9 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
         speeds = [one.tokens_per_second[lane] for one in both]
         assert list(map(int, shown[row])) == pytest.approx(speeds, abs=0.51)
     assert shown[-1] == ["64", "40"]
-    ratios = (
-        f"{ours.speedup:.2f} times as fast as the target alone, the latest {others.speedup:.2f}"
-    )
-    expect(dialog.locator(".sv-lead")).to_contain_text(f"The earlier run was {ratios}")
+    lead = dialog.locator(".sv-lead")
+    expect(lead).to_contain_text(f"Earlier recording: {ours.speedup:.2f} times as fast as")
+    expect(lead).to_contain_text(f"Latest recording: {others.speedup:.2f} times.")
     said = dialog.locator(".sv-times dd").all_inner_texts()
     means = [mean_seconds(trace, lane) for trace in (earlier, latest) for lane in LANES]
     for mean, text in zip(means, said, strict=True):
@@ -141,65 +128,3 @@ def test_a_question_is_asked_guessed_and_answered_by_its_run(
     page.keyboard.press("1")  # another run: what was said is not about it
     expect(answer).to_be_hidden()
     expect(page.locator("h1")).to_be_visible()
-    check_answers(visitor)
-
-
-def check_answers(visitor: Visitor) -> None:
-    """What each question says of the recordings that ship is what Python counts in them."""
-    paths = sorted((ASSETS / "recordings").glob("*.json.gz"))
-    runs = {path.name.removesuffix(".json.gz"): read_recording(path.read_bytes()) for path in paths}
-    said = visitor.page.evaluate(ANSWERS, {name: run.to_dict() for name, run in runs.items()})
-    assert [name for name, *_ in said] == [
-        *("hard", "one-guess", "hard", "long-drafts", "copies", "high-temperature", "easy")
-    ]
-    m = {name: compute_metrics(run) for name, run in runs.items()}
-    likely, one, judged, longer, copied, hot, letters = (
-        (asked, right, why.replace("\u00a0", " ")) for _, asked, right, why in said
-    )
-    refused = [t for t in drafted(runs["hard"]) if t.outcome == "rejected" and t.u is not None]
-    token = max(refused, key=lambda t: t.p)
-    assert likely[1] == 1 and f"“{visible(token.text)}” was refused" in likely[2]
-    for number in (token.p, token.q, token.p / token.q, token.u):
-        assert f" {number:.2f}" in likely[2]
-
-    own = m["one-guess"]
-    assert one[1] == place(own.speedup, 1) and f"τ = {own.tau:.2f}" in one[2]
-    assert f"{100 * own.alpha:.0f} % of the guesses hold" in one[2] and ratio(own) in one[2]
-    assert judged[1] == (place(m["hard"].alpha, m["hard"].efficiency) == 0)
-    assert f"other {m['hard'].counts['ignored']} guesses" in judged[2]
-    own, other = m["long-drafts"], m["hard"]
-    assert longer[1] == place(own.speedup, other.speedup)
-    assert f"yields {own.tau:.2f} tokens instead of {other.tau:.2f}" in longer[2]
-    assert f"{ratio(own)} " in longer[2] and f"instead of {ratio(other)}" in longer[2]
-    own = m["copies"]
-    assert copied[1] == (place(own.tau, own.speedup) == 0) and f"not {own.tau:.2f}×" in copied[2]
-    taken = [sum(getattr(r, part) for r in runs["copies"].lane("speculative")) for part in PARTS]
-    share = float(re.findall(r"([\d.]+) %", copied[2])[0])
-    assert share == pytest.approx(100 * taken[0] / sum(taken), rel=0.06)
-    alphas = [f"{m[name].alpha:.2f}" for name in ("easy", "high-temperature")]
-    assert hot[1] == 1 and re.search("α is {} at .* and {} at".format(*alphas), hot[2])
-    parted = parting(runs["easy"])
-    assert letters[1] == (parted is not None)
-    assert (f"part after {parted} token" if parted is not None else "Here all") in letters[2]
-
-
-PARTS = ("draft_seconds", "verify_seconds", "overhead_seconds")
-
-
-def drafted(run: Trace) -> list[Token]:
-    return [token for r in run.lane("speculative") for token in r.drafted]
-
-
-def place(value: float, than: float) -> int:
-    """Of the answers "higher", "lower" and "about the same"."""
-    return 0 if value > 1.03 * than else 1 if value < 0.97 * than else 2
-
-
-def ratio(m: Metrics) -> str:
-    return f"{m.speedup:.2f}×"
-
-
-def parting(run: Trace) -> int | None:
-    """The first place at which the lanes differ."""
-    ours, theirs = ([t.id for r in run.lane(lane) for t in r.emitted] for lane in LANES)
-    return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)

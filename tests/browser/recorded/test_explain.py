@@ -271,32 +271,21 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     visitor.state("running")
 
 
-def test_the_tour_is_offered_once_and_covers_nothing(visit: Visit, names: list[str]) -> None:
+def test_a_first_visitor_is_offered_one_round_slowly_once(visit: Visit, names: list[str]) -> None:
     visitor = visit(width=390, height=844)
-    page = visitor.page
-    page.get_by_role("button", name="Take the tour").click()
-    stops = []
-    for place in range(1, 7):
-        stop = page.get_by_role("dialog", name=f"Tour, {place} of 6")
-        stops.append(stop.locator("p").inner_text())
-        box = stop.bounding_box()
-        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
-        assert box["y"] >= 0 and box["y"] + box["height"] <= 844
-        page.keyboard.press("ArrowRight" if place % 2 else "Enter")
-    assert len(set(stops)) == 6
-    expect(page.locator(".sv-stop, .sv-toured, .sv-offer")).to_have_count(0)
-    base = page.url.split("?")[0]
-    for query, offers, shown in (("", 0, 0), ("?tour=1", 0, 1)):
-        page.goto(base + query)
-        visitor.ready()
-        visitor.playing()
-        expect(page.locator(".sv-stop")).to_have_count(shown)
-        expect(page.locator(".sv-offer")).to_have_count(offers)
+    page, offer = visitor.page, visitor.page.locator(".sv-offer")
+    page.get_by_role("button", name="See one round, slowly").click()
+    expect(page.locator(".sv-explain[open]")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.locator(".sv-stop")).to_have_count(0)
+    expect(offer).to_have_count(0)
+    page.reload()
+    visitor.ready()
+    visitor.playing()
+    expect(offer).to_have_count(0)
     page.evaluate("localStorage.clear()")
+    base = page.url.split("?")[0]
     for query in (f"?recording={names[1]}", "?gamma=3", "?stage=1"):
         page.goto(base + query)
         visitor.ready()
         visitor.playing()
-        expect(page.locator(".sv-offer")).to_have_count(0)
+        expect(offer).to_have_count(0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
 from playwright.sync_api import Page, expect
 from toy_recordings import SAMPLED, recorded, saved
@@ -18,10 +17,6 @@ from specviz.runs.uncertainty import uncertainty
 STRIP = """() => Object.fromEntries([...document.querySelectorAll("[data-item]")]
   .map((node) => [node.dataset.item, node.textContent]))"""
 LONG = recorded(replace(SAMPLED, max_new_tokens=64))
-UNCERTAINTY = """async (rounds) => {
-  const { uncertainty } = await import("specviz/facts/uncertainty.js");
-  return uncertainty(rounds);
-}"""
 
 
 def wanted(header: dict[str, Any]) -> dict[str, str]:
@@ -140,8 +135,6 @@ def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
         run = timed(LONG, factor)
         found = uncertainty(run)
         assert found is not None
-        theirs = page.evaluate(UNCERTAINTY, run.to_dict()["rounds"])
-        assert theirs == approximately(asdict(found))
         raw = saved(run, tmp_path)
         page.evaluate("window.specviz.trace.isOld = true")
         page.locator("[data-open]").set_input_files(
@@ -160,12 +153,5 @@ def test_a_planted_slow_lane_is_named(visit: Visit, tmp_path: Path) -> None:
         expect(doubt).to_contain_text("The machine was busy: this ratio is uncertain.")
         expect(doubt).to_contain_text(words)
         expect(headline).to_have_text(
-            "–" if found.doubt == "price" else f"{compute_metrics(run).speedup:.2f}"
+            "?" if found.doubt == "price" else f"{compute_metrics(run).speedup:.2f}"
         )
-
-
-def approximately(value: Any) -> Any:
-    """Equal up to the rounding of sums, all the way down."""
-    if isinstance(value, dict):
-        return {key: approximately(item) for key, item in value.items()}
-    return pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value

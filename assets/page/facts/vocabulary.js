@@ -1,0 +1,47 @@
+// Names, labels and sentences of drafters, verdicts and lanes. They are Python's, which writes them
+// down in vocabulary.json; a page brings its own along, with the kinds of other packages.
+
+/** @type {Vocabulary} */
+let words = { drafters: {}, verdicts: {}, policies: {}, compared: {}, lanes: {} };
+
+/** A kind of a package that this page does not have goes by its own name. */
+const UNKNOWN = {
+  guessed: "", guessed_greedy: "", needs: null, certain: false, exact: true, warning: "", law: "", note: "", left: "",
+  chance: false, threshold: null, together: false, draws: true,
+};
+
+/** @param {Vocabulary} vocabulary that is used from now on */
+export function learn(vocabulary) {
+  words = vocabulary;
+}
+
+/**
+ * @param {string} name
+ * @returns {DrafterWords}
+ */
+export const drafterKind = (name) => own(words.drafters, name) ?? {
+  ...UNKNOWN, label: name, clause: `guesses come from ${name}`, who: "The drafter guesses",
+  unguessed: "Nothing was drafted in this round.",
+};
+
+/**
+ * @param {string} name
+ * @returns {VerdictWords}
+ */
+export const verdictKind = (name) => own(words.verdicts, name) ?? { ...UNKNOWN, label: name };
+
+/**
+ * The label of something that needs no more words.
+ * @param {"policies" | "compared" | "lanes"} table
+ * @param {string} name
+ */
+export const labelIn = (table, name) => own(words[table], name)?.label ?? name;
+
+/**
+ * Lanes may have any name, also one that every object has.
+ * @template Words
+ * @param {Record<string, Words>} table
+ * @param {string} name
+ * @returns {Words | undefined}
+ */
+const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);

@@ -1,0 +1,254 @@
+"""Measurement of the lanes and of transformers' `generate()` on the same prompts, in turn."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from ...core.eager import EagerEngine
+from ...core.engines import eager_only, make_engine
+from ...core.events import Header, Round
+from ...core.loop import decode
+from ...core.sampling import Decide
+from ...core.types import Prefilled
+from ...lanes import LANE_LABELS, Lane
+from ...pairs.pair import Pair
+from ...runs.intervals import Spread, spread
+from ...runs.metrics import Metrics, compute_metrics
+from ...runs.trace import Trace
+from ...settings import Settings
+from ..racing import all_with, in_fp32, whole_race
+from .hf_generate import generate_seconds
+
+BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
+GENERATE, ASSISTED = "generate()", "generate(assistant)"
+PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
+
+MeasuredRun: TypeAlias = tuple[Trace, Metrics]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The results for one temperature and number of threads over all prompts and repeats.
+
+    prompts: their number. context: tokens in the cache halfway through a median run.
+    tokens_per_second: by variant, including prefill. speedup: between the lanes, without prefill;
+    the value of a prompt is the median of its repeats, the spread is over prompts. wall_rates,
+    speedup_wall: tokens per second of the lanes, and speed-up, on the wall clock, with engines and
+    texts. A speed-up is None if all runs are too short to compare.
+    alpha, beta, efficiency, tau: over the rounds of all prompts. c: median over prompts.
+    draft_step_seconds, overhead_seconds: medians over rounds. pass_seconds: medians by the number
+    of tokens in the target pass, including the verdict. identical: the number of prompts on which
+    both lanes wrote the same text; None when sampling.
+    """
+
+    temperature: float
+    threads: int
+    prompts: int
+    context: int
+    tokens_per_second: dict[str, Spread]
+    speedup: Spread | None
+    wall_rates: dict[str, Spread]
+    speedup_wall: Spread | None
+    alpha: float | None
+    beta: float | None
+    efficiency: float | None
+    tau: float | None
+    c: float | None
+    draft_step_seconds: float | None
+    pass_seconds: dict[int, float]
+    overhead_seconds: float
+    identical: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Every variant with the number of threads that suits it best, at one temperature.
+
+    threads, tokens_per_second: by variant. ratios: "one / other" -> how many times as fast, prompt
+    by prompt and repeat by repeat.
+    """
+
+    temperature: float
+    threads: dict[str, int]
+    tokens_per_second: dict[str, Spread]
+    ratios: dict[str, Spread]
+
+
+def measured(
+    pair: Pair,
+    prompts: Sequence[str],
+    settings: Settings,
+    repeats: int,
+    *,
+    with_generate: bool,
+    threads: Sequence[int] = (1,),
+    decider: Decide | None = None,
+) -> tuple[list[Row], Best, Header]:
+    """Decode every prompt with every variant and every number of threads, `repeats` times.
+
+    All of them run in turn on each prompt, so that slow changes of the machine's speed affect them
+    in the same way; each is warmed up first. with_generate: also measure `generate()`. decider:
+    scripts the verdicts of the lanes; those of `generate()` cannot be scripted.
+    """
+    variants = _generate_variants(pair, settings) if with_generate else {}
+    rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
+    runs: dict[int, list[list[MeasuredRun]]] = {count: [[] for _ in prompts] for count in threads}
+    for again in range(repeats + 1):
+        for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
+            for count in threads:
+                with all_with(count):
+                    generate_rates = {name: rate(prompt) for name, rate in variants.items()}
+                    trace = whole_race(pair, prompt, settings, decider)
+                if again == 0:
+                    continue
+                run = trace, compute_metrics(trace)
+                runs[count][index].append(run)
+                for name, value in {**_lane_rates(*run), **generate_rates}.items():
+                    rates[count][name].append(value)
+    rows = []
+    for count in threads:
+        spreads = {name: spread(values) for name, values in rates[count].items()}
+        row, header = _row(settings, count, runs[count], spreads)
+        rows.append(row)
+    return rows, best_of(settings.temperature, rates), header
+
+
+def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Best:
+    """Compare each variant at its best number of threads.
+
+    rates: threads -> variant -> tokens per second of all runs, in one order for all.
+    """
+    names = next(iter(rates.values()))
+    medians = {
+        name: {count: statistics.median(some[name]) for count, some in rates.items()}
+        for name in names
+    }
+    threads = {name: max(by_count, key=by_count.__getitem__) for name, by_count in medians.items()}
+    best = {name: rates[count][name] for name, count in threads.items()}
+
+    def ratio(one: str, other: str) -> Spread:
+        return spread(a / b for a, b in zip(best[one], best[other], strict=True))
+
+    compared = [(SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (BASELINE, GENERATE)]
+    ratios = {f"{a} / {b}": ratio(a, b) for a, b in compared if {a, b} <= best.keys()}
+    spreads = {name: spread(values) for name, values in best.items()}
+    return Best(temperature, threads, spreads, ratios)
+
+
+def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
+    """The variants besides the lanes, by name: functions from a prompt to tokens per second.
+
+    On a processor they run copies of the models in fp32, in which the lanes compute too.
+    """
+    compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
+    pair = in_fp32(pair) if pair.device.type == "cpu" else pair
+
+    def generated(prompt: str, assisted: bool) -> float:
+        ids = pair.encode(prompt, chat=settings.chat)
+        seconds, emitted = generate_seconds(pair, ids, settings, assisted=assisted)
+        return len(emitted) / seconds
+
+    variants: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
+    if pair.draft is not None and settings.gamma:
+        variants[ASSISTED] = partial(generated, assisted=True)
+        if compiled:
+            variants[PLAIN] = partial(_plain_rate, pair, settings)
+    return variants
+
+
+def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
+    """Tokens per second of the speculative lane with the eager engine, including prefill."""
+    ids = pair.encode(prompt, chat=settings.chat)
+    with eager_only():
+        first, *rounds = decode(pair, ids, settings, "speculative")
+    assert isinstance(first, Prefilled)
+    decoded = [r for r in rounds if isinstance(r, Round)]
+    seconds = sum(first.seconds.values()) + decoded[-1].clock
+    return sum(len(r.emitted) for r in decoded) / seconds
+
+
+def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
+    prefill = trace.header.prefill_seconds
+    lanes: dict[str, Lane] = {BASELINE: "baseline", SPECULATIVE: "speculative"}
+    return {
+        name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
+        for name, lane in lanes.items()
+    }
+
+
+def _row(
+    settings: Settings,
+    threads: int,
+    runs: Sequence[Sequence[MeasuredRun]],
+    rates: dict[str, Spread],
+) -> tuple[Row, Header]:
+    by_prompt = [[metrics for _, metrics in again] for again in runs]
+    firsts = [again[0][0] for again in runs]
+    header = firsts[0].header
+    rounds = [r for trace in firsts for r in trace.rounds]
+    pooled = compute_metrics(Trace(header, rounds))
+    drafting = [r for r in rounds if r.drafted]
+    ends = [trace.end for trace in firsts]
+    row = Row(
+        temperature=settings.temperature,
+        threads=threads,
+        prompts=len(runs),
+        context=statistics.median_low(_middle(trace) for trace in firsts),
+        tokens_per_second=rates,
+        speedup=_spread_of(by_prompt, lambda m: m.speedup),
+        wall_rates=_wall_rates([m for again in by_prompt for m in again]),
+        speedup_wall=_spread_of(by_prompt, lambda m: m.speedup_wall),
+        alpha=pooled.alpha,
+        beta=pooled.beta,
+        efficiency=pooled.efficiency,
+        tau=pooled.tau,
+        c=_median(_prompt_medians(by_prompt, lambda m: m.c)),
+        draft_step_seconds=_median(r.draft_seconds / len(r.drafted) for r in drafting),
+        pass_seconds=_pass_seconds(rounds),
+        overhead_seconds=_median(r.overhead_seconds for r in drafting or rounds) or 0.0,
+        identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
+    )
+    return row, header
+
+
+def _wall_rates(runs: Sequence[Metrics]) -> dict[str, Spread]:
+    return {
+        name: spread(m.tokens[lane] / (m.wall_seconds[lane] or float("inf")) for m in runs)
+        for lane, name in LANE_LABELS.items()
+    }
+
+
+def _spread_of(
+    by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
+) -> Spread | None:
+    medians = _prompt_medians(by_prompt, figure)
+    return spread(medians) if medians else None
+
+
+def _prompt_medians(
+    by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
+) -> list[float]:
+    """The median over the repeats, for each prompt that has the figure."""
+    values = ([v for m in again if (v := figure(m)) is not None] for again in by_prompt)
+    return [statistics.median(known) for known in values if known]
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.median(known) if known else None
+
+
+def _middle(trace: Trace) -> int:
+    return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
+
+
+def _pass_seconds(rounds: Sequence[Round]) -> dict[int, float]:
+    by_width: dict[int, list[float]] = defaultdict(list)
+    for r in rounds:
+        by_width[len(r.drafted) + 1].append(r.verify_seconds)
+    return {width: statistics.median(by_width[width]) for width in sorted(by_width)}

@@ -1,0 +1,48 @@
+"""The page's pure JavaScript, called from Python without a browser."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MISSING = "node is missing: on Debian, 'apt-get install nodejs' installs it"
+_SCRIPT = """
+import {{ readFileSync }} from "node:fs";
+import {{ learn }} from "specviz/facts/vocabulary.js";
+learn(JSON.parse(readFileSync("assets/page/vocabulary.json", "utf8")));
+const answer = await ({function})(JSON.parse(readFileSync(0, "utf8")));
+process.stdout.write(JSON.stringify(answer ?? null));
+"""
+
+
+def evaluated(function: str, value: Any = None) -> Any:
+    """What a function of JavaScript, of one value, answers; as `Page.evaluate` of Playwright does.
+
+    It may import the page's modules by their names. Skips the test where node is missing.
+    """
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip(MISSING)
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", _SCRIPT.format(function=function)],
+        input=orjson.dumps(value),
+        capture_output=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return orjson.loads(done.stdout)
+
+
+def called(module: str, function: str, *values: Any) -> Any:
+    """What a function of a module of the page answers."""
+    return evaluated(
+        "async ([name, call, ...values]) => (await import(`specviz/${name}`))[call](...values)",
+        [module, function, *values],
+    )

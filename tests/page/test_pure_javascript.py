@@ -1,0 +1,219 @@
+"""What the page's pure JavaScript says, held to what Python counts; in node, without a browser."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
+from node import called, evaluated
+from toy_recordings import GREEDY, SAMPLED, recorded, values
+from wording import visible
+
+from specviz import Metrics, Token, Trace, compute_metrics
+from specviz.environment import ASSETS
+from specviz.inspect.parting import parting_of
+from specviz.lanes import LANES
+from specviz.page.experiment import read_parting
+from specviz.runs.recording import read_recording
+from specviz.runs.uncertainty import spread, uncertainty
+
+ANSWERS = """async (runs) => {
+  const { QUESTIONS } = await import("specviz/stage/questions.js");
+  return QUESTIONS.map(({ run, beside, ask, reveal }) => {
+    const parts = [runs[run], runs[beside]];
+    return [run, ask(...parts), reveal(...parts).right, reveal(...parts).why];
+  });
+}"""
+
+
+def test_every_value_is_read_or_refused() -> None:
+    """What an address asks for: ranges and forms."""
+    cases = {
+        "gamma=1": [1, []], "gamma=16": [16, []], "gamma=0": [None, ["gamma"]],
+        "gamma=": [None, ["gamma"]], "gamma=+3": [None, ["gamma"]], "gamma=3.0": [3, []],
+        "gamma=0x3": [None, ["gamma"]], "gamma=3&gamma=99": [3, []],
+        "gamma=%00": [None, ["gamma"]], "__proto__=1&constructor=2": [None, []],
+        "recording=toString": [None, ["recording"]], "preset=__proto__": [None, ["preset"]],
+        "gamma=4&drafter=ngram": [4, []], "drafter=n-gram": [None, ["drafter"]],
+        f"prompt={'x' * 8001}": [None, ["prompt"]],
+    }  # fmt: skip
+    read = evaluated(
+        """async (queries) => {
+          const { readAddress } = await import("specviz/run/address.js");
+          const config = { presets: [{ name: "easy" }], recordings: {},
+            defaults: { gamma: 5, drafter: "model" }, limits: { gamma: [1, 16] },
+            choices: { drafter: ["model", "ngram"] }, whole: ["gamma"], mostPrompt: 8000 };
+          return queries.map((query) => {
+            const { settings, wrong } = readAddress(`?${query}`, config);
+            return [settings.gamma ?? null, wrong];
+          });
+        }""",
+        list(cases),
+    )
+    assert dict(zip(cases, read, strict=True)) == cases
+
+
+def test_lost_and_repeated_deltas_are_mended() -> None:
+    heard = evaluated(
+        """async () => {
+          const { Store } = await import("specviz/run/store.js");
+          const texts = [0, 1, 2, 3, 4].map((seq) =>
+            JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
+          const heard = [], asked = [];
+          const note = (name) => (what) => heard.push(`${name} ${what}`);
+          const store = new Store({
+            schema: 1,
+            ask: async (run, seq) => { asked.push(seq); return texts.slice(seq); },
+            on: { begun: note("begun"), status: note("status"), over: note("over"),
+                  header() {}, rounds() {}, lost() {} },
+          });
+          for (const seq of [0, 0, 1, 3, 3, 4]) store.receive(texts[seq]);
+          await new Promise((resume) => setTimeout(resume, 50));
+          store.receive(JSON.stringify({ run: "b", seq: 0, over: true }));
+          store.receive(texts[4]);
+          return [heard, asked];
+        }"""
+    )
+    said = [f"status s{seq}" for seq in range(5)]
+    assert heard == [["begun a", *said, "over null", "begun b", "over null"], [2]]
+
+
+def test_several_runs_are_told_by_median_and_quartiles() -> None:
+    ratios = [1.5, 3.0, 2.0, 2.5, 1.75]
+    words = called("race/repeats.js", "summary", [*ratios, None])
+    found = spread(ratios)
+    half = f"half of them {found.low:.2f} to {found.high:.2f}, all 1.50 to 3.00"
+    assert words.startswith(f"5 runs of the same: median {found.median:.2f}, {half}.")
+    assert words.endswith("Without 1 run that gave no fair ratio.")
+
+
+def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them() -> None:
+    paths = sorted((ASSETS / "recordings").glob("*.json.gz"))
+    runs = {path.name.removesuffix(".json.gz"): read_recording(path.read_bytes()) for path in paths}
+    said = evaluated(ANSWERS, {name: run.to_dict() for name, run in runs.items()})
+    assert [name for name, *_ in said] == [
+        *("hard", "one-guess", "hard", "long-drafts", "copies", "high-temperature", "easy")
+    ]
+    m = {name: compute_metrics(run) for name, run in runs.items()}
+    likely, one, judged, longer, copied, hot, letters = (
+        (asked, right, why.replace("\u00a0", " ")) for _, asked, right, why in said
+    )
+    refused = [t for t in drafted(runs["hard"]) if t.outcome == "rejected" and t.u is not None]
+    token = max(refused, key=lambda t: t.p)
+    assert likely[1] == 1 and f"“{visible(token.text)}” was refused" in likely[2]
+    for number in (token.p, token.q, token.p / token.q, token.u):
+        assert f" {number:.2f}" in likely[2]
+
+    own = m["one-guess"]
+    assert one[1] == place(own.speedup, 1) and f"τ = {own.tau:.2f}" in one[2]
+    assert f"{100 * own.alpha:.0f} % of the guesses hold" in one[2] and ratio(own) in one[2]
+    assert judged[1] == (place(m["hard"].alpha, m["hard"].efficiency) == 0)
+    assert f"other {m['hard'].counts['ignored']} guesses" in judged[2]
+    own, other = m["long-drafts"], m["hard"]
+    assert longer[1] == place(own.speedup, other.speedup)
+    assert f"yields {own.tau:.2f} tokens instead of {other.tau:.2f}" in longer[2]
+    assert f"{ratio(own)} " in longer[2] and f"instead of {ratio(other)}" in longer[2]
+    own = m["copies"]
+    assert copied[1] == (place(own.tau, own.speedup) == 0) and f"not {own.tau:.2f}×" in copied[2]
+    taken = [sum(getattr(r, part) for r in runs["copies"].lane("speculative")) for part in PARTS]
+    share = float(re.findall(r"([\d.]+) %", copied[2])[0])
+    assert share == pytest.approx(100 * taken[0] / sum(taken), rel=0.06)
+    alphas = [f"{m[name].alpha:.2f}" for name in ("easy", "high-temperature")]
+    assert hot[1] == 1 and re.search("α is {} at .* and {} at".format(*alphas), hot[2])
+    parted = parting(runs["easy"])
+    assert letters[1] == (parted is not None)
+    assert (f"part after {parted} token" if parted is not None else "Here all") in letters[2]
+
+
+PARTS = ("draft_seconds", "verify_seconds", "overhead_seconds")
+
+
+def drafted(run: Trace) -> list[Token]:
+    return [token for r in run.lane("speculative") for token in r.drafted]
+
+
+def place(value: float, than: float) -> int:
+    """Of the answers "higher", "lower" and "about the same"."""
+    return 0 if value > 1.03 * than else 1 if value < 0.97 * than else 2
+
+
+def ratio(m: Metrics) -> str:
+    return f"{m.speedup:.2f}×"
+
+
+def parting(run: Trace) -> int | None:
+    """The first place at which the lanes differ."""
+    ours, theirs = ([t.id for r in run.lane(lane) for t in r.emitted] for lane in LANES)
+    return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+
+
+@pytest.mark.parametrize("factor", [slow_middle, slower_later, too_fast, steady])
+def test_the_page_doubts_a_planted_slow_lane_as_python_does(factor: Any) -> None:
+    run = timed(recorded(replace(SAMPLED, max_new_tokens=64)), factor)
+    found = uncertainty(run)
+    assert found is not None
+    theirs = called("facts/uncertainty.js", "uncertainty", run.to_dict()["rounds"])
+    assert theirs.pop("doubt") == found.doubt
+    assert theirs["price"] == pytest.approx(found.price)
+    assert theirs["delays"] == pytest.approx(found.delays)
+    assert theirs["spread"] == (found.spread and pytest.approx(asdict(found.spread)))
+
+
+def test_the_verdict_is_plain_when_nothing_can_pay() -> None:
+    why = {
+        "m": {"drafted": 5, "tau": 2.0, "alpha": 0.5, "tau_predicted": 2.0},
+        "costs": {"step": 0.86, "judging": 1.9, "price": 6.2, "gamma": 5},
+        "speedup": 0.32,
+        "break_even": None,
+        "best_gamma": 0,
+        "best_speedup": 1.0,
+        "speeds": [1.0],
+    }
+    fixed = {"gamma": 5, "gamma_policy": "fixed"}
+    said = called("panels/why.js", "verdictOf", why, fixed)
+    assert said.startswith(
+        "The draft costs 0.86 of a target pass, and judging 5 of its guesses 1.90"
+    )
+    assert "no acceptance rate can pay for that" in said
+    assert "no γ would pay" in said
+    # One answer wherever it is given, and no γ "in use" where a policy chose another each time.
+    assert called("words/verdict.js", "adviceOf", why, fixed) in said
+    assert called("words/verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
+    easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
+    said = called("panels/why.js", "verdictOf", easy, fixed)
+    assert said.startswith(
+        "The draft costs 0.86 of a target pass: no acceptance rate can pay for that"
+    )
+
+
+def test_a_round_is_told_in_a_sentence_to_those_who_listen() -> None:
+    trace = recorded(SAMPLED)
+    rounds = [r for r in trace.rounds if r.lane == "speculative"]
+    texts = evaluated(
+        """async (rounds) => {
+          const { spoken } = await import("specviz/words/words.js");
+          return rounds.map(spoken);
+        }""",
+        [r for r in trace.to_dict()["rounds"] if r["lane"] == "speculative"],
+    )
+    for r, said in zip(rounds, texts, strict=True):
+        own, counts = r.emitted[-1], [t.outcome for t in r.drafted]
+        assert said.startswith(f"Round {r.index + 1}: ")
+        assert visible(own.text) in said
+        assert ("came free" in said) == (own.outcome == "bonus" and bool(counts))
+        if own.outcome == "corrected":
+            assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
+            assert said.endswith(f"the target wrote {visible(own.text)} instead.")
+
+
+def test_where_greedy_lanes_part_is_told_as_python_tells_it() -> None:
+    data = values(GREEDY)
+    assert called("panels/difference.js", "partingOf", data) is None
+    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
+    alone[9]["emitted"][0]["id"] += 1
+    wanted = parting_of(Trace.from_dict(data))
+    told = called("panels/difference.js", "partingOf", data)
+    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
