@@ -342,6 +342,17 @@ def _export(options: argparse.Namespace) -> None:
         print(path)
 
 
+def _prove_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="DRAFTER|VERDICT", help="what is tested, by name")
+    parser.add_argument("--runs", type=int, default=3000, help="texts; default %(default)s")
+
+
+def _prove(options: argparse.Namespace) -> int:
+    from .inspect.prove import report  # imports torch
+
+    return report(options.kind, options.runs)
+
+
 VERBS: dict[str, Verb] = {
     "page": Verb(
         "serve the page, by default on 127.0.0.1:7860", serve.add_arguments, serve.serve_page
@@ -361,6 +372,9 @@ VERBS: dict[str, Verb] = {
     "doctor": Verb("check if two models can race, before any download", _doctor_options, _doctor),
     "guess": Verb(
         "what a draft would get right of a closed model's text", guess.add_arguments, guess.main
+    ),
+    "prove": Verb(
+        "test if a drafter or a verdict keeps the target's distribution", _prove_options, _prove
     ),
     "train": Verb(
         "train a pair on books, or a better draft for a target", train.add_arguments, train.main

@@ -31,6 +31,10 @@ class ModelError(SpecvizError, RuntimeError):
     """A model cannot run: its logits are not finite, or its cache is not supported."""
 
 
+class KindError(SpecvizError, RuntimeError):
+    """A drafter or a verdict of another package fails, or breaks what it must keep."""
+
+
 class TraceError(SpecvizError, ValueError):
     """A trace or a recording is invalid, or its file cannot be read or written."""
 

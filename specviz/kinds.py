@@ -75,6 +75,7 @@ DRAFTERS = (
         name="early-exit",
         beside=3,
         make=".sides.early_exit:EarlyExitDrafter",
+        described=".sides.early_exit:described_exit",
         label="early exit",
         deployed=".measure.sweep.deploy:early_exit",
         clause="the target’s own first layers guess ahead",
@@ -89,6 +90,7 @@ DRAFTERS = (
         name="head",
         beside=5,
         make=".sides.heads.drafter:HeadDrafter",
+        described=".sides.heads.drafter:described_head",
         label="head on the target",
         deployed=".measure.sweep.deploy:head",
         lane="head",
@@ -192,6 +194,8 @@ ENGINES = (
         name="compiled",
         label="compiled passes on a processor",
         make=".sides.fast_cpu.support:compiled_engine",
+        make_head=".sides.fast_cpu.support:compiled_head",
+        threads=".sides.fast_cpu.fastest_threads:fastest_threads",
         package="numba",
         states=True,
         call_on_cpu=2**15,
@@ -202,6 +206,7 @@ ENGINES = (
         label="transformers' own modules",
         make=".core.eager:EagerEngine",
         states=True,
+        anywhere=True,
         call_on_cpu=2**18,
         call_elsewhere=2**26,
     ),
@@ -371,7 +376,11 @@ def _refused(sentence: str, *_: Any, **__: Any) -> Any:
 def _package_of(kind: Kind) -> str:
     """Name and version of the package that a registered kind's code comes from."""
     code = kind.make if isinstance(kind, DrafterKind) else kind.decide
-    module = code.partition(":")[0] if isinstance(code, str) else str(code.__module__)
+    module = (
+        code.partition(":")[0]
+        if isinstance(code, str)
+        else str(getattr(code, "__module__", "unknown"))
+    )
     name = module.split(".")[0]
     try:
         return f"{name} {metadata.version(name)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -110,13 +110,18 @@ class Settings:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Settings from JSON; raises `SettingsError` on a field that does not exist."""
-        known = {f.name for f in fields(cls)}
+        return cls(**cls.known(values))
+
+    @classmethod
+    def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`values` themselves; raises `SettingsError` if one is of no field."""
+        names = {f.name for f in fields(cls)}
         for name in values:
-            if name not in known:
+            if name not in names:
                 raise SettingsError(
-                    f"there is no setting {name!r}: use {', '.join(sorted(known))}."
+                    f"there is no setting {name!r}: use {', '.join(sorted(names))}."
                 )
-        return cls(**values)
+        return dict(values)
 
 
 _recorded: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("recorded", default=())

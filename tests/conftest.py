@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,19 +28,44 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.flaky(reruns=1))
     if hasattr(config, "workerinput"):
-        items[:] = browser_files_spread(items)
+        cache = getattr(config, "cache", None)  # it may be disabled
+        items[:] = browser_files_spread(items, cache.get(SECONDS, {}) if cache else {})
 
 
-def browser_files_spread(items: list[pytest.Item]) -> list[pytest.Item]:
+SECONDS = "specviz/seconds"
+"""Of each file in the last run of all, in pytest's cache."""
+
+_seconds: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.fspath] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # The process that hands out the tests hears of all; it does not run any itself.
+    config = session.config
+    hands_out = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if hands_out and (cache := getattr(config, "cache", None)):
+        taken = {name: round(seconds, 1) for name, seconds in _seconds.items()}
+        cache.set(SECONDS, cache.get(SECONDS, {}) | taken)
+
+
+def browser_files_spread(items: list[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:
     """The items by file, the files of browser tests at equal distances: they wait for a browser
-    while other processes compute. Those with most tests come first, so that no long one is last.
+    while other processes compute. Those that took longest come first, or those with most tests
+    where that is not known, so that no long one is last.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
+    # A file that the last run did not have counts a second for each of its tests.
+    known = {
+        path: seconds.get(some[0].location[0], float(len(some))) for path, some in files.items()
+    }
     places: dict[Path, float] = {}
     for is_browser in (True, False):
         some = [path for path in files if (BROWSER in path.parents) == is_browser]
-        some.sort(key=lambda path: -len(files[path]))
+        some.sort(key=lambda path: -known[path])
         places |= {path: (place + 0.5) / len(some) for place, path in enumerate(some)}
     return [item for path in sorted(files, key=places.__getitem__) for item in files[path]]

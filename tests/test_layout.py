@@ -37,10 +37,11 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in python_files()}
 
 
-def imported_names(path: Path) -> Iterator[str]:
-    """Every dotted name that a file imports, at its top or inside a function."""
+def imported_names(path: Path, within: ast.AST | None = None) -> Iterator[str]:
+    """Every dotted name that a file imports, at its top or inside a function; only those `within` a
+    part of it, if one is given."""
     package = ["specviz", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(within or ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -49,10 +50,10 @@ def imported_names(path: Path) -> Iterator[str]:
             yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
-def imported_modules(path: Path) -> set[str]:
+def imported_modules(path: Path, within: ast.AST | None = None) -> set[str]:
     """The modules of this package that a file imports; "" is the package's own face."""
     found = set()
-    for name in imported_names(path):
+    for name in imported_names(path, within):
         if name.split(".")[0] != "specviz" or name == "specviz.__version__":
             continue
         inner = name.removeprefix("specviz").removeprefix(".")
@@ -70,13 +71,33 @@ def side(module: str) -> str:
     return module.split(".")[1]
 
 
+def test_the_core_imports_no_side():
+    for name, path in MODULES.items():
+        if top(name) == "core":
+            assert not [other for other in imported_modules(path) if top(other) == "sides"], name
+
+
+def test_a_side_imports_no_other_side():
+    for name, path in MODULES.items():
+        if name.startswith("sides."):
+            others = {side(other) for other in imported_modules(path) if top(other) == "sides"}
+            assert others <= {side(name)}, name
+
+
 def test_nobody_imports_from_the_face_of_the_package():
     for name, path in MODULES.items():
         assert not name or "" not in imported_modules(path), name
 
 
+def imports_at_the_top(path: Path) -> set[str]:
+    """The modules of this package that a file needs in order to be imported itself."""
+    nodes = ast.parse(path.read_text("utf-8")).body
+    plain = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return {name for node in plain for name in imported_modules(path, node)}
+
+
 def test_no_module_imports_itself_through_others():
-    graph = {name: imported_modules(path) - {""} for name, path in MODULES.items() if name}
+    graph = {name: imports_at_the_top(path) - {""} for name, path in MODULES.items() if name}
     while graph:
         leaves = {name for name, imports in graph.items() if not imports & (graph.keys() - {name})}
         assert leaves, f"a circle of imports among {sorted(graph)}"

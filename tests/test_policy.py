@@ -99,6 +99,20 @@ def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: fl
     assert reached > 0.9 * max(map(speed, range(17)))
 
 
+def test_a_round_that_drafted_nothing_tells_the_heuristic_nothing():
+    policy = HeuristicGamma(5)
+    policy.observe(5, 2)
+    policy.observe(0, 0)
+    assert policy.gamma == 4
+
+
+@pytest.mark.parametrize("extra", [0.0, 0.1, 0.3, 2.0])
+def test_a_dear_target_pass_shortens_the_best_draft(extra: float):
+    speeds = [predicted_tau(0.8, g) / (g * 0.05 + 1 + g * extra) for g in range(17)]
+    gamma, speedup = best_gamma(0.8, 0.05, extra)
+    assert gamma == speeds.index(max(speeds)) and speedup == pytest.approx(max(speeds))
+
+
 def test_optimal_stops_using_a_bad_draft_and_tries_it_again():
     policy, chosen = OptimalGamma(5, 0.4, 0.05), []
     for _ in range(100):

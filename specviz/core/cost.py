@@ -13,14 +13,11 @@ from typing import Any
 
 import torch
 
-from ..errors import PairError
 from ..kinds import engine_kind
-from ..pairs.heads.assistant import Assistant
-from ..pairs.heads.eagle import Head
-from ..pairs.heads.mtp import MtpHead
 from ..pairs.sizes import parameter_bytes, pass_bytes
 from ..pairs.truncated import truncated_model
-from ..remote.target import RemoteTarget
+from .engine import ModelElsewhere
+from .states import DraftHead
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware
 # that waits for its memory processes several tokens in the same time.
@@ -31,18 +28,15 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
     """The cost in bytes of a one-token pass, through the first `layers` only if given.
 
     form: of the engine that runs it. Raises `PairError` where the layers cannot be found, or if
-    the model is on a server.
+    nobody knows the cost of a model elsewhere.
     """
-    if isinstance(model, RemoteTarget):
-        raise PairError(
-            "what a pass on a server costs is not known, so it cannot decide how much to draft: "
-            "use the policy 'fixed' or 'heuristic'."
-        )
+    if isinstance(model, ModelElsewhere):
+        return model.pass_cost()
     model = model if layers is None else truncated_model(model, layers)
     return pass_bytes(model) + _call_cost([model], torch.device(model.device), form)
 
 
-def head_step_cost(head: Head | MtpHead | Assistant, form: str) -> float:
+def head_step_cost(head: DraftHead, form: str) -> float:
     """The same for a step of a head along its chain."""
     read = sum(parameter_bytes(part) for part in head.step_parts)
     return read + _call_cost(head.step_parts, head.device, form)

@@ -70,6 +70,10 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
         return NoDrafter()
     if lacking := kind.lacking(pair):
         raise PairError(lacking)
+    if kind.package is not None:
+        from .foreign import CheckedDrafter  # not needed for ours
+
+        return CheckedDrafter(kind, pair, run, target)
     translated = kind.translated is not None and pair.shared is not None
     make = resolved(kind.translated if translated else kind.make)
     drafter: Drafter = make(pair, run, target)

@@ -13,15 +13,13 @@ from transformers import DynamicCache
 from ..errors import ModelError
 from ..pairs.pair import text_config
 from ..pairs.truncated import truncated_model, watched_model
-from .engine import memory_limited
+from .engine import OwnEngine, memory_limited
 
 
-class EagerEngine:
+class EagerEngine(OwnEngine):
     """Any causal language model of transformers, run as it is."""
 
     form = "eager"
-    partial = False
-    spent = None
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device(model.device)

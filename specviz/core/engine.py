@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from torch import Tensor
 
 from ..environment import THREADS
 from ..errors import ModelError, is_memory_error
-from ..remote.interface import Spent
+
+if TYPE_CHECKING:
+    from .types import DecodingPath, RunContext
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
@@ -24,16 +26,12 @@ class Engine(Protocol):
 
     form: the name of the implementation, for the page. length: cached tokens. partial: whether
     logits are log-probabilities of the likeliest tokens only, with -inf for all others.
-    spent: what passes have cost a server so far; None for an engine of this machine.
     """
 
     device: torch.device
 
     @property
     def partial(self) -> bool: ...
-
-    @property
-    def spent(self) -> Spent | None: ...
 
     @property
     def form(self) -> str: ...
@@ -57,6 +55,59 @@ class Engine(Protocol):
         """Forget all but the first `length` tokens. Call it once after each verdict, and after
         passes through the first layers only, with the length at which they began."""
         ...
+
+    def path(self, run: RunContext) -> DecodingPath:
+        """How this engine drafts and judges in a run. Raises `PairError` if it cannot give what the
+        run's settings need."""
+        ...
+
+    def around(self) -> AbstractContextManager[None]:
+        """What stands around the rounds of a lane whose target this engine runs."""
+        ...
+
+    def told(self) -> dict[str, Any]:
+        """Fields of a `Round` that only this engine knows, on the passes since the last call."""
+        ...
+
+
+class OwnEngine:
+    """What engines of this machine have in common."""
+
+    partial = False
+
+    def path(self, run: RunContext) -> DecodingPath:
+        """Call by call, in the host's memory if all of it lies there."""
+        from .paths import plain_path  # which needs engines
+
+        return plain_path(self, run)  # type: ignore[arg-type]
+
+    def around(self) -> AbstractContextManager[None]:
+        """Nothing."""
+        return nullcontext()
+
+    def told(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+class ModelElsewhere:
+    """A target that is no module of transformers here, so that it brings its own engine."""
+
+    def make_engine(self, vocab: int) -> Engine:
+        """An engine with an empty cache."""
+        raise NotImplementedError
+
+    def make_state_engine(self, vocab: int) -> StateEngine:
+        """The same for a head that reads hidden states; raises `PairError` if there are none."""
+        raise NotImplementedError
+
+    def pass_cost(self) -> float:
+        """As `core.cost.pass_cost`; raises `PairError` if nobody knows."""
+        raise NotImplementedError
+
+    def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
+        """Fields of a `Header` that only this target knows."""
+        return {}
 
 
 class StateEngine(Engine, Protocol):

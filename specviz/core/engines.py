@@ -1,26 +1,21 @@
-"""Which engine runs a model."""
+"""Which engine runs a model: the first of the table that can."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
-from ..environment import on_zerogpu
-from ..errors import PairError
-from ..pairs.heads.assistant import Assistant
-from ..pairs.heads.eagle import Head
-from ..pairs.heads.mtp import MtpHead
-from ..remote.target import RemoteTarget
-from ..sides.fast_cpu.support import compiled_engine, compiled_head
-from ..sides.fast_gpu.engine import static_engine
-from ..sides.fast_gpu.support import static_wanted
-from ..sides.heads.assistant_engine import AssistantEngine
-from ..sides.heads.engine import HeadEngine, StateReader
-from ..sides.served.engine import RemoteEngine
-from .eager import EagerEngine
-from .engine import Engine, StateEngine
+import torch
+
+from ..environment import FORM, on_zerogpu
+from ..kinds import ENGINES
+from .engine import Engine, ModelElsewhere, StateEngine
+from .kinds import EngineKind, resolved
+from .states import DraftHead, StateReader
 
 _eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
 
@@ -36,50 +31,65 @@ def eager_only() -> Iterator[None]:
 
 
 def make_engine(model: Any, vocab: int) -> Engine:
-    """The fastest engine that can run this model exactly, with an empty cache.
-
-    The static engine runs only where SPECVIZ_FORM asks for it.
-    """
-    if isinstance(model, RemoteTarget):
-        return RemoteEngine(model, vocab)
-    # A process on ZeroGPU makes only a few runs: too few to prepare another form.
-    if on_zerogpu() or _eager_only.get():
-        return EagerEngine(model, vocab)
-    if static_wanted() and (static := static_engine(model, vocab)) is not None:
-        return static
-    return compiled_engine(model, vocab) or EagerEngine(model, vocab)
+    """The fastest engine that can run this model exactly, with an empty cache."""
+    if isinstance(model, ModelElsewhere):
+        return model.make_engine(vocab)
+    return _made(model, vocab, states=False)
 
 
 def make_state_engine(model: Any, vocab: int) -> StateEngine:
-    """The fastest engine that can hand out hidden states: not the static one.
+    """The fastest engine that can hand out hidden states.
 
-    Raises `PairError` for a target on a server.
+    Raises `PairError` for a target that has none to give.
     """
-    if isinstance(model, RemoteTarget):
-        raise PairError(
-            "a target on a server hands out no hidden states, which a head reads: choose another "
-            "drafter."
-        )
-    if on_zerogpu() or _eager_only.get():
-        return EagerEngine(model, vocab)
-    return compiled_engine(model, vocab) or EagerEngine(model, vocab)
+    if isinstance(model, ModelElsewhere):
+        return model.make_state_engine(vocab)
+    engine: StateEngine = _made(model, vocab, states=True)
+    return engine
 
 
-def make_head_engine(
-    head: Head | MtpHead | Assistant, vocab: int, target: StateEngine
-) -> StateReader:
+def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateReader:
     """The fastest engine that can run this head exactly, with an empty cache.
 
     target: the engine whose states the head reads.
     """
-    if isinstance(head, MtpHead):
-        from ..sides.heads.mtp_engine import (
-            MtpEngine,  # older versions of transformers lack its cache
-        )
+    for kind in _usable():
+        engine = resolved(kind.make_head)(head, vocab, target) if kind.make_head else None
+        if engine is not None:
+            found: StateReader = engine
+            return found
+    return head.make_engine(vocab, target)
 
-        return MtpEngine(head, vocab)
-    if isinstance(head, Assistant):
-        return AssistantEngine(head, vocab, target)
-    if on_zerogpu() or _eager_only.get():
-        return HeadEngine(head, vocab)
-    return compiled_head(head, vocab) or HeadEngine(head, vocab)
+
+def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
+    """How many threads suit rounds of one target pass over `width` tokens, after as many less one
+    passes of the draft (None: no passes) over one token each."""
+    for kind in _usable():
+        if kind.threads and not isinstance(target, ModelElsewhere):
+            count: int = resolved(kind.threads)(target, draft, vocab, width)
+            return count
+    return torch.get_num_threads()
+
+
+def _made(model: Any, vocab: int, *, states: bool) -> Any:
+    for kind in _usable():
+        if kind.make is not None and (kind.states or not states):
+            engine = resolved(kind.make)(model, vocab)
+            if engine is not None:
+                return engine
+    raise AssertionError("the last engine of the table runs any model")
+
+
+def _usable() -> Iterator[EngineKind]:
+    """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
+    few runs: too few to prepare another form than the plainest."""
+    plainest = on_zerogpu() or _eager_only.get()
+    for kind in ENGINES:
+        asked = not kind.asked or (not plainest and FORM.read() == kind.name)
+        if asked and (kind.anywhere or not plainest) and _installed(kind.package):
+            yield kind
+
+
+@cache
+def _installed(package: str | None) -> bool:
+    return package is None or find_spec(package) is not None

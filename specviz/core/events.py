@@ -118,6 +118,11 @@ class Round:
     server_seconds: float | None = None
 
     @property
+    def text(self) -> str:
+        """What it added to the text."""
+        return "".join(token.text for token in self.emitted)
+
+    @property
     def reads_prompt(self) -> bool:
         """Whether it is the first of a watched server, whose token came from reading the prompt:
         the clock begins behind it, so speeds and tau leave it out."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -12,13 +14,13 @@ import torch
 import transformers
 
 from .._version import __version__
-from ..errors import PairError, ServerError
+from ..kinds import drafter_kind, verdict_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane
 from ..pairs.pair import Pair, context_length, parameter_count
-from ..pairs.truncated import truncated_model
-from ..remote.target import RemoteTarget
 from ..settings import Settings
-from .events import STREAMED, Header
+from .engine import ModelElsewhere
+from .events import Header
+from .kinds import resolved
 from .types import Mode, Prefilled
 
 
@@ -35,15 +37,17 @@ def header_of(
         lane: _draft_described(pair, prefilled[lane], own.drafter) for lane, own in lanes.items()
     }
     first, named = next(iter(lanes)), set(lanes) != {SPECULATIVE}
-    return Header(
+    header = Header(
         prompt=pair.tokenizer.decode(prompt_ids),
         prompt_ids=tuple(prompt_ids),
         settings=lanes[first],
-        target=_model_described(pair.target, prefilled[first].forms["target"]),
+        target=described(
+            pair.target, prefilled[first].forms["target"], context_length(pair.target)
+        ),
         draft=drafts[first],
         device=_device_name(pair),
         dtype=str(pair.target.dtype).removeprefix("torch."),
-        versions=_versions(pair.device),
+        versions=_versions(pair.device) | _packages(lanes.values()),
         threads=torch.get_num_threads(),
         lane_threads={lane: first.threads for lane, first in prefilled.items()},
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -52,37 +56,28 @@ def header_of(
         processor=_processor_name(),
         lanes=lanes if named else None,
         drafts=drafts if named else None,
-        streaming_rate=_streaming_rate(pair, prompt_ids),
     )
-
-
-def _streaming_rate(pair: Pair, prompt_ids: list[int]) -> float | None:
-    """How fast the target's server streams by itself; None if it has none or does not tell."""
-    if not isinstance(pair.target, RemoteTarget):
-        return None
-    room = context_length(pair.target)
-    if room is not None and len(prompt_ids) + STREAMED > room:
-        return None
-    try:
-        return pair.target.server.streaming_rate(prompt_ids, STREAMED)
-    except (PairError, ServerError):  # the race needs no stream
-        return None
+    if isinstance(pair.target, ModelElsewhere):
+        return replace(header, **pair.target.header_fields(prompt_ids))
+    return header
 
 
 def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str, Any] | None:
-    form, layers = prefilled.forms.get("draft"), prefilled.layers
+    form, kind = prefilled.forms.get("draft"), drafter_kind(drafter)
     if form is None:
         return None
-    if drafter == "head":
-        # A head may have been trained on shorter texts, but it reads any length.
-        return _described(pair.head, form, None)
-    if layers is None:
-        described = _model_described(pair.draft, form)
-        return described | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
-    whole = _model_described(pair.target, form)
-    name = f"{whole['name']}, layers 1 to {layers}"
-    shallow = truncated_model(pair.target, layers)
-    return {**whole, "name": name, "parameters": parameter_count(shallow)}
+    if kind.described is not None:
+        found: dict[str, Any] = resolved(kind.described)(pair, form, prefilled.layers)
+        return found
+    found = described(pair.draft, form, context_length(pair.draft))
+    return found | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
+
+
+def _packages(settings: Iterable[Settings]) -> dict[str, str]:
+    """The packages, by name, of kinds that are not ours, with their versions."""
+    kinds = [k for own in settings for k in (drafter_kind(own.drafter), verdict_kind(own.rule))]
+    parts = [kind.package.rpartition(" ") for kind in kinds if kind.package]
+    return {name or version: version if name else "unknown" for name, _, version in parts}
 
 
 def _versions(device: torch.device) -> dict[str, str]:
@@ -102,11 +97,9 @@ def model_name(model: Any) -> str:
     return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
 
 
-def _model_described(model: Any, form: str) -> dict[str, Any]:
-    return _described(model, form, context_length(model))
-
-
-def _described(model: Any, form: str, context: int | None) -> dict[str, Any]:
+def described(model: Any, form: str, context: int | None) -> dict[str, Any]:
+    """What a header says of a model. context: the most tokens that it can see, None if nothing
+    limits them."""
     return {
         "name": model_name(model),
         "parameters": parameter_count(model),
@@ -117,8 +110,6 @@ def _described(model: Any, form: str, context: int | None) -> dict[str, Any]:
 
 
 def _device_name(pair: Pair) -> str:
-    if isinstance(pair.target, RemoteTarget):
-        return pair.target.abilities.identity.software
     device = pair.device
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

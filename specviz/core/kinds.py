@@ -159,7 +159,9 @@ class EngineKind:
 
     name: the form in headers. label: in words. make: (model, vocab) -> `Engine`, or None if it
     cannot run this model exactly. asked: whether it runs only if SPECVIZ_FORM names it. package: a
-    module that must be installed. states: whether it hands out hidden states.
+    module that must be installed. states: whether it hands out hidden states. anywhere: whether it
+    runs every model, so that nothing must be tried. make_head: (head, vocab, target) -> an engine
+    of a head, or None. threads: (target, draft, vocab, width) -> how many threads suit such rounds.
     call_on_cpu, call_elsewhere: bytes that could be read during the call of one module, right to
         about half an order of magnitude: a static form makes fewer and cheaper calls, and in
         compiled passes only the work itself is left.
@@ -175,6 +177,9 @@ class EngineKind:
     asked: bool = False
     package: str | None = None
     states: bool = False
+    anywhere: bool = False
+    make_head: Reference | None = None
+    threads: Reference | None = None
     call_on_cpu: int = 2**17
     call_elsewhere: int = 2**23
     extra_token: float = 0.14

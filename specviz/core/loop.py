@@ -14,10 +14,8 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -26,49 +24,64 @@ from ..errors import ModelError, SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
 from ..pairs.pair import Pair, checked_pair, context_length
-from ..remote.interface import Spent
 from ..settings import Settings
-from ..sides.fast_cpu.fastest_threads import fastest_threads
 from .cost import extra_token_cost, pass_cost
 from .drafting import Drafter, make_drafter
 from .engine import Engine, now, prefill
-from .engines import make_engine, make_state_engine
+from .engines import fastest_threads, make_engine, make_state_engine
 from .events import EndReason, Round, Token
 from .memory import EarlierTexts, Memory, memory_ids
 from .paths import make_context, make_path
 from .policy import Policy, make_policy
 from .sampling import Decide, decide
 from .text import TextStream
-from .threads import one_torch_thread, use_threads
+from .threads import use_threads
 from .tokens import Annotator, Texts, texts_of
 from .types import Judged, LaneEvents, Prefilled, Prompt
 from .verdicts import rule
 
 
 def speculate(
-    pair: Pair, prompt: Prompt, settings: Settings | None = None, *, memory: Memory = ()
+    pair: Pair,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    memory: Memory = (),
+    **changes: Any,
 ) -> Iterator[Round]:
     """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
 
     Without settings they are those of `Pair.settings`, which drafts with what the pair has.
-    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from.
-    Raises `SpecvizError` subclasses. The generator may be abandoned at any point.
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. changes: fields
+    of `Settings`, such as gamma=5. Raises `SpecvizError` subclasses. The generator may be abandoned
+    at any point.
     """
-    own = checked_pair(pair).settings() if settings is None else settings
-    return _rounds_only(pair, prompt, own, SPECULATIVE, memory)
+    pair = checked_pair(pair)
+    return _rounds_only(pair, prompt, settings_for(pair, settings, changes), SPECULATIVE, memory)
 
 
-def baseline(pair: Pair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
+def baseline(
+    pair: Pair, prompt: Prompt, settings: Settings | None = None, **changes: Any
+) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
-    return _rounds_only(pair, prompt, Settings() if settings is None else settings, BASELINE)
+    pair = checked_pair(pair)
+    own = Settings() if settings is None else settings
+    return _rounds_only(pair, prompt, settings_for(pair, own, changes), BASELINE)
+
+
+def settings_for(pair: Pair, settings: Settings | None, changes: Mapping[str, Any]) -> Settings:
+    """`settings`, or those of the pair, with the `changes` of some fields. Raises
+    `SettingsError`."""
+    if settings is None:
+        return pair.settings(**Settings.known(changes))
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
+    return replace(settings, **Settings.known(changes)) if changes else settings
 
 
 def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
-    pair = checked_pair(pair)
-    if not isinstance(settings, Settings):
-        raise SettingsError(NO_SETTINGS.format(shown(settings)))
     texts = memory_ids(pair, memory, [settings])
     events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
     return (event for event in events if isinstance(event, Round))
@@ -138,9 +151,6 @@ class _Run:
             self.target: Engine = make(pair.target, pair.vocab)
             self.path = make_path(self.target, context)
             self.drafter: Drafter = make_drafter(pair, context, self.path)
-        # Around compiled passes torch has only rows to work on, and its other threads would go on
-        # waiting for more on the processors of the pass.
-        self.quiet_torch = one_torch_thread if self.target.form == "compiled" else nullcontext
         self.policy: Policy = make_policy(settings, self.costs)
         self.ids = list(prompt_ids)
         self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
@@ -159,6 +169,7 @@ class _Run:
         seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
+        self.target.told()  # what reading the prompt has cost belongs to no round
         self.pause()
         return Prefilled(seconds, forms, self.threads, self.drafter.layers)
 
@@ -188,7 +199,7 @@ class _Run:
 
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""
-        with self.quiet_torch(), torch.inference_mode():
+        with self.target.around(), torch.inference_mode():
             return self._round()
 
     def _round(self) -> Round:
@@ -196,7 +207,6 @@ class _Run:
         self.resumed = began = now(self.device)
         draft = self.drafter.draft(self.ids, gamma) if gamma else None
         drafted = now(self.device)
-        spent = self.target.spent
         judged = self.path.judge(self.ids, draft)
         verified = now(self.device)
         emitted = self.commit(judged)
@@ -216,15 +226,8 @@ class _Run:
             overhead_seconds=done - verified,
             clock=self.clock,
             wall=self.wall,
-            **self.asked_since(spent),
+            **self.target.told(),
         )
-
-    def asked_since(self, before: Spent | None) -> dict[str, Any]:
-        """The fields of a round that only a target on a server has. before: its `Engine.spent`."""
-        if before is None or self.target.spent is None:
-            return {}
-        spent = self.target.spent.since(before)
-        return {"exchanged": spent.exchanged or None, "server_seconds": spent.server}
 
     def pause(self) -> None:
         """Count the time since the lane began or went on; what follows is the caller's."""

@@ -1,4 +1,4 @@
-"""How an engine drafts and judges: chosen here, once per engine and run, and nowhere else."""
+"""How an engine drafts and judges: chosen once per engine and run, by the engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ import torch
 
 from ..lanes import LANES, Lane
 from ..settings import Settings
-from ..sides.fast_gpu.engine import StaticEngine
-from ..sides.fast_gpu.path import GraphPath
-from ..sides.served.drawn import served_path
-from ..sides.served.engine import RemoteEngine
 from .engine import Engine, host_ids
 from .numpy_path import HostDraws, NumpyPath
 from .sampling import Decide, RandomSource, probabilities, sample, uniforms, verdict
@@ -54,20 +50,15 @@ def _stream_of(lane: Lane) -> tuple[int, ...]:
 def make_path(engine: Engine, run: RunContext) -> DecodingPath:
     """The path with the fewest calls that this engine allows.
 
-    Raises `PairError` if a server cannot give what these settings need.
+    Raises `PairError` if it cannot give what these settings need.
     """
-    if isinstance(engine, RemoteEngine):
-        return served_path(engine, run)
-    if isinstance(engine, StaticEngine):
-        return GraphPath(engine, run)
-    if not engine.device.type == run.device.type == "cpu":
-        return TensorPath(engine, run)
-    if engine.form == "compiled":
-        from ..sides.fast_cpu import path as compiled_path  # needs numba
+    return engine.path(run)
 
-        if compiled_path.suits(engine, run.settings):
-            return compiled_path.CompiledPath(engine, run)
-    return NumpyPath(engine, run)
+
+def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
+    """Call by call: in the host's memory if all of it lies there, else on any device."""
+    on_host = engine.device.type == run.device.type == "cpu"
+    return NumpyPath(engine, run) if on_host else TensorPath(engine, run)
 
 
 class TensorPath:

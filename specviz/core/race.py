@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..errors import SettingsError
 from ..kinds import drafter_kind
@@ -15,7 +15,7 @@ from ..settings import Settings
 from .agreement import agreement_of
 from .events import End, EndReason, Event, Round
 from .header import header_of
-from .loop import decode
+from .loop import decode, settings_for
 from .memory import EarlierTexts, Memory, described, memory_ids
 from .sampling import Decide
 from .types import LaneEvents, Mode, Prefilled, Prompt
@@ -33,6 +33,7 @@ def race(
     mode: Mode = "interleaved",
     decider: Decide | None = None,
     memory: Memory = (),
+    **changes: Any,
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts.
 
@@ -47,13 +48,16 @@ def race(
     the clocks. `decider` replaces the verdict of the settings in benchmarks of speed.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. They are read
     before the clocks begin; the header says how many.
+    changes: fields of `Settings`, such as gamma=5, for a race of two lanes.
     What is no `Pair` and races by itself, such as a watched server, has a method `race` of its own.
     Raises `SpecvizError` subclasses. Closing the generator stops all lanes within a round; so
     does sending it True after a round, which yields the `End`.
     """
     if not hasattr(pair, "race"):
         checked_pair(pair)
-    lanes = checked_lanes(pair.settings() if settings is None else settings)
+    if settings is None or changes:
+        settings = settings_for(pair, settings, changes)  # type: ignore[arg-type]
+    lanes = checked_lanes(settings)
     if not isinstance(pair, Pair) and hasattr(pair, "race"):
         return pair.race(prompt, lanes, memory)
     pair = checked_pair(pair)

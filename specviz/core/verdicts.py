@@ -23,7 +23,12 @@ def rule(settings: Settings, token_rule: Decide = decide) -> Decide:
     """The function that judges the drafts of a run. token_rule: for the verdict "token"."""
     if settings.rule == TOKEN:
         return token_rule
-    found: Decide = resolved(verdict_kind(settings.rule).decide)
+    kind = verdict_kind(settings.rule)
+    if kind.package is not None:
+        from .foreign import checked_decide  # not needed for ours
+
+        return checked_decide(kind)
+    found: Decide = resolved(kind.decide)
     return found
 
 

@@ -69,7 +69,7 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
         if listed >= SHARE_LISTED * (len(a) + len(b)):
             break
     statistic, degrees = _statistic(cells), max(0, len(cells) - 1)
-    return Comparison(length, cells, statistic, degrees, _tail(statistic, degrees))
+    return Comparison(length, cells, statistic, degrees, tail(statistic, degrees))
 
 
 def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
@@ -97,7 +97,7 @@ def _statistic(cells: Sequence[Cell]) -> float:
     return total
 
 
-def _tail(statistic: float, degrees: int) -> float | None:
+def tail(statistic: float, degrees: int) -> float | None:
     """P(X >= statistic) for X chi-square distributed: Q(degrees / 2, statistic / 2)."""
     if degrees == 0:
         return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
-from ..errors import PairError
+from ..core.engine import Engine, ModelElsewhere
+from ..core.events import STREAMED
+from ..errors import PairError, ServerError
 from ..settings import Settings
 from .address import ServerAddress
 from .completions import Completions
@@ -52,11 +54,11 @@ class Abilities:
         return not self.identity.speculates and self._server.can_draw(self._vocab)
 
 
-class RemoteTarget:
+class RemoteTarget(ModelElsewhere):
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    server: the model on its server. Passes are made by `engines.remote`.
+    server: the model on its server. Passes are made by `sides.served.engine`.
     """
 
     training = False
@@ -85,6 +87,39 @@ class RemoteTarget:
     def named_modules(self) -> Iterator[tuple[str, Any]]:
         """Its layers are not here either."""
         return iter(())
+
+    def make_engine(self, vocab: int) -> Engine:
+        from ..sides.served.engine import RemoteEngine
+
+        return RemoteEngine(self, vocab)
+
+    def make_state_engine(self, vocab: int) -> NoReturn:
+        raise PairError(
+            "a target on a server hands out no hidden states, which a head reads: choose another "
+            "drafter."
+        )
+
+    def pass_cost(self) -> NoReturn:
+        raise PairError(
+            "what a pass on a server costs is not known, so it cannot decide how much to draft: "
+            "use the policy 'fixed' or 'heuristic'."
+        )
+
+    def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
+        return {
+            "device": self.abilities.identity.software,
+            "streaming_rate": self._streaming_rate(prompt_ids),
+        }
+
+    def _streaming_rate(self, prompt_ids: Sequence[int]) -> float | None:
+        """How fast the server streams by itself; None if it does not tell."""
+        room = self.config.max_position_embeddings
+        if room is not None and len(prompt_ids) + STREAMED > room:
+            return None
+        try:
+            return self.server.streaming_rate(prompt_ids, STREAMED)
+        except (PairError, ServerError):  # the race needs no stream
+            return None
 
     def listed_for(self, settings: Settings) -> int | None:
         """How many log-probabilities a run needs after each prefix, to be exact.

@@ -17,12 +17,13 @@ from torch import Tensor
 from ..core.cost import extra_token_cost, pass_cost
 from ..core.drafting import Drafter
 from ..core.engines import make_engine
+from ..core.header import described
 from ..core.sampling import draw, uniforms
 from ..core.theory import best_gamma
 from ..core.types import DecodingPath, Draft, RunContext
 from ..errors import PairError
-from ..pairs.pair import Pair, context_length, text_config
-from ..pairs.truncated import layer_count
+from ..pairs.pair import Pair, context_length, parameter_count, text_config
+from ..pairs.truncated import layer_count, truncated_model
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
 MOST_DEPTHS = 16  # that are measured, evenly spread over the layers
@@ -134,3 +135,11 @@ def _own_text(model: Any, vocab: int) -> Tensor:
         p = torch.softmax(engine.forward(ids[-1], keep=1), -1)
         ids.append(draw(p, u.unsqueeze(0).to(p.device)).to(engine.device))
     return torch.cat(ids)
+
+
+def described_exit(pair: Pair, form: str, layers: int) -> dict[str, Any]:
+    """What a header says of the layers that draft."""
+    whole = described(pair.target, form, context_length(pair.target))
+    shallow = truncated_model(pair.target, layers)
+    name = f"{whole['name']}, layers 1 to {layers}"
+    return {**whole, "name": name, "parameters": parameter_count(shallow)}

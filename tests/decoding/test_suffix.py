@@ -143,6 +143,18 @@ def test_earlier_texts_are_drafted_from_and_only_by_this_drafter():
             speculate(pair, [1, 2], replace(settings, drafter=drafter), memory=memory)
 
 
+def test_one_text_is_not_continued_by_the_next():
+    settings = replace(SAMPLED, temperature=0.0, max_new_tokens=4)
+    first = next(iter(speculate(pair_of(llama(9)), [7, 1, 2], settings, memory=[[1, 2], [3, 4]])))
+    assert first.drafted == []
+
+
+@pytest.mark.parametrize(("size", "chance"), [(1, 1 / 2), (3, 3 / 4)])
+def test_a_short_run_says_less_than_a_long_one(size: int, chance: float):
+    followers = suffix_index.Followers([5], [2], 2, 0)
+    assert suffix.chance_of_likeliest(suffix_index.Context(0, size), followers) == chance
+
+
 def history_pair() -> Pair:
     return pair_of(mini(4, seed=2, spread=2.0))
 

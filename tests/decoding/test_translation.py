@@ -259,6 +259,37 @@ def test_only_shared_tokens_are_drafted_and_the_draft_reads_what_was_written():
     assert b"".join(pair.shared.draft.texts.get(i, b"") for i in text.ids) == said
 
 
+def test_a_draft_is_drawn_from_the_drafts_own_law_over_shared_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """After every verdict: what was rejected is forgotten, and each id keeps its probability."""
+    pair, seen = pair_with(coarse()), []
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=40, ignore_eos=True)
+    whole_run = SharedTokensDrafter._drafted
+
+    def watched(self: SharedTokensDrafter, *values: Any) -> Any:
+        draft, proposed = whole_run(self, *values)
+        seen.append((list(self._text.ids), draft.q[0].clone()))
+        return draft, proposed
+
+    monkeypatch.setattr(SharedTokensDrafter, "_drafted", watched)
+    list(speculate(pair, "the cat", settings))
+    ours, theirs = torch.tensor(pair.shared.pairs).unbind(-1)
+    for ids, q in seen:
+        with torch.no_grad():
+            logits = pair.draft(input_ids=torch.tensor([ids])).logits[0, -1]
+        wanted = torch.zeros(pair.vocab)
+        wanted[ours] = torch.softmax(logits[theirs], -1)
+        torch.testing.assert_close(q, wanted, atol=1e-4, rtol=1e-3)
+    assert len(seen) > 8
+
+
+def test_of_two_ids_with_one_text_the_ordinary_one_is_written():
+    for byte_id in (0, 1):
+        known = Spelling({0: b"a", 1: b"a"}, frozenset({byte_id}))
+        assert known.spell(b"a") == [1 - byte_id]
+
+
 # Folders, as the hub has them
 
 

@@ -69,6 +69,7 @@ class MiniLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self._made: tuple[Any, Tensor] | None = None
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -77,6 +78,17 @@ class MiniLM(PreTrainedModel, GenerationMixin):
 
     def get_output_embeddings(self) -> nn.Module:
         return self.head
+
+    def _weights(self, total: int, like: Tensor) -> Tensor:
+        """The weight of each token in the state of each, at least [total, total]."""
+        key = self.config.decay, like.dtype, like.device
+        if self._made is None or self._made[0] != key or len(self._made[1]) < total:
+            with torch.inference_mode(False):  # a pass with gradients may use it too
+                places = torch.arange(2 * total, device=like.device)
+                distance = places[:, None] - places
+                weights = torch.where(distance < 0, 0.0, key[0] ** distance.clamp(min=0))
+                self._made = key, weights.to(like.dtype)
+        return self._made[1]
 
     def forward(
         self,
@@ -88,10 +100,8 @@ class MiniLM(PreTrainedModel, GenerationMixin):
         new = self.embedding(input_ids)[:, None]  # [batch, 1, new, hidden]
         seen = past_key_values.update(new, new, 0)[0] if past_key_values is not None else new
         count, total = new.shape[2], seen.shape[2]
-        places = torch.arange(total, device=new.device)
-        distance = places[total - count :, None] - places
-        weights = torch.where(distance < 0, 0.0, self.config.decay ** distance.clamp(min=0))
-        hidden = (weights.to(seen.dtype) @ seen[:, 0])[:, -logits_to_keep:]
+        weights = self._weights(total, seen)[total - count : total, :total]
+        hidden = (weights @ seen[:, 0])[:, -logits_to_keep:]
         return CausalLMOutputWithPast(logits=self.head(hidden), past_key_values=past_key_values)
 
 

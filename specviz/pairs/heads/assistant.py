@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ...core.engine import StateEngine
+from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..hub import ModelSource, failure_sentence, find_source, hub_options
 from ..memory import MemoryNeed
@@ -41,6 +43,12 @@ class Assistant:
     @property
     def device(self) -> torch.device:
         return torch.device(self.model.device)
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Beside the engine of its target, whose cache it reads."""
+        from ...sides.heads.assistant_engine import AssistantEngine
+
+        return AssistantEngine(self, vocab, target)
 
     @property
     def step_parts(self) -> tuple[nn.Module, ...]:

@@ -21,6 +21,8 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
+from ...core.engine import StateEngine
+from ...core.states import StateReader
 from ...errors import PairError
 from ..pair import logit_width, text_config
 
@@ -164,6 +166,14 @@ class Head(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.fc.weight.device
+
+    kind = "eagle3"
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Torch's own modules with an empty cache."""
+        from ...sides.heads.engine import HeadEngine
+
+        return HeadEngine(self, vocab)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -15,6 +15,8 @@ import torch
 import transformers
 from torch import nn
 
+from ...core.engine import StateEngine
+from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..hub import ModelSource
 from ..memory import MemoryNeed
@@ -53,6 +55,12 @@ class MtpHead:
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """Transformers' modules with an empty cache."""
+        from ...sides.heads.mtp_engine import MtpEngine  # older versions of it lack its cache
+
+        return MtpEngine(self, vocab)
 
     @property
     def dtype(self) -> torch.dtype:

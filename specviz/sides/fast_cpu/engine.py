@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...core.threads import used_threads
+from ...core.engine import OwnEngine
+from ...core.threads import one_torch_thread, used_threads
+from ...core.types import DecodingPath, RunContext
 from ...pairs.pair import context_length
 from . import forward as f
 from .box import lead
 from .crew import MOST_THREADS, crew
 from .drafting import run_draft
+from .path import CompiledPath, suits
 from .rows import Sizes
 from .stale import forget_stale_code
 from .vector import BYTES, KINDS
@@ -103,12 +107,10 @@ def threads_for(model: Any) -> int:
     return max(1, min(used_threads(), bytes_read // BYTES_PER_THREAD, MOST_THREADS))
 
 
-class CompiledEngine:
+class CompiledEngine(OwnEngine):
     """One model of the Llama family on a processor."""
 
     form = "compiled"
-    partial = False
-    spent = None
 
     def __init__(self, model: Any, vocab: int) -> None:
         self.device = torch.device("cpu")
@@ -123,6 +125,14 @@ class CompiledEngine:
         self._plans: dict[int, _Plan] = {}  # by tokens of a pass
         self._slots = np.full(self._table.sizes.depth, -1, np.int64)  # of the kept states
         self._states = np.empty((0, 0), np.float32)
+
+    def path(self, run: RunContext) -> DecodingPath:
+        return CompiledPath(self, run) if suits(run.settings) else super().path(run)
+
+    def around(self) -> AbstractContextManager[None]:
+        # Around compiled passes torch has only rows to work on, and its other threads would go on
+        # waiting for more on the processors of the pass.
+        return one_torch_thread()
 
     def keep_states(self, layers: Sequence[int]) -> None:
         self._slots[np.array(layers) - 1] = np.arange(len(layers))

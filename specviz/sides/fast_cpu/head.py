@@ -8,19 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...pairs.heads.eagle import Head
-from ..heads.engine import HeadEngine
+from ...core.states import StateReader
 from . import head_pass as f
 from .engine import ALIGNED, FIRST_PLACES, addresses_of, sizes_of
 
 
-class CompiledHeadEngine(HeadEngine):
+class CompiledHeadEngine(StateReader):
     """A head on a processor; see `support.compiled_head`."""
 
     form = "compiled"
 
-    def __init__(self, head: Head, vocab: int) -> None:
-        super().__init__(head, vocab)
+    def __init__(self, head: Any, vocab: int) -> None:
+        super().__init__(head.device, vocab)
         layer, attention = head.config.layer, head.midlayer.self_attn
         self._sizes = sizes_of(layer, head.dtype, layer.head_dim, head.config.draft_vocab, depth=1)
         self._table = _table(head)
@@ -30,7 +29,8 @@ class CompiledHeadEngine(HeadEngine):
         self._frequencies = head.rotary.inv_freq.numpy()
         self._own_targets = torch.where(head.targets < vocab, head.targets, -1).numpy()
         self._places = 0
-        self._unread, self._output = self._unread.float(), self._output.float()
+        self._unread = torch.empty(0, head.fc.in_features)
+        self._output = torch.empty(0, head.fc.out_features)
         self._capacity = 0
         self._keys = self._values = np.empty((layer.num_key_value_heads, 0, 0), np.float32)
 
@@ -74,7 +74,7 @@ class CompiledHeadEngine(HeadEngine):
         self._keys, self._values, self._capacity = keys, values, capacity
 
 
-def _table(head: Head) -> np.ndarray:
+def _table(head: Any) -> np.ndarray:
     """The addresses of a head's weights, by the names of `head_pass`."""
     layer, attention, mlp = head.midlayer, head.midlayer.self_attn, head.midlayer.mlp
     linears: list[Any] = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]

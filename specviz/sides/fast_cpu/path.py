@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from ...core.engine import Engine
 from ...core.numpy_path import NumpyPath
 from ...core.sampling import SAFE_TEMPERATURE, TIE
 from ...core.types import Draft, RunContext
 from ...settings import Settings
-from .engine import CompiledEngine
+
+if TYPE_CHECKING:
+    from .engine import CompiledEngine
 
 
 class CompiledPath(NumpyPath):
@@ -42,8 +43,7 @@ class CompiledPath(NumpyPath):
         return Draft(rows.ids[count], rows.p[count], torch.from_numpy(logits).split(1))
 
 
-def suits(engine: Engine, settings: Settings) -> TypeGuard[CompiledEngine]:
-    """Whether passes are compiled, and drafts greedy or drawn from a softmax without top-k or
-    top-p."""
+def suits(settings: Settings) -> bool:
+    """Whether drafts are greedy or drawn from a softmax without top-k or top-p."""
     simple = settings.temperature >= SAFE_TEMPERATURE and not settings.truncates
-    return isinstance(engine, CompiledEngine) and (settings.greedy or simple)
+    return settings.greedy or simple

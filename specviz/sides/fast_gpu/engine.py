@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.engine import memory_limited
+from ...core.engine import OwnEngine, memory_limited
+from ...core.types import DecodingPath, RunContext
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import CompiledLayers, NoHostReads, Program
 from .support import compile_wanted, refusal, trial_ids
@@ -75,11 +76,8 @@ class CachePool:
         self._idle.clear()
 
 
-class StaticEngine:
+class StaticEngine(OwnEngine):
     """The `Engine` over a `InPlaceCache`, and the keeper of its programs."""
-
-    partial = False
-    spent = None
 
     def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:
         self.device = torch.device(model.device)
@@ -87,6 +85,11 @@ class StaticEngine:
         self.vocab = vocab
         self._model, self._pool = model, pool
         self._pooled: PooledCache | None = None
+
+    def path(self, run: RunContext) -> DecodingPath:
+        from .path import GraphPath  # which captures programs over this engine
+
+        return GraphPath(self, run)
 
     @property
     def form(self) -> str:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ...core.eager import EagerEngine
 from ...core.engine import StateEngine, memory_limited
+from ...core.states import StateReader
 from ...pairs.heads.assistant import Assistant
-from .engine import StateReader
 
 
 class AssistantEngine(StateReader):

@@ -7,7 +7,7 @@ reads the target's cache too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -15,6 +15,7 @@ from ...core.cost import head_step_cost
 from ...core.drafting import Drafter
 from ...core.engine import StateEngine, now
 from ...core.engines import make_head_engine
+from ...core.header import described
 from ...core.paths import make_path
 from ...core.types import DecodingPath, Draft, RunContext
 from ...errors import PairError
@@ -66,3 +67,9 @@ class HeadDrafter(Drafter):
         where the head's knowledge ends."""
         self.engine.receive(self._target.states[: length - self._received])
         self._received = length
+
+
+def described_head(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
+    """What a header says of a head: it may have been trained on shorter texts, but it reads any
+    length."""
+    return described(pair.head, form, None)

@@ -11,48 +11,8 @@ import torch
 from torch import Tensor
 
 from ...core.engine import memory_limited
+from ...core.states import StateReader
 from ...pairs.heads.eagle import Head, HeadCache
-
-
-class StateReader:
-    """What engines of all kinds of heads have: states of the target that are still to be read.
-
-    A pass reads as many tokens as there are such states, or, if there are none, one token with the
-    head's own output of the pass before.
-    """
-
-    form = "eager"
-    partial = False
-    spent = None
-    _unread: Tensor  # [n, states * width]
-
-    def __init__(self, device: torch.device, vocab: int) -> None:
-        self.device, self._vocab = device, vocab
-
-    @property
-    def length(self) -> int:
-        raise NotImplementedError
-
-    def receive(self, states: Tensor) -> None:
-        """Take the target's states of the tokens that follow those of all states so far,
-        [n, states * width]."""
-        self._unread = torch.cat([self._unread, states.to(self._unread)])
-
-    def prefill(self, ids: Tensor, states: Tensor) -> None:
-        """Read a prompt: int64 `ids` [n] of one token or more, and the target's states of each."""
-        # The last state belongs with a token that is not among `ids`: the first draft reads it.
-        self.receive(states[:-1])
-        if len(ids) > 1:
-            self.forward(ids[1:], keep=1)
-        self.receive(states[-1:])
-
-    def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
-    ) -> Tensor:
-        raise NotImplementedError
-
-    def rollback(self, length: int) -> None:
-        raise NotImplementedError
 
 
 class HeadEngine(StateReader):

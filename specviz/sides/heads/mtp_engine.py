@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers.cache_utils import MtpCache
 
 from ...core.engine import memory_limited
+from ...core.states import StateReader
 from ...pairs.heads.mtp import MtpHead
-from .engine import StateReader
 
 
 class MtpEngine(StateReader):

@@ -4,18 +4,21 @@ are the server's log-probabilities."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...core.engine import OwnEngine
 from ...core.events import SERVER
+from ...core.types import DecodingPath, RunContext
 from ...errors import PairError
 from ...remote.interface import Drawn, Spent
 from ...remote.target import LISTED, RemoteTarget, prefixes_of
 from ...settings import Settings
 
 
-class RemoteEngine:
+class RemoteEngine(OwnEngine):
     """A `RemoteTarget` that has read some tokens.
 
     draws: the server draws, and logits are not known (see `ask_for`).
@@ -30,7 +33,7 @@ class RemoteEngine:
         self._listed = LISTED
         self.draws = False
         self.device = target.device
-        self.spent = Spent()
+        self._spent = Spent()  # since `told` was last asked
 
     @property
     def length(self) -> int:
@@ -54,7 +57,7 @@ class RemoteEngine:
         whole = [*self._ids, *ids.tolist()]
         server = self._target.server
         rows = server.rows(prefixes_of(whole, keep), self._listed, self._vocab)
-        self.spent = self.spent.plus(server.spent)
+        self._spent = self._spent.plus(server.spent)
         self._ids = whole
         return rows if temperature == 1.0 else rows / torch.tensor(temperature)
 
@@ -70,6 +73,15 @@ class RemoteEngine:
         """`count` more tokens, drawn after the first `length` tokens in the cache."""
         return self._draws([self._ids[:length]], (), settings, seed, count)[0]
 
+    def path(self, run: RunContext) -> DecodingPath:
+        from .drawn import served_path  # which needs this engine
+
+        return served_path(self, run)
+
+    def told(self) -> dict[str, Any]:
+        spent, self._spent = self._spent, Spent()
+        return {"exchanged": spent.exchanged or None, "server_seconds": spent.server}
+
     def rollback(self, length: int) -> None:
         del self._ids[length:]
 
@@ -83,5 +95,5 @@ class RemoteEngine:
     ) -> list[list[Drawn]]:
         server = self._target.server
         found = server.draws(prefixes, asked, settings, seed, count)
-        self.spent = self.spent.plus(server.spent)
+        self._spent = self._spent.plus(server.spent)
         return found

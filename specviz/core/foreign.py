@@ -1,0 +1,126 @@
+"""Drafters and verdicts of other packages, held to what they promise.
+
+Ours are not wrapped, so that this costs them nothing. A fault becomes one sentence that names the
+kind and its package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import KindError, SpecvizError
+from .drafting import Drafter
+from .kinds import DrafterKind, VerdictKind, resolved
+from .types import DecodingPath, Draft, RunContext
+
+ROUNDING = 1e-3  # of the sum of a row
+
+
+def _name(kind: DrafterKind | VerdictKind) -> str:
+    what = "drafter" if isinstance(kind, DrafterKind) else "verdict"
+    return f"the {what} {kind.name!r} of {kind.package}"
+
+
+def _called(
+    kind: DrafterKind | VerdictKind, doing: str, call: Callable[..., Any], *given: Any
+) -> Any:
+    try:
+        return call(*given)
+    except SpecvizError:
+        raise
+    except Exception as error:
+        raise KindError(
+            f"{_name(kind)} failed in {doing} ({type(error).__name__}: {error}): mend it, or "
+            "choose another one."
+        ) from error
+
+
+class CheckedDrafter(Drafter):
+    """A drafter of another package. Raises `KindError` where it breaks its promises."""
+
+    def __init__(self, kind: DrafterKind, pair: Any, run: RunContext, target: DecodingPath) -> None:
+        self._kind, self._run = kind, run
+        self._own = _called(kind, "its start", resolved(kind.make), pair, run, target)
+        if not isinstance(self._own, Drafter):
+            raise KindError(
+                f"{_name(kind)} made a {type(self._own).__name__}: make a specviz.Drafter."
+            )
+        self.form, self.layers = self._own.form, self._own.layers
+
+    def prefill(self, ids: Sequence[int]) -> float:
+        return float(_called(self._kind, "prefill", self._own.prefill, ids))
+
+    def room(self, length: int) -> int:
+        return int(_called(self._kind, "room", self._own.room, length))
+
+    def draft(self, ids: Sequence[int], count: int) -> Draft | None:
+        # A copy: the committed ids are the loop's own.
+        draft = _called(self._kind, "draft", self._own.draft, list(ids), count)
+        if draft is None:
+            return None
+        fault = fault_of(draft, count, self._run.vocab)
+        if fault is not None:
+            raise KindError(f"{_name(self._kind)} {fault}.")
+        return draft._replace(ids=draft.ids.to(self._run.device), q=draft.q.to(self._run.device))
+
+    def rollback(self, length: int) -> None:
+        _called(self._kind, "rollback", self._own.rollback, length)
+
+    def step_cost(self) -> float:
+        return float(_called(self._kind, "step_cost", self._own.step_cost))
+
+
+def fault_of(draft: object, count: int, vocab: int) -> str | None:
+    """What is wrong with a draft of at most `count` tokens, as the end of a sentence; None if it is
+    what it must be."""
+    if not isinstance(draft, Draft) or not all(isinstance(t, Tensor) for t in draft[:2]):
+        return f"drafted a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
+    ids, q = draft.ids, draft.q
+    if ids.dtype != torch.int64 or ids.dim() != 1 or not len(ids):
+        return "drafted ids that are no int64 tensor [n] of one or more: mend them"
+    if len(ids) > count:
+        return f"drafted {len(ids)} tokens where {count} were asked for: draft fewer"
+    if q.dtype != torch.float32 or q.shape != (len(ids), vocab):
+        return (
+            f"gave q as {str(q.dtype).removeprefix('torch.')} {list(q.shape)}: give float32 "
+            f"[{len(ids)}, {vocab}]"
+        )
+    if int(ids.min()) < 0 or int(ids.max()) >= vocab:
+        return f"drafted an id outside of the vocabulary: use 0 to {vocab - 1}"
+    if not bool(torch.isfinite(q).all()) or float(q.min()) < 0:
+        return "gave a q with negative numbers, or with some that are not finite: mend it"
+    sums = q.sum(-1, dtype=torch.float64)
+    if float((sums - 1).abs().max()) > ROUNDING:
+        worst = float(sums[(sums - 1).abs().argmax()])
+        return f"gave a row of q that sums to {worst:.4g}: rows must sum to 1"
+    if float(q.gather(-1, ids.unsqueeze(-1)).min()) == 0:
+        return "drafted a token whose own q is 0: give the q that it was drawn from"
+    return None
+
+
+def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
+    """The rule of another package, which raises `KindError` where it breaks its promises."""
+    rule = resolved(kind.decide)
+
+    def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
+        found = _called(
+            kind, "its decision", rule, p.clone(), q.clone(), drafted.clone(), u, source
+        )
+        right = isinstance(found, Tensor) and found.dtype == torch.int64 and found.shape == (2,)
+        if not right:
+            raise KindError(f"{_name(kind)} gave no int64 tensor [accepted, next id]: return one.")
+        accepted, next_id = found.tolist()
+        if not 0 <= accepted <= len(drafted):
+            raise KindError(
+                f"{_name(kind)} accepted {accepted} of {len(drafted)} drafts: use 0 to "
+                f"{len(drafted)}."
+            )
+        if not 0 <= next_id < p.shape[-1]:
+            raise KindError(f"{_name(kind)} gave the id {next_id}: use 0 to {p.shape[-1] - 1}.")
+        return found
+
+    return decide

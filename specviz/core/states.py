@@ -1,0 +1,74 @@
+"""Heads on the target, as the core sees them: what drafts from the target's hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .engine import OwnEngine, StateEngine
+
+
+class DraftHead(Protocol):
+    """What stands in the place of a draft model and reads the target's states.
+
+    states: after how many layers these are. step_parts: the modules of a step along the chain.
+    """
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def states(self) -> Sequence[int]: ...
+
+    @property
+    def step_parts(self) -> Sequence[Any]: ...
+
+    def check(self, target: Any) -> None:
+        """Raise `PairError` unless it was made for this target."""
+        ...
+
+    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+        """The plainest engine of it, with an empty cache. target: whose states it reads."""
+        ...
+
+
+class StateReader(OwnEngine):
+    """What engines of all kinds of heads have: states of the target that are still to be read.
+
+    A pass reads as many tokens as there are such states, or, if there are none, one token with the
+    head's own output of the pass before.
+    """
+
+    form = "eager"
+    _unread: Tensor  # [n, states * width]
+
+    def __init__(self, device: torch.device, vocab: int) -> None:
+        self.device, self._vocab = device, vocab
+
+    @property
+    def length(self) -> int:
+        raise NotImplementedError
+
+    def receive(self, states: Tensor) -> None:
+        """Take the target's states of the tokens that follow those of all states so far,
+        [n, states * width]."""
+        self._unread = torch.cat([self._unread, states.to(self._unread)])
+
+    def prefill(self, ids: Tensor, states: Tensor) -> None:
+        """Read a prompt: int64 `ids` [n] of one token or more, and the target's states of each."""
+        # The last state belongs with a token that is not among `ids`: the first draft reads it.
+        self.receive(states[:-1])
+        if len(ids) > 1:
+            self.forward(ids[1:], keep=1)
+        self.receive(states[-1:])
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        raise NotImplementedError
+
+    def rollback(self, length: int) -> None:
+        raise NotImplementedError

@@ -1,0 +1,67 @@
+"""A text with drafts in one call, for programs that want the result and not the race."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .core.events import Round
+from .core.header import header_of
+from .core.loop import decode, settings_for
+from .core.memory import Memory, described, memory_ids
+from .core.types import Prefilled, Prompt
+from .lanes import SPECULATIVE
+from .pairs.pair import Pair, checked_pair
+from .runs.metrics import Metrics, compute_metrics
+from .runs.trace import Trace
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `generate` returns. trace: the header and the rounds of one lane, with drafts."""
+
+    trace: Trace
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds, each with the tokens that it drafted and emitted."""
+        return self.trace.rounds
+
+    @property
+    def text(self) -> str:
+        """What was written after the prompt."""
+        return "".join(r.text for r in self.rounds)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """alpha, tau and all else that one lane tells; what compares it with the target alone
+        (speed-up, c) is None: `race` measures that."""
+        return compute_metrics(self.trace)
+
+
+def generate(
+    pair: Pair,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    memory: Memory = (),
+    **changes: Any,
+) -> Result:
+    """Decode `prompt` (text or ids) with drafts, to the end.
+
+    The settings are those of `Pair.settings`, or `settings`, with the `changes`: fields of
+    `Settings` such as gamma=5. memory: earlier texts for drafters that read them. Raises
+    `SpecvizError` subclasses.
+    """
+    pair = checked_pair(pair)
+    own = settings_for(pair, settings, changes)
+    texts = memory_ids(pair, memory, [own])
+    ids = pair.encode(prompt, chat=own.chat)
+    events = decode(pair, ids, own, SPECULATIVE, memory=texts)
+    first = next(events)
+    assert isinstance(first, Prefilled)
+    rounds = [event for event in events if isinstance(event, Round)]
+    header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first})
+    return Result(Trace(replace(header, memory=described(texts)), rounds))

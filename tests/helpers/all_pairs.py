@@ -1,0 +1,43 @@
+"""Few cases in which any two settings meet: most faults need two of them, hardly any three.
+
+A product of many settings costs a test each; all pairs of them fit into as many cases as the two
+longest lists have pairs, or a few more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+
+def all_pairs(**given: Iterable[Any]) -> list[dict[str, Any]]:
+    """Cases, a value by name each, that hold every pair of values of any two names.
+
+    The same ones each time: the first value is the one that brings most new pairs.
+    """
+    names, choices = list(given), {name: list(values) for name, values in given.items()}
+    pairs = {
+        (one, a, other, b)
+        for one, other in itertools.combinations(range(len(names)), 2)
+        for a, b in itertools.product(*(range(len(choices[names[i]])) for i in (one, other)))
+    }
+    cases = []
+    while pairs:
+        case: dict[int, int] = {}
+        one, a, other, b = min(pairs)
+        case |= {one: a, other: b}
+        for i in range(len(names)):
+            if i not in case:
+                case[i] = max(range(len(choices[names[i]])), key=lambda v: _new(pairs, case, i, v))
+        pairs -= {(i, case[i], j, case[j]) for i, j in itertools.combinations(range(len(names)), 2)}
+        cases.append({names[i]: choices[names[i]][case[i]] for i in range(len(names))})
+    return cases
+
+
+def _new(pairs: set[tuple[int, int, int, int]], case: dict[int, int], i: int, value: int) -> int:
+    """How many pairs this value would add to the case."""
+    return sum(
+        ((j, known, i, value) if j < i else (i, value, j, known)) in pairs
+        for j, known in case.items()
+    )

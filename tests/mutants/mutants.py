@@ -1,0 +1,185 @@
+"""Wrong versions of specviz, each a small change that some test must notice.
+
+A mutant names the function or class that it changes, not the file: a function may move. Its old
+text must stand there exactly once.
+"""
+
+# ruff: noqa: E501  -- a table: one mutant, one line
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """where: the function, class or method ("Class.method") that holds the text `old`, which `new`
+    replaces. tests: names of test files without "test_" and ".py", the likeliest to notice first.
+    """
+
+    area: str
+    where: str
+    old: str
+    new: str
+    tests: str
+
+
+DRAWS = "sampling numpy_path paths exactness"
+RULES = "verdicts exactness numpy_path"
+LOOPS = "loop ends exactness"
+CACHES = "loop paths exactness"
+EDITED = "malformed_recordings recording rerun real_runs trace"
+
+MUTANTS = [
+    # From logits to distributions, and draws from them
+    Mutant("sampling", "probabilities", "logits / temperature", "logits", DRAWS),
+    Mutant("sampling", "probabilities", "settings.top_p < 1.0", "settings.top_p < 0.5", DRAWS),
+    Mutant("sampling", "greedy_ids", "logits >= top - TIE * top.abs()", "logits >= top", DRAWS),
+    Mutant("sampling", "_truncated", "before < top_p * whole", "before <= top_p", DRAWS),
+    Mutant("sampling", "_truncated", "min(top_k, vocab) or vocab", "vocab", DRAWS),
+    Mutant("sampling", "_truncated", "level.cumsum(-1) <= spare", "level.cumsum(-1) >= 0", DRAWS),
+    Mutant("sampling", "_truncated", "return p / p.sum(-1, keepdim=True)", "return p", DRAWS),
+    Mutant("sampling", "draw", "right=True", "right=False", DRAWS),
+    Mutant("sampling", "residual", "(p - q).clamp_(min=0.0)", "(q - p).clamp_(min=0.0)", DRAWS),
+    Mutant("sampling", "InverseCdf.draw", "if margin < left < share - margin:", "if True:", DRAWS),
+    Mutant("sampling", "InverseCdf.load", "self._whole < len(weights)", "False", DRAWS),
+    Mutant("sampling", "greedy_id", "best and logits[:best].max() >= level", "False", DRAWS),
+    # What keeps a draft
+    Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
+    Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),
+    Mutant("verdicts", "decide", "keep.long().cumprod(0).sum()", "keep.long().sum()", DRAWS),
+    Mutant("verdicts", "decide", "(p_last - q_last).clamp_(min=0.0)", "p_last.clone()", DRAWS),
+    Mutant(
+        "verdicts",
+        "decided",
+        "chance * q.item(place, token_id) < p.item(place, token_id)",
+        "chance * q.item(place, token_id) <= p.item(place, token_id)",
+        "numpy_path paths exactness",
+    ),
+    Mutant(
+        "verdicts",
+        "decided",
+        "np.subtract(p[accepted], q[accepted])",
+        "np.subtract(p[accepted], 0.0)",
+        "numpy_path paths exactness",
+    ),
+    Mutant(
+        "verdicts",
+        "decided_greedily",
+        "return accepted, argmax[accepted]",
+        "return accepted, argmax[-1]",
+        "numpy_path loop exactness",
+    ),
+    Mutant("verdicts", "block_numbers", "(product * one).clamp(max=1.0)", "product * one", RULES),
+    Mutant("verdicts", "block_numbers", "short = 1.0 - weight", "short = 1.0", RULES),
+    Mutant("verdicts", "decide_block", "u < threshold", "u < weight", RULES),
+    Mutant("verdicts", "decide_block", "before.float() * p_last - q_last", "p_last - q_last", RULES),
+    Mutant("verdicts", "decide_exact_match", "== drafted) & judged", "== drafted) | judged", RULES),
+    Mutant("verdicts", "decide_exact_match", ".long().cumprod(0).sum()", ".long().sum()", RULES),
+    Mutant("verdicts", "typical_thresholds", "torch.exp(-entropy)", "torch.exp(entropy)", RULES),
+    Mutant("verdicts", "decide_by_draws", "< y.p - q.item(accepted, y.id)", "< y.p", "drawn"),
+    Mutant("verdicts", "decide_by_draws", "if not chance *", "if chance *", "drawn"),
+    Mutant("verdicts", "exact_match_shown", "(p[: len(drafted)] * q).sum(-1)", "q.sum(-1)", "verdicts real_runs"),
+    # The loop of a lane, and the race
+    Mutant("loop", "_Run.end_reason", "len(self.ids) >= self.budget", "False", LOOPS),
+    Mutant("loop", "_Run.end_reason", "len(self.ids) > self.limit", "len(self.ids) >= self.limit", LOOPS),
+    Mutant("loop", "_Run.gamma", "self.budget - length - 1", "self.budget - length", LOOPS),
+    Mutant("loop", "_Run.gamma", "self.limit - length)", "self.limit - length - 1)", LOOPS),
+    Mutant("loop", "_Run.commit", "if not self.settings.ignore_eos:", "if True:", LOOPS),
+    Mutant("loop", "_Run.commit", "emitted[: ends[0] + 1]", "emitted[: ends[0]]", LOOPS),
+    Mutant("loop", "_Run.stop_place", "max(map(len, stops)) - 1", "0", LOOPS),
+    Mutant("loop", "_Run._round", "done - began", "done - drafted", LOOPS + " race metrics"),
+    Mutant("loop", "_interleaved", "min(ready", "max(ready", "race"),
+    Mutant("loop", "_end", "if not settings[BASELINE].greedy:", "if False:", "race lanes"),
+    Mutant("loop", "agreement_of", "i for i in range(compared) if ours", "i for i in range(compared - 1) if ours", "race agreement lanes"),
+    Mutant("loop", "check_shared", "for field in SHARED:", "for field in SHARED[1:]:", "lanes race"),
+    # Caches and what is taken back from them
+    Mutant("caches", "_Run.commit", "self.target.rollback(len(self.ids) - 1)", "self.target.rollback(len(self.ids) - 1 - (len(emitted) > 1))", CACHES),
+    Mutant("caches", "_Run.commit", "self.drafter.rollback(len(self.ids) - 1)", "self.drafter.rollback(len(self.ids))", CACHES),
+    Mutant("caches", "EagerEngine.rollback", "self._cache.crop(length - self.length)", "pass", CACHES + " families"),
+    Mutant("caches", "EagerEngine.__init__", "self._cache.activate_past_recording()", "pass", "families architectures"),
+    Mutant("caches", "check_rollback", "if not cache.is_croppable or cache.get_seq_length() != length:", "if False:", "loop families"),
+    Mutant("caches", "CompiledEngine.rollback", "self.length = length", "self.length = max(length, self.length - 1)", "compiled paths loop"),
+    Mutant("caches", "CompiledEngine._reserve", "keys[..., : self.length] = self._keys[..., : self.length]", "pass", "compiled paths"),
+    Mutant("caches", "CompiledEngine.draft", "self.length += fed + n - 1", "self.length += fed + n", "compiled paths loop"),
+    Mutant("caches", "EarlyExitDrafter.draft", "self._path.engine.rollback(begin)", "pass", "drafters paths"),
+    Mutant("caches", "HeadDrafter.rollback", "self._received + 1", "self._received + 2", "head mtp"),
+    Mutant("caches", "HeadDrafter._receive", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
+    Mutant("caches", "HeadEngine.rollback", "length - 1", "length", "head"),
+    Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 2:", "head mtp"),
+    # Where drafts come from
+    Mutant("drafters", "NgramIndex.continuation", "while len(found) < count:", "while False:", "drafters"),
+    Mutant("drafters", "NgramIndex.extend", "if place >= size:", "if place > size:", "drafters"),
+    Mutant("drafters", "ModelDrafter.room", "self._limit - length + 1", "self._limit - length", "ends loop drafters"),
+    Mutant("drafters", "chance_of_likeliest", "context.size / (context.size + 1)", "1.0", "suffix"),
+    Mutant("drafters", "SuffixDrafter.__init__", "self._index.separate()", "pass", "suffix"),
+    Mutant("drafters", "_drawn_place", "uniform * followers.total", "uniform", "suffix"),
+    Mutant("drafters", "SuffixIndex.followers", "if rank > highest:", "if rank[0] > highest[0]:", "suffix"),
+    Mutant("drafters", "SuffixIndex._count_end", "self._settled(*self._end)", "self._end", "suffix"),
+    Mutant("drafters", "SharedTokensDrafter._drafted", "own[:, self._theirs]", "own[:, self._ours.clamp(max=own.shape[-1] - 1)]", "translation"),
+    Mutant("drafters", "DraftText.extend", "if waiting[:1] == [text] else []", "", "translation"),
+    Mutant("drafters", "TranslatedDrafter.draft", "known + kept, self.engine", "known + len(proposed), self.engine", "translation"),
+    Mutant("drafters", "shared_tokens", "end not in pairs and", "False and", "translation"),
+    Mutant("drafters", "Spelling.ids", "found[text] in self.byte_ids", "False", "translation"),
+    Mutant("drafters", "TextDrafter._encoded", "if i < self._run.vocab", "if i < self._run.vocab - 40", "translation"),
+    # How many tokens a round drafts
+    Mutant("policy", "HeuristicGamma.observe", "if not drafted:", "if False:", "policy loop"),
+    Mutant("policy", "HeuristicGamma.observe", "2 if accepted == drafted else -1", "2 if accepted else -1", "policy"),
+    Mutant("policy", "OptimalGamma.observe", "accepted + (accepted < drafted)", "drafted", "policy"),
+    Mutant("policy", "OptimalGamma.observe", "self._idle >= PROBE", "False", "policy"),
+    Mutant("policy", "predicted_tau", "alpha ** (gamma + 1)", "alpha ** gamma", "policy metrics"),
+    Mutant("policy", "best_gamma", "1 + gamma * extra_token", "1.0", "policy"),
+    # Rounds as tokens with text
+    Mutant("tokens", "Annotator.tokens", "ended = len(emitted) <= accepted", "ended = len(emitted) < accepted", "loop ends real_runs"),
+    Mutant("tokens", "texts_of", "fork = stream.copy()", "fork = stream", "detokenize loop real_runs"),
+    Mutant("tokens", "Views.final", 'self._top("q", i) if corrected', 'self._top("q", 0) if corrected', "loop real_runs paths"),
+    Mutant("tokens", "_shown_numbers", "torch.minimum(p[:-1], draft.q)", "torch.minimum(p[1:], draft.q)", "loop real_runs paths"),
+    Mutant("detokenise", "TextStream.push", "if whole.endswith(UNFINISHED):", "if False:", "detokenize loop"),
+    Mutant("detokenise", "TextStream.push", "self._ids = self._ids[self._settled :]", "self._ids = [token_id]", "detokenize"),
+    Mutant("detokenise", "TextStream.copy", "list(self._ids)", "self._ids", "detokenize loop"),
+    Mutant("detokenise", "Pieces.__getitem__", "[*self._anchor, token_id]", "[token_id]", "detokenize"),
+    # What is counted from rounds
+    Mutant("metrics", "compute_metrics", 'counts["accepted"] + counts["rejected"]', "len(drafted)", "metrics"),
+    Mutant("metrics", "compute_metrics", "t.beta if t.chance is None else t.chance", "t.beta", "metrics verdicts"),
+    Mutant("metrics", "compute_metrics", "ratio(timed[name], passes)", "ratio(emitted, len(rounds))", "metrics watched"),
+    Mutant("metrics", "_counts", 'if t.outcome != "accepted"', "", "metrics"),
+    Mutant("metrics", "_cost_ratio", "ratio(sum(r.verify_seconds for r in alone), len(alone))", "ratio(sum(r.verify_seconds for r in rounds), len(rounds))", "metrics"),
+    Mutant("metrics", "_speedup", "slow / fast if", "fast / slow if", "metrics"),
+    Mutant("metrics", "_alpha_by_position", 'judged[place] += token.outcome in ("accepted", "rejected")', "judged[place] += 1", "metrics"),
+    Mutant("metrics", "_mean_predicted_speedup", "len(r.drafted) * c + 1", "len(r.drafted) * c", "metrics"),
+    Mutant("metrics", "_doubt", "price < LEAST_PRICE", "price < 0.1", "uncertainty"),
+    Mutant("metrics", "round_of", "max(before, at - begun)", "at", "watched"),
+    Mutant("metrics", "_only_places", "if ways[0][0] != 1:", "if ways[0][0] < 1:", "watched"),
+    # Recordings of strangers
+    Mutant("recordings", "read_recording", "len(raw) > most_packed", "False", "malformed_recordings recording"),
+    Mutant("recordings", "read_recording", 'data.get("digest") not in (None, digest_of(data))', "False", EDITED),
+    Mutant("recordings", "_unpacked", "raw, most + 1", "raw", "malformed_recordings recording"),
+    Mutant("recordings", "_unpacked", "if unpacker.unused_data:", "if False:", "malformed_recordings recording"),
+    Mutant("recordings", "_parsed", "> MOST_VALUES", "> 100 * MOST_VALUES", "malformed_recordings recording"),
+    Mutant("recordings", "digest_of", "parse_int=float", "parse_int=int", "trace recording page_recordings"),
+    Mutant("recordings", "write_atomically", "beside.replace(whole)", "whole.write_bytes(content)", "trace recording"),
+    Mutant("recordings", "harmless", 'c not in "<>&"', "True", "malformed_recordings recording"),
+    Mutant("recordings", "_check_token", "if (u < p / q * surely) !=", "if False and (u < p / q * surely) !=", EDITED),
+    Mutant("recordings", "_check_token", "if q == 0.0:", "if False:", EDITED),
+    Mutant("recordings", "_check_counts", "if r.emitted[:kept] != r.drafted[:kept]:", "if False:", EDITED),
+    Mutant("recordings", "_check_counts", "if lane.emitted > most:", "if False:", EDITED),
+    Mutant("recordings", "_check_times", "if r.clock < lane.clock:", "if False:", EDITED),
+    Mutant("recordings", "_check_times", "abs(lane.clock + parts - r.clock)", "abs(0.0)", EDITED),
+    Mutant("recordings", "check_trace", "len(r.drafted) > most", "False", EDITED),
+    Mutant("recordings", "_check_order", "r.clock < before.clock", "False", EDITED),
+    Mutant("recordings", "_check_end", "(said.identical, said.compared) !=", "False and (said.identical, said.compared) !=", EDITED),
+    Mutant("recordings", "_round_changes", "abs(x - y) > rounding", "False", "rerun"),
+    Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
+    Mutant("recordings", "_alike", "same and same.text != choice.text", "False", "rerun"),
+    Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
+    # What visitors may reach
+    Mutant("guard", "is_readable", "return is_public(path[len(FILE) :])", "return True", "security strangers"),
+    Mutant("guard", "is_public", "hidden or not real.is_file()", "not real.is_file()", "security strangers"),
+    Mutant("guard", "Sites.admit", "if origin.lower() not in self.origins:", "if False:", "sites security"),
+    Mutant("guard", "Sites._check_name", "if name is not None and (_is_private(name)", "if name is None or (_is_private(name)", "sites security"),
+    Mutant("guard", "client_of", "if address.version == 6:", "if False:", "security strangers visitors"),
+    Mutant("guard", "Body.read", "if size > most:", "if False:", "security strangers"),
+    Mutant("guard", "Bodies._take_place", "self._large[client] >= LARGE_OF_CLIENT", "False", "security strangers visitors"),
+    Mutant("guard", "check_event", "or not all(map(_plain, data))", "", "security strangers"),
+    Mutant("guard", "_check_names", "NAME.fullmatch(value)", "value", "security strangers"),
+    Mutant("guard", "_structure", "plain.count(b'\"') > 2 * MOST_STRINGS", "False", "security strangers"),
+]  # fmt: skip

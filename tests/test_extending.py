@@ -1,0 +1,171 @@
+"""Drafters and verdicts of others: registered, run, recorded, proved, and refused with a sentence."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from toy_models import llama, pair_of
+
+import specviz
+from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind, kinds
+from specviz.__main__ import main
+from specviz.core.sampling import decide
+from specviz.errors import KindError, SettingsError
+from specviz.inspect.prove import prove
+
+GUIDE = Path(__file__).parent.parent / "docs" / "extending.md"
+EXAMPLES = dict(
+    re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+)
+PROMPT = [1, 2, 3, 1, 2]
+
+
+@pytest.fixture(autouse=True)
+def own_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(kinds, "_drafters", dict(kinds._drafters))
+    monkeypatch.setattr(kinds, "_verdicts", dict(kinds._verdicts))
+    yield
+
+
+@pytest.fixture
+def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The examples of the guide as modules that can be imported."""
+    for name, code in EXAMPLES.items():
+        (tmp_path / f"{name}.py").write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in EXAMPLES:
+        sys.modules.pop(name, None)
+
+
+def test_the_examples_are_short():
+    assert len(EXAMPLES) == 2
+    assert all(len(code.splitlines()) < 40 for code in EXAMPLES.values())
+
+
+def test_the_example_drafts_is_recorded_and_keeps_the_distribution(guide: None, tmp_path: Path):
+    __import__("lasttoken")
+    pair = pair_of(llama(5, seed=1))
+    trace = Trace.from_events(
+        specviz.race(pair, PROMPT, drafter="last-token", temperature=1.0, max_new_tokens=20)
+    )
+    assert any(r.drafted for r in trace.rounds)
+    assert trace.header.versions["lasttoken"] == "unknown"
+    trace.save(tmp_path / "run.json")
+    assert Trace.load(tmp_path / "run.json").rounds == trace.rounds
+    assert prove("last-token", 1500).kept
+
+
+def test_the_wrong_example_is_caught(guide: None, capsys: pytest.CaptureFixture[str]):
+    __import__("sharper")
+    assert main(["prove", "sharper", "--runs", "1500"]) == 1
+    assert "not kept" in capsys.readouterr().out
+
+
+def test_ours_are_kept_and_typical_is_not():
+    assert prove("model", 1000).kept
+    assert not prove("typical", 1500).kept
+    with pytest.raises(SettingsError, match="no drafter or verdict 'nothing'"):
+        prove("nothing")
+
+
+def drafting(draft: Any) -> type[Drafter]:
+    class Own(Drafter):
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def draft(self, ids: Any, count: int) -> Any:
+            return draft(count)
+
+    return Own
+
+
+def uniform(n: int, vocab: int = 5) -> torch.Tensor:
+    return torch.full((n, vocab), 1 / vocab)
+
+
+def raising(_: int) -> Any:
+    raise ZeroDivisionError("no luck")
+
+
+FAULTS: dict[str, tuple[Any, str]] = {
+    "raises": (raising, "ZeroDivisionError: no luck"),
+    "no draft": (lambda n: [1, 2], "drafted a list"),
+    "shape": (
+        lambda n: Draft(torch.tensor([1]), uniform(1, 4)),
+        r"\[1, 4\]: give float32 \[1, 5\]",
+    ),
+    "dtype": (lambda n: Draft(torch.tensor([1]), uniform(1).double()), "q as float64"),
+    "float ids": (lambda n: Draft(torch.tensor([1.0]), uniform(1)), "no int64 tensor"),
+    "many": (lambda n: Draft(torch.ones(n + 1, dtype=torch.long), uniform(n + 1)), "draft fewer"),
+    "outside": (lambda n: Draft(torch.tensor([5]), uniform(1)), "outside of the vocabulary"),
+    "sum": (lambda n: Draft(torch.tensor([1]), uniform(1) * 0.9), "sums to 0.9"),
+    "negative": (
+        lambda n: Draft(torch.tensor([1]), torch.tensor([[-0.5, 1.5, 0.0, 0.0, 0.0]])),
+        "negative",
+    ),
+    "nan": (lambda n: Draft(torch.tensor([1]), uniform(1) * float("nan")), "not finite"),
+    "impossible": (
+        lambda n: Draft(torch.tensor([0]), torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0]])),
+        "whose own q is 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_drafter_is_named_in_a_sentence(fault: str):
+    draft, words = FAULTS[fault]
+    specviz.register(DrafterKind(name="mine", make=drafting(draft), label="mine"))
+    pair = pair_of(llama(5))
+    with pytest.raises(KindError, match=rf"the drafter 'mine' of test_extending.*{words}"):
+        list(specviz.speculate(pair, PROMPT, drafter="mine", temperature=1.0, max_new_tokens=6))
+    assert len(specviz.generate(pair, PROMPT, drafter="ngram", max_new_tokens=6).rounds)
+
+
+def test_a_verdict_of_others_judges_and_is_checked():
+    specviz.register(VerdictKind(name="usual", decide=decide, label="usual", package="them 1.0"))
+    pair = pair_of(llama(5), llama(5, seed=1))
+    same = [
+        specviz.generate(pair, PROMPT, verdict=name, temperature=1.0, max_new_tokens=12).text
+        for name in ("token", "usual")
+    ]
+    assert same[0] == same[1]
+    wrong = VerdictKind(
+        name="wrong", decide=lambda p, *_: torch.tensor([99, 0]), label="x", package="them 1.0"
+    )
+    specviz.register(wrong)
+    with pytest.raises(KindError, match=r"the verdict 'wrong' of them 1.0 accepted 99"):
+        specviz.generate(pair, PROMPT, verdict="wrong", temperature=1.0, max_new_tokens=6)
+
+
+def test_names_are_refused_that_are_taken_or_no_names():
+    for name in ("model", "Mine", "", "a b"):
+        with pytest.raises(SettingsError):
+            specviz.register(DrafterKind(name=name, make=drafting(raising), label="mine"))
+    with pytest.raises(SettingsError, match="cannot be registered"):
+        specviz.register("mine")  # type: ignore[arg-type]
+
+
+def test_a_result_tells_text_rounds_and_metrics():
+    pair = pair_of(llama(5), llama(5, seed=1))
+    result = specviz.generate(pair, PROMPT, gamma=3, max_new_tokens=10)
+    rounds = list(specviz.speculate(pair, PROMPT, gamma=3, max_new_tokens=10))
+    assert result.text == "".join(r.text for r in rounds) and result.text
+    assert result.metrics.emitted == 10 and result.metrics.speedup is None
+    with pytest.raises(SettingsError, match="no setting 'gama'"):
+        specviz.generate(pair, PROMPT, gama=3)
+
+
+def test_a_race_is_stopped_by_close_and_the_pair_goes_on():
+    pair = pair_of(llama(5), llama(5, seed=1))
+    events = specviz.race(pair, PROMPT, max_new_tokens=50)
+    for _ in range(3):
+        next(iter(events))
+    events.close()  # type: ignore[attr-defined]
+    assert specviz.generate(pair, PROMPT, max_new_tokens=4).metrics.emitted == 4
