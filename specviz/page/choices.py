@@ -130,8 +130,8 @@ def naming_choices(own: str) -> dict[str, list[str]]:
 def _title(pair: NamedPair) -> str:
     if pair.name == BUILTIN:
         return "Built-in pair"
-    target, part = (model.name.rpartition("/")[2] for model in (pair.target, pair.parts[0]))
-    return f"{target} + {part}{'' if pair.head is None else ', a head'}"
+    names = [model.name.rpartition("/")[2] for model in (pair.target, *pair.parts[:1])]
+    return f"{' + '.join(names)}{'' if pair.head is None else ', a head'}"
 
 
 def _served_label(spec: ServerSpec) -> str:

@@ -13,7 +13,7 @@ RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 def write_checksums(folder: Path) -> None:
     """Write the list of all files of a folder, beside them. It replaces an earlier one."""
-    lines = [f"{_sha256(path)}  {path.name}\n" for path in _files(folder)]
+    lines = [f"{sha256(path)}  {path.name}\n" for path in _files(folder)]
     (folder / LIST).write_text("".join(lines), "utf-8")
 
 
@@ -28,7 +28,7 @@ def check_files(folder: Path) -> None:
             raise PairError(f"{file} is not one of its own: remove it.")
         if name not in found:
             raise PairError(f"{file} is missing: {RESTORE}.")
-        if _sha256(found[name]) != wanted[name]:
+        if sha256(found[name]) != wanted[name]:
             raise PairError(f"{file} is damaged or was changed: {RESTORE}.")
 
 
@@ -49,9 +49,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(names)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Of a file. Raises `PairError` if it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 22):
+                digest.update(piece)
+        return digest.hexdigest()
     except OSError as error:
         raise PairError(
             f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): see that "

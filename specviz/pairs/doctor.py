@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from .findings import (
     file_findings,
     memory_findings,
     mixture_findings,
+    packed_findings,
     rollback_findings,
     size_findings,
     table_findings,
@@ -44,9 +46,10 @@ from .spec import (
     NamedSpec,
     ServerSpec,
     WatchedSpec,
+    local_file,
     parse_pair,
 )
-from .table import known_head, known_model, suggested_draft
+from .table import known_head, known_model, named_pair, suggested_draft
 from .truncated import has_early_exits
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
@@ -215,6 +218,11 @@ def _names(target: str, draft: str | None) -> list[str]:
     if not isinstance(spec, NamedSpec | ModelsSpec):
         return [target.strip()]
     one, other = model_names(spec)
+    row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
+    if row is not None and row.wheel is not None:
+        from .unpack import wheel_file
+
+        one = str(wheel_file(row) or one)
     return [one, other] if other else [one]
 
 
@@ -227,6 +235,8 @@ def _shown(name: str) -> str:
 
 def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     """The metadata of one model; adds the findings about this model alone to `found`."""
+    if (file := local_file(name)) is not None:
+        return _read_packed(file, found)
     try:
         source = find_source(name)
         listing = hub_listing(source)
@@ -246,6 +256,19 @@ def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
     found += access_findings(source, listing, readable=True)
     found += file_findings(source, listing)
     found += rollback_findings(metadata)
+    return metadata
+
+
+def _read_packed(file: Path, found: list[Finding]) -> ModelMetadata | None:
+    """As `_read`, of a GGUF file: its header, and what transformers makes of it."""
+    from .unpack import packed_metadata, unpacked_bytes
+
+    try:
+        header, metadata = packed_metadata(file)
+    except PairError as error:
+        found.append(Finding("stop", "file", str(error)))
+        return None
+    found += packed_findings(header, unpacked_bytes(header))
     return metadata
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from huggingface_hub import constants
 
 from ..errors import PairError
+from .gguf import GgufHeader
 from .hub import Listing, ModelSource, token_state
 from .memory import DeviceMemory
 from .metadata import ModelMetadata
@@ -90,6 +91,28 @@ def _free_disk() -> int:
 def _is_cached(source: ModelSource) -> bool:
     folder = Path(constants.HF_HUB_CACHE) / f"models--{source.name.replace('/', '--')}"
     return any(folder.glob("snapshots/*/model*.safetensors"))
+
+
+def packed_findings(header: GgufHeader, unpacked: int) -> list[Finding]:
+    """What a GGUF file says of itself. unpacked: bytes on the disk, once it is."""
+    licence = header.text("general.license")
+    template = "has a chat template" if header.has_template else "has no chat template"
+    findings = [
+        Finding(
+            "good",
+            "file",
+            f"{header.path.name} holds {header.name}: {header.architecture}, "
+            f"{shown_count(header.parameters)} parameters in {header.quantization}; it "
+            f"{template}. It is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache "
+            "folder.",
+        )
+    ]
+    if licence:
+        findings.append(Finding("good", "licence", f"the file names its licence: {licence}."))
+    else:
+        sentence = "the file names no licence: look for it where you have the file from."
+        findings.append(Finding("warning", "licence", sentence))
+    return findings
 
 
 def rollback_findings(metadata: ModelMetadata) -> list[Finding]:

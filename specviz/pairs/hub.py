@@ -19,7 +19,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from ..errors import PairError, causes_of
-from .spec import HUB_ID, MOST_SHOWN, local_folder
+from .spec import HUB_ID, MOST_SHOWN, local_file, local_folder
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
@@ -27,7 +27,8 @@ ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model's hub id, or the path of its local folder as `name` and as `folder`."""
+    """A model's hub id, or the path of its local folder, or of its GGUF file, as `name` and as
+    `folder`."""
 
     name: str
     folder: Path | None
@@ -66,6 +67,8 @@ def find_source(name: str) -> ModelSource:
     folder = local_folder(name)
     if folder is not None:
         return ModelSource(str(folder), folder)
+    if (file := local_file(name)) is not None:
+        return ModelSource(str(file), file)
     if not HUB_ID.fullmatch(name):
         raise PairError(general_sentence(shown_name(name)))
     return ModelSource(name, None)

@@ -27,11 +27,13 @@ from .spec import (
     PairSpec,
     ServedSpec,
     WatchedSpec,
+    local_file,
     operator_spec,
     parse_pair,
 )
 from .table import named_pair
 from .weights import (
+    DTYPES,
     LoadOptions,
     PlannedLoad,
     checked_dtype,
@@ -119,15 +121,19 @@ def load_any(
         return served_pair(spec, options[1], place or best_device(), on_progress)
     if on_progress is not None:
         on_progress(Progress(f"reading what {name} needs"))
-    target, draft = model_names(spec)
+    target, draft = _files(spec, on_progress)
     if closed := closed_sentence([one for one in (target, draft) if one]):
         raise PairError(closed)
     metadata = read_metadata(target)
     head = read_any_head(draft, metadata) if draft else None
     models = [metadata, *([read_metadata(draft)] if draft and head is None else [])]
     meta_pair(models)  # raises if the two do not match
+    devices = device_memory(place)
+    if devices[0].device.type == "cpu":
+        pairs = zip(options, models + models[:1], strict=False)
+        options = [_as_stored(chosen, one) for chosen, one in pairs]
     named_head = None if head is None else (draft or "", head)
-    return _placed_pair(name, models, named_head, options, device_memory(place), on_progress)
+    return _placed_pair(name, models, named_head, options, devices, on_progress)
 
 
 def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
@@ -139,7 +145,36 @@ def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
         return str(folder / "target"), str(folder / "draft")
     row = named_pair(spec.name)
     assert row is not None, "the parser has seen it"
-    return row.target.name, row.parts[0].name
+    return row.target.name, row.parts[0].name if row.parts else None
+
+
+def _files(spec: NamedSpec | ModelsSpec, on_progress: Watcher | None) -> tuple[str, str | None]:
+    """As `model_names`, with folders of safetensors in the place of GGUF files."""
+    target, draft = model_names(spec)
+    row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
+    packed = local_file(target), local_file(draft or "")
+    if not any(packed) and (row is None or row.wheel is None):
+        return target, draft
+    from .unpack import unpacked, wheel_file  # only they need what it imports
+
+    if row is not None and (file := wheel_file(row)) is not None:
+        return str(unpacked(file, target.rpartition("/")[2], on_progress)), draft
+    one, other = (
+        None if file is None else str(unpacked(file, None, on_progress)) for file in packed
+    )
+    return one or target, other or draft
+
+
+def _as_stored(options: LoadOptions, model: ModelMetadata) -> LoadOptions:
+    """On a processor, weights that compiled passes read in place keep the dtype that they have:
+    all is computed in fp32, and half the bytes are read."""
+    if options.dtype is not None or model.quantized or not has_numba():
+        return options
+    from ..sides.fast_cpu.support import is_read_in_place
+
+    given = getattr(model.config, "dtype", None)
+    as_it_is = given in DTYPES.values() and is_read_in_place(model.model)
+    return replace(options, dtype=given) if as_it_is else options
 
 
 def meta_pair(models: list[ModelMetadata]) -> Pair:

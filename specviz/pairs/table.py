@@ -91,14 +91,18 @@ class HeadFacts:
 
 @dataclass(frozen=True)
 class NamedPair:
-    """A pair of the table: a target with a draft model, a head, or both. shows: one sentence on
-    what the pair demonstrates."""
+    """A pair of the table: a target with a draft model, a head, both or neither.
+
+    shows: one sentence on what the pair demonstrates. wheel: a package on PyPI, and the GGUF file
+    in it that holds the target, which is read instead of the hub's where it is installed.
+    """
 
     name: str
     target: ModelFacts
     shows: str
     draft: ModelFacts | None = None
     head: HeadFacts | None = None
+    wheel: tuple[str, str] | None = None
 
     @property
     def parts(self) -> tuple[ModelFacts | HeadFacts, ...]:
@@ -145,6 +149,7 @@ def named_pairs() -> tuple[NamedPair, ...]:
             row["shows"],
             models[row["draft"]] if "draft" in row else None,
             heads[row["head"]] if "head" in row else None,
+            (row["wheel"], row["file"]) if "wheel" in row else None,
         )
         for row in table["pairs"]
     )

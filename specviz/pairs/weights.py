@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ..errors import PairError, ran_out_of_memory
+from .gguf import origin_of
 from .hub import ModelSource, failure_sentence, hub_options
 from .memory import DeviceMemory, MemoryNeed, memory_advice
 from .progress import Watcher, watched
@@ -170,6 +171,9 @@ def load_model(
             f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
             "again."
         )
+    # Of a folder that was made of a GGUF file, headers say which.
+    if source.folder is not None and (origin := origin_of(source.folder)) is not None:
+        model.config._commit_hash = origin
     return _placed(model, options).eval()
 
 

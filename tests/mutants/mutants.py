@@ -27,7 +27,7 @@ DRAWS = "sampling numpy_path paths exactness"
 RULES = "verdicts exactness numpy_path"
 LOOPS = "loop ends exactness"
 CACHES = "loop paths exactness"
-FORGED = "forged_recordings real_runs trace"
+EDITED = "malformed_recordings recording rerun real_runs trace"
 
 MUTANTS = [
     # From logits to distributions, and draws from them
@@ -90,7 +90,7 @@ MUTANTS = [
     Mutant("loop", "_Run._round", "done - began", "done - drafted", LOOPS + " race metrics"),
     Mutant("loop", "_interleaved", "min(ready", "max(ready", "race"),
     Mutant("loop", "_end", "if not settings[BASELINE].greedy:", "if False:", "race lanes"),
-    Mutant("loop", "agreement_of", "i for i in range(compared) if ours", "i for i in range(compared - 1) if ours", "race end lanes forged_recordings"),
+    Mutant("loop", "agreement_of", "i for i in range(compared) if ours", "i for i in range(compared - 1) if ours", "race agreement lanes"),
     Mutant("loop", "check_shared", "for field in SHARED:", "for field in SHARED[1:]:", "lanes race"),
     # Caches and what is taken back from them
     Mutant("caches", "_Run.commit", "self.target.rollback(len(self.ids) - 1)", "self.target.rollback(len(self.ids) - 1 - (len(emitted) > 1))", CACHES),
@@ -151,22 +151,26 @@ MUTANTS = [
     Mutant("metrics", "_only_places", "if ways[0][0] != 1:", "if ways[0][0] < 1:", "watched"),
     # Recordings of strangers
     Mutant("recordings", "read_recording", "len(raw) > most_packed", "False", "malformed_recordings recording"),
-    Mutant("recordings", "read_recording", 'data.get("digest") not in (None, digest_of(data))', "False", FORGED + " recording"),
+    Mutant("recordings", "read_recording", 'data.get("digest") not in (None, digest_of(data))', "False", EDITED),
     Mutant("recordings", "_unpacked", "raw, most + 1", "raw", "malformed_recordings recording"),
     Mutant("recordings", "_unpacked", "if unpacker.unused_data:", "if False:", "malformed_recordings recording"),
     Mutant("recordings", "_parsed", "> MOST_VALUES", "> 100 * MOST_VALUES", "malformed_recordings recording"),
-    Mutant("recordings", "shown", 'for mark in "<>&":', 'for mark in "":', "malformed_recordings recording"),
-    Mutant("recordings", "_check_ratio", "if accepted else _surely_below(u, bound)", "if accepted else False", FORGED),
-    Mutant("recordings", "check_accepted_copies", "if r.emitted[:kept] != r.drafted[:kept]:", "if False:", FORGED),
-    Mutant("recordings", "_check_sequence", "if r.clock < lane.clock:", "if False:", FORGED + " malformed_recordings"),
-    Mutant("recordings", "_check_outcomes", "if len(r.drafted) > gamma:", "if False:", FORGED),
-    Mutant("recordings", "check_correction", "if left <= 0:", "if False:", FORGED),
-    Mutant("recordings", "_check_beta", "if token.beta > most + SLACK:", "if False:", FORGED),
-    Mutant("recordings", "check_block", "if token.threshold > weight * (1 + ROUNDING) and weight < 1.0:", "if False:", FORGED),
-    Mutant("recordings", "_check_reason", 'if reason == "length" and len(tokens) != most:', "if False:", FORGED),
-    Mutant("recordings", "check_draft_lengths", "if count < due and", "if False and", FORGED),
     Mutant("recordings", "digest_of", "parse_int=float", "parse_int=int", "trace recording page_recordings"),
     Mutant("recordings", "write_atomically", "beside.replace(whole)", "whole.write_bytes(content)", "trace recording"),
+    Mutant("recordings", "harmless", 'c not in "<>&"', "True", "malformed_recordings recording"),
+    Mutant("recordings", "_check_token", "if (u < p / q * surely) !=", "if False and (u < p / q * surely) !=", EDITED),
+    Mutant("recordings", "_check_token", "if q == 0.0:", "if False:", EDITED),
+    Mutant("recordings", "_check_counts", "if r.emitted[:kept] != r.drafted[:kept]:", "if False:", EDITED),
+    Mutant("recordings", "_check_counts", "if lane.emitted > most:", "if False:", EDITED),
+    Mutant("recordings", "_check_times", "if r.clock < lane.clock:", "if False:", EDITED),
+    Mutant("recordings", "_check_times", "abs(lane.clock + parts - r.clock)", "abs(0.0)", EDITED),
+    Mutant("recordings", "check_trace", "len(r.drafted) > most", "False", EDITED),
+    Mutant("recordings", "_check_order", "r.clock < before.clock", "False", EDITED),
+    Mutant("recordings", "_check_end", "(said.identical, said.compared) !=", "False and (said.identical, said.compared) !=", EDITED),
+    Mutant("recordings", "_round_changes", "abs(x - y) > rounding", "False", "rerun"),
+    Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
+    Mutant("recordings", "_alike", "same and same.text != choice.text", "False", "rerun"),
+    Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
     # What visitors may reach
     Mutant("guard", "is_readable", "return is_public(path[len(FILE) :])", "return True", "security strangers"),
     Mutant("guard", "is_public", "hidden or not real.is_file()", "not real.is_file()", "security strangers"),

@@ -81,7 +81,10 @@ def test_each_pair_is_written_as_load_pair_takes_it():
     for pair in named_pairs():
         assert named_pair(pair.name) == pair and "+" not in pair.name
         if pair.name != BUILTIN:
-            assert model_names(NamedSpec(pair.name)) == (pair.target.name, pair.parts[0].name)
+            assert model_names(NamedSpec(pair.name)) == (
+                pair.target.name,
+                pair.parts[0].name if pair.parts else None,
+            )
         assert pair.shows.endswith(".")
         assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
 

