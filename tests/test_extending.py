@@ -1,4 +1,4 @@
-"""Drafters and verdicts of others: registered, run, recorded, proved, and refused with a sentence."""
+"""Drafters and verdicts of others: registered, run, recorded, proved, refused with a sentence."""
 
 from __future__ import annotations
 

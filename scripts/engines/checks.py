@@ -25,8 +25,8 @@ from specviz import (
 )
 from specviz.errors import ServerError
 from specviz.inspect.continuations import draw_continuations
-from specviz.remote.completions import Completions
 from specviz.runs.identities import check_trace
+from specviz.sides.served.completions import Completions
 
 PROMPTS = ("Once upon a time", "The ship went down")
 GREEDY = Settings(max_new_tokens=48)

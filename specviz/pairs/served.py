@@ -9,7 +9,7 @@ import torch
 
 from ..errors import PairError
 from ..remote.address import server_address
-from ..remote.target import RemoteTarget, remote_target
+from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.pair import Watched, watched_pair
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..remote.target import RemoteTarget
+from ..sides.served.target import RemoteTarget
 from ..sides.watched.stream import Engine
 from .findings import Finding
 

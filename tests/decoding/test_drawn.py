@@ -10,9 +10,9 @@ from reference_distribution import Ids, p_value
 from test_verdicts import GAMMA, UNLIKE, WORDS, drafts, law, rows, tables
 from torch import Tensor
 
-from specviz.remote.interface import Drawn
 from specviz.sides.served import drawn
 from specviz.sides.served.drawn import decide_by_draws
+from specviz.sides.served.interface import Drawn
 
 SAMPLES = 2500
 LUCK = 1e-4

@@ -368,7 +368,7 @@ def test_the_old_name_of_the_length_works_on_with_a_word(capsys: pytest.CaptureF
     assert parser.parse_args(["--max-new-tokens", "9"]).max_new_tokens == 9
     assert capsys.readouterr().err == ""
     assert parser.parse_args(["--length", "7"]).max_new_tokens == 7
-    assert "--length is now --max-new-tokens" in capsys.readouterr().err
+    assert "--length is called --max-new-tokens now" in capsys.readouterr().err
     assert "--length" not in parser.format_help()
 
 

@@ -239,3 +239,58 @@ def test_the_doctor_knows_the_real_model(wheel: Path) -> None:
     assert report.verdict == "good", report.findings
     assert "Q4_1" in said["file"] and "has a chat template" in said["file"]
     assert "apache-2.0" in said["licence"]
+
+
+# Words of ten languages, with what tokenizers cut in different ways between them.
+WORDS = {
+    "English": "the house isn't far, they've said so",
+    "German": "Größe über Straßen und Äpfel",
+    "French": "l'été où naïve façade déjà",
+    "Spanish": "¿dónde está el niño mañana?",
+    "Polish": "zażółć gęślą jaźń",
+    "Russian": "съешь ещё этих мягких булок",
+    "Greek": "ξεσκεπάζω την ψυχοφθόρα",
+    "Arabic": "مرحبا بالعالم الجميل",
+    "Chinese": "你好，世界！今天天气很好",
+    "Japanese": "こんにちは世界、お元気ですか",
+}
+BETWEEN = (
+    " ",
+    "\n",
+    "\n\n  ",
+    "\t",
+    " 1234567 ",
+    " 3.14, ",
+    "…",
+    "!? ",
+    " 👩‍🚀🏽 ",
+    " def f(x):\n    ",
+)
+
+
+def texts() -> list[str]:
+    """200: each language with each of `BETWEEN`, in two orders."""
+    found = []
+    for words in WORDS.values():
+        parts = words.split(" ") if " " in words else list(words)
+        for sign in BETWEEN:
+            found += [sign.join(parts), sign + " ".join(reversed(parts)) + sign]
+    return found
+
+
+def test_the_tokenizer_is_that_of_llama_cpp(wheel: Path) -> None:
+    if importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("xllamacpp is not installed, which holds llama.cpp's server")
+    import httpx
+    from llama_server import llama_server
+
+    tokenizer = load_pair(WHEEL).tokenizer
+    assert len(texts()) == 200
+    with (
+        llama_server(wheel) as server,
+        httpx.Client(base_url=server.url.removesuffix("/v1")) as asked,
+    ):
+        for one in texts():
+            body = {"content": one, "add_special": False}
+            theirs = asked.post("/tokenize", json=body, timeout=60).json()["tokens"]
+            assert tokenizer(one, add_special_tokens=False)["input_ids"] == theirs, one

@@ -22,8 +22,8 @@ from scripts.engines.__main__ import examine, table
 from scripts.engines.deployments import Deployment, commands
 from specviz import Pair, load_pair
 from specviz.environment import ASSETS
-from specviz.remote.completions import Completions
 from specviz.remote.wire import Server
+from specviz.sides.served.completions import Completions
 
 ENGINES = os.environ.get("ENGINES", "").split()
 

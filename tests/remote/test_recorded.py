@@ -16,8 +16,8 @@ from record_answers import OF_LLAMA_CPP, SEVERAL, record, recorded
 from toy_models import byte_level, llama
 
 from specviz.errors import ServerError
-from specviz.remote.completions import Completions
 from specviz.remote.wire import Server
+from specviz.sides.served.completions import Completions
 
 ANSWERED_WHOLE = [
     "version",

@@ -37,13 +37,13 @@ from specviz.pairs.doctor import examine_served
 from specviz.pairs.spec import parse_pair
 from specviz.remote import wire
 from specviz.remote.address import server_address
-from specviz.remote.completions import Completions
 from specviz.remote.identity import identity_of
-from specviz.remote.target import RemoteTarget
 from specviz.remote.wire import Server
 from specviz.runs.charts import figures
 from specviz.runs.identities import check_trace
 from specviz.runs.terminal import metric_lines
+from specviz.sides.served.completions import Completions
+from specviz.sides.served.target import RemoteTarget
 from specviz.worker.tasks import ExamineTask, Models
 
 VOCAB = 300

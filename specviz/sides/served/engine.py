@@ -13,9 +13,9 @@ from ...core.engine import OwnEngine
 from ...core.events import SERVER
 from ...core.types import DecodingPath, RunContext
 from ...errors import PairError
-from ...remote.interface import Drawn, Spent
-from ...remote.target import LISTED, RemoteTarget, prefixes_of
 from ...settings import Settings
+from .interface import Drawn, Spent
+from .target import LISTED, RemoteTarget, prefixes_of
 
 
 class RemoteEngine(OwnEngine):

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import PairError
-from ..settings import Settings
-from .interface import Drawn, Spent, UnsuitedError
-from .reading import listed_count, rate_of, row_of, texts_or_ids
-from .wire import Server
+from ...errors import PairError
+from ...remote.wire import Server
+from ...settings import Settings
+from .interface import Drawn, Spent, UnsuitedError, listed_count, rate_of, row_of, texts_or_ids
 
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
 

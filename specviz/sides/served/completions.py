@@ -18,11 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import PairError
-from ..settings import Settings
-from .interface import LISTS, Drawn, Spent, UnsuitedError
-from .reading import listed_count, rate_of, row_of, texts_or_ids
-from .wire import RefusedError, Server
+from ...errors import PairError
+from ...remote.wire import RefusedError, Server
+from ...settings import Settings
+from .interface import (
+    LISTS,
+    Drawn,
+    Spent,
+    UnsuitedError,
+    listed_count,
+    rate_of,
+    row_of,
+    texts_or_ids,
+)
 
 ID_MARK = "token_id:"  # nosec B105
 NEVER = -9999.0  # what vLLM writes for the logarithm of 0

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
-from ..core.engine import Engine, ModelElsewhere
-from ..core.events import STREAMED
-from ..errors import PairError, ServerError
-from ..settings import Settings
-from .address import ServerAddress
+from ...core.engine import Engine, ModelElsewhere
+from ...core.events import STREAMED
+from ...errors import PairError, ServerError
+from ...remote.address import ServerAddress
+from ...remote.identity import LLAMA_CPP, Identity, identity_of
+from ...remote.wire import Server, UnknownError
+from ...settings import Settings
 from .completions import Completions
-from .identity import LLAMA_CPP, Identity, identity_of
 from .interface import TargetServer, UnsuitedError
 from .llama_server import LlamaServer
-from .wire import Server, UnknownError
 
 LISTED = 5  # of a greedy run: as many as a card shows
 
@@ -89,7 +89,7 @@ class RemoteTarget(ModelElsewhere):
         return iter(())
 
     def make_engine(self, vocab: int) -> Engine:
-        from ..sides.served.engine import RemoteEngine
+        from .engine import RemoteEngine
 
         return RemoteEngine(self, vocab)
 
