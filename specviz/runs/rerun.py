@@ -200,8 +200,8 @@ def _lanes_of(header: Header) -> dict[Lane, Any]:
 def _header_changes(ours: Header, theirs: Header) -> Iterator[Change]:
     for lane, seconds in ours.prefill_seconds.items():
         if seconds.keys() != theirs.prefill_seconds[lane].keys():
-            said = [" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs)]
-            yield Change(f"header, prefill of the {lane} lane", *said)
+            was, now = (" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs))
+            yield Change(f"header, prefill of the {lane} lane", was, now)
     if ours.prompt != theirs.prompt:
         yield Change("header, prompt", repr(ours.prompt[:40]), repr(theirs.prompt[:40]))
     for role, one, other in [
@@ -265,8 +265,8 @@ def _lane_changes(
         index = (one or other).index
         place = f"round {index + 1} of the {lane} lane"
         if one is None or other is None:
-            there = ["it is there" if r else "it is not there" for r in (one, other)]
-            yield Change(place, *there, lane, index)
+            was, now = ("it is there" if r else "it is not there" for r in (one, other))
+            yield Change(place, was, now, lane, index)
             return
         for where, was, now in _round_changes(one, other, rounding, lists):
             yield Change(f"{place}{where}", was, now, lane, index)
@@ -322,8 +322,8 @@ def _end_changes(recorded: Trace, again: Trace) -> Iterator[Change]:
                 f"end, reason of the {lane} lane", ours.reasons[lane], theirs.reasons[lane]
             )
         if lane != BASELINE and ours.agreement(lane).identical != theirs.agreement(lane).identical:
-            said = [str(end.agreement(lane).identical) for end in (ours, theirs)]
-            yield Change(f"end, identical of the {lane} lane", *said)
+            was, now = (str(end.agreement(lane).identical) for end in (ours, theirs))
+            yield Change(f"end, identical of the {lane} lane", was, now)
 
 
 def _shown(value: float | None) -> str:
