@@ -12,8 +12,8 @@ from itertools import pairwise, takewhile
 
 from ..core.agreement import agreement_of
 from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token
-from ..errors import ADVICE, TraceError
-from ..lanes import BASELINE, Lane
+from ..errors import ADVICE, SettingsError, TraceError
+from ..lanes import BASELINE, Lane, check_shared
 from ..settings import Settings
 from .schema import round_name
 from .trace import Trace
@@ -72,6 +72,7 @@ def _check_header(header: Header) -> None:
     if lanes is not None or drafts is not None:
         if not lanes or BASELINE in lanes or drafts is None or lanes.keys() != drafts.keys():
             raise _fault("lanes and drafts are not of the same lanes with drafts", "header")
+        _check_shared(lanes)
         first = header.speculative[0]
         if header.settings != lanes[first] or header.draft != drafts[first]:
             raise _fault("settings and draft are not those of the first lane", "header")
@@ -80,6 +81,13 @@ def _check_header(header: Header) -> None:
         raise _fault("target is missing, or told by a server", "header", "prefill_seconds")
     if header.lane_threads is not None:
         _check_lanes(header, header.lane_threads, "header", "lane_threads")
+
+
+def _check_shared(lanes: dict[Lane, Settings]) -> None:
+    try:
+        check_shared(lanes)
+    except SettingsError as error:
+        raise _fault(str(error).rstrip("."), "header", "lanes") from None
 
 
 def _check_lanes(header: Header, named: Iterable[Lane], *places: str) -> None:
