@@ -23,6 +23,7 @@ from toy_models import llama
 from specviz import Settings, SpecvizError, load_pair, race
 from specviz.core import engines as engine
 from specviz.environment import ASSETS
+from specviz.sides.fast_cpu import support
 from specviz.worker.loading import Models
 from specviz.worker.tasks import RaceTask, SampleTask, Stop
 from specviz.worker.zerogpu import (
@@ -337,5 +338,5 @@ class TestListsOfResults:
 
 def test_engines_are_eager_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    monkeypatch.setattr(engine, "compiled_engine", lambda *_: pytest.fail("it is not to be asked"))
+    monkeypatch.setattr(support, "compiled_engine", lambda *_: pytest.fail("it is not to be asked"))
     assert engine.make_engine(llama(64), 64).form == "eager"
