@@ -11,7 +11,6 @@ from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,
     UNREADABLE,
-    ModelsSpec,
     NamedSpec,
     ServerSpec,
     WatchedSpec,
@@ -91,8 +90,8 @@ def chosen_pair(
     target, draft = str(target or "").strip(), str(draft or "").strip()
     if not target:
         raise PairError("Name a target: a model of the hub, such as owner/model, or a folder.")
-    spec = ModelsSpec(target, None if draft in ("", NO_DRAFT) else draft)
-    return with_weights(str(visitor_spec(str(spec), any_model=True)), str(weights))
+    spec = visitor_spec(f"{target}+{draft or NO_DRAFT}", any_model=True)
+    return with_weights(str(spec), str(weights))
 
 
 def asked_pair(name: object, *, own: str) -> str:

@@ -98,7 +98,7 @@ class Address:
             whole = parts.hostname and (parts.port is None or parts.port >= 0)
         except ValueError:
             whole = False
-        if not whole or not self.model or re.search(r"[\s@#]", self.url):
+        if not whole or not self.model or re.search(r"[\s#]", self.url):
             raise PairError(f"{NAMING}.")
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ import torch
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, baseline, speculate
+from specviz.core.eager import EagerEngine
 from specviz.core.engines import eager_only, make_engine
 from specviz.core.loop import decode
 from specviz.core.numpy_path import HostDraws, InverseCdf, NumpyPath, decided, greedy_id
@@ -93,10 +94,9 @@ def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
     truncated = make_context(Settings(temperature=1.0, top_k=3), VOCAB, cpu, decide, "speculative")
     assert type(make_path(engine, truncated)) is NumpyPath
 
-    class Elsewhere:
-        device = other
-
-    assert isinstance(make_path(Elsewhere(), run), TensorPath)  # type: ignore[arg-type]
+    elsewhere = EagerEngine(pair.target, VOCAB)
+    elsewhere.device = other
+    assert isinstance(make_path(elsewhere, run), TensorPath)
 
 
 def test_a_residual_without_mass_draws_from_p():
