@@ -151,11 +151,13 @@ def meta_model(config: Any) -> Any:
 
     Raises the errors of transformers, for example if it has no such model for the config.
     """
+    stored = getattr(config, "dtype", None)
     with torch.device("meta"):
         # The fused experts of mixture models support only this dtype on this device.
         model: Any = AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, trust_remote_code=False
         )
+    model.config.dtype = stored  # transformers has written the other one over it
     return model.eval()
 
 
