@@ -213,6 +213,7 @@ interface Server {
   opened?(file: Blob): Promise<{ trace?: Trace; error?: string }>;
   take_away?(form: string, trace: Blob): Promise<TakenAway>;
   begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
+  begin_rerun?(asked: { run: string | null; trace: unknown }): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_job?(asked: { id: string }): Promise<ExperimentState>;
   end_job?(asked: { id: string }): Promise<void>;

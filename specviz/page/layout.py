@@ -48,6 +48,7 @@ from .look import (
 from .memory import Memories, Offers
 from .player import PRESETS, Preset, load_presets, make_player
 from .queue import RunQueue
+from .rerun import rerun_functions
 from .security.errors import Page, answering
 
 
@@ -142,6 +143,7 @@ def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any
         *delivery_functions(runs),
         *sampling_functions(runs, pair),
         *difference_functions(runs, pair),
+        *rerun_functions(runs, pair),
         *choosing_functions(runs, pair),
     )
     return [answering(one) for one in functions]

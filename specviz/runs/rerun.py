@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ..core.agreement import margin_of
-from ..core.events import Choice, Header, Round, Token
+from ..core.events import Choice, Event, Header, Round, Token
 from ..core.race import race
 from ..errors import TraceError
 from ..lanes import BASELINE, Lane, label_of
@@ -137,12 +137,16 @@ def pair_named(header: Header) -> str:
 
 
 def rerun(recorded: Trace, pair: Pair) -> Rerun:
-    """Run a recorded race once more with this pair, and compare.
+    """Run a recorded race once more with this pair, and compare. Raises as `rerun_events` does."""
+    return compared(recorded, Trace.from_events(rerun_events(recorded.header, pair)))
+
+
+def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
+    """The events of a second run of a recorded race.
 
     Raises `TraceError` for what cannot be run again: a server's own speculation, and drafts from
     earlier texts, which a recording does not hold.
     """
-    header = recorded.header
     if header.source is not None:
         raise TraceError(
             "this run was only watched: its server drew the tokens, and would draw others again."
@@ -154,16 +158,16 @@ def rerun(recorded: Trace, pair: Pair) -> Rerun:
         )
     lanes = header.settings if header.lanes is None else dict(header.lanes)
     mode: Any = header.mode
-    events = race(pair, list(header.prompt_ids), lanes, mode=mode)
-    return compared(recorded, Trace.from_events(events))
+    return race(pair, list(header.prompt_ids), lanes, mode=mode)
 
 
-def compared(recorded: Trace, again: Trace) -> Rerun:
-    """Compare a recording with a second run of the same prompt, settings and lanes."""
+def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
+    """Compare a recording with a second run of the same prompt, settings and lanes. lists: whether
+    the recording has the likeliest tokens of each place."""
     rounding = _rounding(recorded, again)
     changes = [*_header_changes(recorded.header, again.header)]
     for lane in recorded.lanes:
-        changes += _lane_changes(recorded, again, lane, rounding)
+        changes += _lane_changes(recorded, again, lane, rounding, TOPS if lists else ())
     if not changes:
         changes += _end_changes(recorded, again)
     elsewhere = _elsewhere(recorded.header, again.header)
@@ -196,8 +200,8 @@ def _lanes_of(header: Header) -> dict[Lane, Any]:
 def _header_changes(ours: Header, theirs: Header) -> Iterator[Change]:
     for lane, seconds in ours.prefill_seconds.items():
         if seconds.keys() != theirs.prefill_seconds[lane].keys():
-            said = [" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs)]
-            yield Change(f"header, prefill of the {lane} lane", *said)
+            was, now = (" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs))
+            yield Change(f"header, prefill of the {lane} lane", was, now)
     if ours.prompt != theirs.prompt:
         yield Change("header, prompt", repr(ours.prompt[:40]), repr(theirs.prompt[:40]))
     for role, one, other in [
@@ -250,7 +254,9 @@ def _rounding(recorded: Trace, again: Trace) -> float:
     return max(LEAST, min(TIMES_USUAL * usual, MOST.get(recorded.header.dtype, MOST_HALF)))
 
 
-def _lane_changes(recorded: Trace, again: Trace, lane: Lane, rounding: float) -> Iterator[Change]:
+def _lane_changes(
+    recorded: Trace, again: Trace, lane: Lane, rounding: float, lists: Sequence[str]
+) -> Iterator[Change]:
     ours, theirs = recorded.lane(lane), again.lane(lane)
     reasons = recorded.end.reasons if recorded.end else {}
     if reasons.get(lane, "stopped") == "stopped":
@@ -259,14 +265,16 @@ def _lane_changes(recorded: Trace, again: Trace, lane: Lane, rounding: float) ->
         index = (one or other).index
         place = f"round {index + 1} of the {lane} lane"
         if one is None or other is None:
-            there = ["it is there" if r else "it is not there" for r in (one, other)]
-            yield Change(place, *there, lane, index)
+            was, now = ("it is there" if r else "it is not there" for r in (one, other))
+            yield Change(place, was, now, lane, index)
             return
-        for where, was, now in _round_changes(one, other, rounding):
+        for where, was, now in _round_changes(one, other, rounding, lists):
             yield Change(f"{place}{where}", was, now, lane, index)
 
 
-def _round_changes(ours: Round, theirs: Round, rounding: float) -> Iterator[tuple[str, str, str]]:
+def _round_changes(
+    ours: Round, theirs: Round, rounding: float, lists: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
     """Where in the round, and what both runs say."""
     both = (_tokens(ours), _tokens(theirs))
     for (name, a), (_, b) in zip(*both, strict=False):
@@ -280,7 +288,7 @@ def _round_changes(ours: Round, theirs: Round, rounding: float) -> Iterator[tupl
             x, y = getattr(a, field), getattr(b, field)
             if (x is None) != (y is None) or (x is not None and abs(x - y) > rounding):
                 yield f", {name}, {field}", _shown(x), _shown(y)
-        for field in TOPS:
+        for field in lists:
             if not _alike(getattr(a, field), getattr(b, field), rounding):
                 yield f", {name}, {field}", "another list", "its own"
     if len(both[0]) != len(both[1]):
@@ -314,8 +322,8 @@ def _end_changes(recorded: Trace, again: Trace) -> Iterator[Change]:
                 f"end, reason of the {lane} lane", ours.reasons[lane], theirs.reasons[lane]
             )
         if lane != BASELINE and ours.agreement(lane).identical != theirs.agreement(lane).identical:
-            said = [str(end.agreement(lane).identical) for end in (ours, theirs)]
-            yield Change(f"end, identical of the {lane} lane", *said)
+            was, now = (str(end.agreement(lane).identical) for end in (ours, theirs))
+            yield Change(f"end, identical of the {lane} lane", was, now)
 
 
 def _shown(value: float | None) -> str:

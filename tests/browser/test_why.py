@@ -139,6 +139,9 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     expect(drawer).to_contain_text(f"The closest call was token {least + 1}")
     expect(drawer).to_contain_text(f"{margins[least]:.3f} nats apart")
     assert drawer.locator(".sv-flow span").count() == 40
+    drawer.get_by_role("button", name="Run it again").click()
+    expect(drawer).to_contain_text("The same run, token for token.", timeout=PATIENCE)
+    expect(drawer).to_contain_text("s recorded,")
 
 
 def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from toy_models import llama, pair_of, relative
+from toy_recordings import SAMPLED, recorded, toy_pair, values
 
 from specviz import Settings, Trace, race
 from specviz.core.engines import eager_only
@@ -16,6 +17,7 @@ from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
 from specviz.page.experiment import UNREADABLE, difference_functions
 from specviz.page.queue import RunQueue
+from specviz.page.rerun import TOO_LONG, rerun_functions
 from specviz.page.security.errors import answering
 from specviz.worker.client import LocalWorker
 
@@ -62,3 +64,32 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     same["theirs"] = [i for _, some in same["passes"] for i in some][: len(told["theirs"])]
     for value in [*damaged, longer, same]:
         assert begin({"run": None, "parting": value}) == {"error": UNREADABLE, "over": True}
+
+
+def test_a_run_is_run_again_and_an_edit_is_told():
+    pair, _ = toy_pair(), recorded(SAMPLED)  # before the worker's thread: both draw weights
+    runs = RunQueue(LocalWorker(lambda *_: pair, race))
+    runs.start("toy")
+    begin, _, ask, _ = map(answering, [*rerun_functions(runs, "toy"), *delivery_functions(runs)])
+
+    def answered(data: dict[str, Any]) -> dict[str, Any]:
+        for r in data["rounds"]:  # as the browser sends it
+            for token in (*r["drafted"], *r["emitted"]):
+                for name in ("top_p", "top_q", "top_residual"):
+                    token.pop(name, None)
+        state = begin({"run": None, "trace": data})
+        deadline = time.monotonic() + 60
+        while not state["over"] and time.monotonic() < deadline:
+            state = ask({"id": state["id"]})
+        return state
+
+    found = answered(values(SAMPLED))["result"]
+    assert found["same"] and found["lines"][0] == "The same run, token for token."
+    edited = values(SAMPLED)
+    edited["header"]["settings"]["seed"] += 1
+    found = answered(edited)["result"]
+    assert not found["same"] and found["lines"][0].startswith("Not the same run.")
+    longer = values(SAMPLED)
+    longer["header"]["settings"]["max_new_tokens"] = 100_000
+    assert answered(longer)["error"] == TOO_LONG
+    assert "is missing" in begin({"run": None, "trace": {}})["error"]

@@ -105,6 +105,7 @@ FUNCTIONS = {
     "begin_sweep": ("naming", "prompts", "drafters", "gammas", "temperatures", "length", "seconds"),
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
     "begin_difference": ("run", "parting"),
+    "begin_rerun": ("run", "trace"),
     "ask_job": ("id",),
     "end_job": ("id",),
 }

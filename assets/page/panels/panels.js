@@ -1,7 +1,7 @@
 // The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
 import { explain } from "specviz/facts/costs.js";
-import { DifferenceCheck, partingOf } from "specviz/panels/difference.js";
+import { bareOf, Check, partingOf, rerunParts, tieParts } from "specviz/panels/difference.js";
 import { element, findAll } from "specviz/dom/dom.js";
 import { Experiment } from "specviz/panels/experiment.js";
 import { hasBaseline, OURS } from "specviz/facts/lanes.js";
@@ -34,6 +34,7 @@ export class Panels {
   #config;
   #experiment;
   #check;
+  #rerun;
   /** @type {string | null} */
   #open = null; // the panel
   /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
@@ -61,12 +62,17 @@ export class Panels {
       },
       isBusy: () => session.busy,
     });
-    this.#check = new DifferenceCheck({
-      server,
+    this.#check = new Check({
+      ...tieParts(server),
       asked: () => {
         const parting = this.#shown && partingOf(this.#shown.trace);
         return parting && { run: session.liveRun, parting };
       },
+      isBusy: () => session.busy,
+    });
+    this.#rerun = new Check({
+      ...rerunParts(server),
+      asked: () => session.trace && { run: session.liveRun, trace: bareOf(session.trace) },
       isBusy: () => session.busy,
     });
     this.#furnish();
@@ -87,6 +93,7 @@ export class Panels {
     this.#drawer.hidden = true;
     this.#experiment.end();
     this.#check.forget();
+    this.#rerun.forget();
     this.#markOpeners();
     if (isInside) opener?.focus();
     return true;
@@ -101,6 +108,7 @@ export class Panels {
     if (this.#shown?.trace !== trace) {
       this.#experiment.forget();
       this.#check.forget();
+      this.#rerun.forget();
     }
     this.#shown = { rounds, trace, lane };
     for (const button of this.#openers) button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
@@ -149,6 +157,7 @@ export class Panels {
       showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#check.node);
     }
     else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
+    if (this.#open === "same" && !trace.header.source) this.#body.append(this.#rerun.node);
     this.#filled = trace;
   }
 
