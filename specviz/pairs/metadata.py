@@ -157,7 +157,8 @@ def meta_model(config: Any) -> Any:
         model: Any = AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, trust_remote_code=False
         )
-    model.config.dtype = stored  # transformers has written the other one over it
+    # transformers has written this dtype into the config, which says how weights are stored.
+    model.config.dtype = stored
     return model.eval()
 
 

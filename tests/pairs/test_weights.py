@@ -16,7 +16,7 @@ from specviz import Settings, baseline, load_pair, speculate
 from specviz.errors import PairError
 from specviz.pairs.hub import find_source
 from specviz.pairs.memory import DeviceMemory, MemoryNeed, device_memory
-from specviz.pairs.metadata import Caches, LayerCache
+from specviz.pairs.metadata import Caches, LayerCache, read_metadata
 from specviz.pairs.progress import Progress, terminal_watcher
 from specviz.pairs.weights import (
     LoadOptions,
@@ -268,3 +268,12 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
     assert lines.getvalue() == "loading t\nloading d\n"
     assert "██████████░░░░░░░░░░  50 % loading t" in screen.getvalue()
     assert screen.getvalue().count("\n") == 0
+
+
+def test_weights_keep_the_dtype_that_they_are_stored_in(tmp_path: Path):
+    """Those of a model whose passes can be compiled too: fp32 is not rounded to bf16."""
+    for dtype in (torch.float32, torch.bfloat16):
+        folder = tmp_path / str(dtype)
+        llama(9).to(dtype).save_pretrained(folder)
+        words(9).save_pretrained(folder)
+        assert read_metadata(str(folder)).config.dtype == dtype
