@@ -35,25 +35,22 @@ class Stranger:
 
     async def annoy(self) -> int:
         """Send something; the status of the answer."""
-        unread = {"prompt": "Once upon a time", "max_new_tokens": 512}
+        unread: dict[str, Any] = {"prompt": "Once upon a time", "max_new_tokens": 512}
         name = f"{self.chance.randrange(2**40):x}"
-        question = {"component_id": self.player, "session_hash": name, "fn_name": "missed"}
-        event = {"fn_index": 0, "session_hash": name}
-        path, body = self.chance.choice(
-            [
-                ("/gradio_api/call/v2/generate", unread),
-                ("/gradio_api/queue/join", {**event, "data": []}),
-                (
-                    "/gradio_api/queue/join",
-                    {**event, "data": [["x"] * 1000]},
-                ),
-                (
-                    "/gradio_api/component_server",
-                    {**question, "data": {"seq": name}},
-                ),
-                (FILE, BOMB),
-            ]
-        )
+        question: dict[str, Any] = {
+            "component_id": self.player,
+            "session_hash": name,
+            "fn_name": "missed",
+        }
+        event: dict[str, Any] = {"fn_index": 0, "session_hash": name}
+        asked: list[tuple[str, Any]] = [
+            ("/gradio_api/call/v2/generate", unread),
+            ("/gradio_api/queue/join", {**event, "data": []}),
+            ("/gradio_api/queue/join", {**event, "data": [["x"] * 1000]}),
+            ("/gradio_api/component_server", {**question, "data": {"seq": name}}),
+            (FILE, BOMB),
+        ]
+        path, body = self.chance.choice(asked)
         if path == FILE:
             kind = {"Content-Type": "application/octet-stream"}
             answer = await self.client.post(path, content=BOMB, headers=self.headers | kind)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import PairError, TraceError
 
@@ -31,16 +31,19 @@ def checked_device(device: object) -> torch.device | None:
 
     if device is None:
         return None
+    named: Any = device
     if isinstance(device, int) and not isinstance(device, bool):
-        device = f"cuda:{device}"
+        named = f"cuda:{device}"
     try:
-        found = torch.device(device)  # type: ignore[arg-type]
+        found: torch.device = torch.device(named)
     except (RuntimeError, TypeError, ValueError, OverflowError):
-        raise PairError(f"{str(device)[:40]!r} is no device: {DEVICES}.") from None
-    if found.type not in ("cpu", "cuda"):
+        raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
+    if found.type not in ("cpu", "cuda", "mps"):
         raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
-    if found.type == "cpu":
+    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
         return found
+    if found.type == "mps":
+        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
         without = "torch is installed without CUDA"

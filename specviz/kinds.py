@@ -366,7 +366,8 @@ def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
         table: dict[str, Any] = _drafters if kind is DrafterKind else _verdicts
         code = "make" if kind is DrafterKind else "decide"
         given: dict[str, Any] = {"name": entry.name, "label": entry.name, "package": package}
-        table.setdefault(entry.name, kind(**given, **{code: partial(_refused, sentence)}))
+        given[code] = partial(_refused, sentence)
+        table.setdefault(entry.name, kind(**given))
 
 
 def _refused(sentence: str, *_: Any, **__: Any) -> Any:

@@ -74,7 +74,7 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
         from .foreign import CheckedDrafter  # not needed for ours
 
         return CheckedDrafter(kind, pair, run, target)
-    translated = kind.translated is not None and pair.shared is not None
-    make = resolved(kind.translated if translated else kind.make)
+    shared = pair.shared is not None
+    make = resolved(kind.translated if shared and kind.translated else kind.make)
     drafter: Drafter = make(pair, run, target)
     return drafter

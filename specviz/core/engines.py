@@ -34,7 +34,8 @@ def make_engine(model: Any, vocab: int) -> Engine:
     """The fastest engine that can run this model exactly, with an empty cache."""
     if isinstance(model, ModelElsewhere):
         return model.make_engine(vocab)
-    return _made(model, vocab, states=False)
+    engine: Engine = _made(model, vocab, states=False)
+    return engine
 
 
 def make_state_engine(model: Any, vocab: int) -> StateEngine:

@@ -59,7 +59,7 @@ class CheckedDrafter(Drafter):
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         # A copy: the committed ids are the loop's own.
-        draft = _called(self._kind, "draft", self._own.draft, list(ids), count)
+        draft: Draft | None = _called(self._kind, "draft", self._own.draft, list(ids), count)
         if draft is None:
             return None
         fault = fault_of(draft, count, self._run.vocab)
@@ -107,7 +107,7 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
     rule = resolved(kind.decide)
 
     def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
-        found = _called(
+        found: Tensor = _called(
             kind, "its decision", rule, p.clone(), q.clone(), drafted.clone(), u, source
         )
         right = isinstance(found, Tensor) and found.dtype == torch.int64 and found.shape == (2,)

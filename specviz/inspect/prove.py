@@ -138,7 +138,7 @@ def _model(seed: int) -> LlamaForCausalLM:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(config).eval()
+        model: LlamaForCausalLM = LlamaForCausalLM(config).eval()
     return model
 
 

@@ -200,7 +200,7 @@ class _Reader:
         return self.bytes(self.count(MOST_STRING)).decode("utf-8", "replace")
 
     def count(self, most: int) -> int:
-        count = self.number("Q")
+        count: int = self.number("Q")
         if count > most:
             raise self.wrong(f"a count of {count:,}")
         return count

@@ -24,6 +24,7 @@ OWN_LAYERS = "mtp"
 GGUF = ".gguf"
 MOST_NAME = 300  # characters of a name that a visitor gives
 MOST_SHOWN = 100  # of a name in a sentence
+SHOWN = 4  # names of the table in a sentence
 ADDRESS = "http://HOST:PORT/v1#MODEL"
 NAMING = (
     f"a target on a server is named {ADDRESS}+DRAFT, with MODEL as the server calls it and DRAFT a "
@@ -151,9 +152,10 @@ def parse_pair(name: str) -> PairSpec:
     for target, draft in _splits(name):
         if target and draft:
             return ModelsSpec(target, None if draft == NO_DRAFT else draft)
+    some = ", ".join(_rows()[:SHOWN])
     raise PairError(
         f"{_cut(name)!r} is no pair: write 'builtin' or 'target-id+draft-id', 'target-id+none' for "
-        f"a target without a draft model, or one of {', '.join(_rows())}."
+        f"a target without a draft model, or one of the table, such as {some}."
     )
 
 

@@ -14,7 +14,6 @@ import specviz.core.loop
 import specviz.sides.model
 from specviz import Pair, Round, Settings, SpecvizError, baseline, speculate
 from specviz.core.eager import EagerEngine
-from specviz.core.engines import make_engine
 from specviz.core.loop import _Run
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
@@ -109,19 +108,16 @@ def test_after_every_round_both_caches_agree_with_an_uncached_pass(
             torch.testing.assert_close(next_logits(engine, run.ids), wanted, atol=1e-4, rtol=1e-4)
 
 
-class CountedEngine:
+class CountedEngine(EagerEngine):
     """An engine that notes how many tokens each pass was fed."""
 
     def __init__(self, model: Any, vocab: int) -> None:
-        self.inner = make_engine(model, vocab)
+        super().__init__(model, vocab)
         self.passes: list[int] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def forward(self, ids: torch.Tensor, keep: int, **options: Any) -> torch.Tensor:
         self.passes.append(len(ids))
-        return self.inner.forward(ids, keep, **options)
+        return super().forward(ids, keep, **options)
 
 
 @pytest.mark.parametrize("gamma", [0, 1, 5])

@@ -153,7 +153,9 @@ def test_a_draft_is_suggested_where_one_is_known(target: str, draft: str | None)
 
 
 def test_every_pair_of_the_table_has_a_suggestion_for_its_target():
-    for pair in named_pairs()[1:]:
+    drafted = [pair for pair in named_pairs()[1:] if pair.draft is not None]
+    assert drafted
+    for pair in drafted:
         assert suggested_draft(pair.target.name) is not None
 
 

@@ -154,7 +154,7 @@ def _cells(row: Figures) -> list[str]:
     alpha, tau, speedup = (
         "–" if one is None else one.shown() for one in (row.alpha, row.tau, row.speedup)
     )
-    drafted, c = (one and one.value for one in (row.drafted, row.c))
+    drafted, c = (None if one is None else one.value for one in (row.drafted, row.c))
     shown = shown_number(drafted, 1), shown_number(c, 3)
     return [f"`{row.variant}`", row.prompts, alpha, tau, *shown, speedup]
 

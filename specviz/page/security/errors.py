@@ -33,11 +33,12 @@ class Page(gr.Blocks):
     runs: RunQueue
     reader: Reader
 
-    def launch(self, *args: Any, prevent_thread_lock: bool = False, **kwargs: Any) -> Any:
+    def launch(self, *args: Any, **kwargs: Any) -> Any:
         """As Gradio's, with time limits of uvicorn that Gradio has no options for."""
-        launched = super().launch(*args, prevent_thread_lock=True, **kwargs)
+        blocks = not kwargs.get("prevent_thread_lock", False)
+        launched = super().launch(*args, **{**kwargs, "prevent_thread_lock": True})
         limit_heads(self.server)
-        if not prevent_thread_lock:
+        if blocks:
             self.block_thread()
         return launched
 

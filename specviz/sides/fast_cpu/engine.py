@@ -127,7 +127,8 @@ class CompiledEngine(OwnEngine):
         self._states = np.empty((0, 0), np.float32)
 
     def path(self, run: RunContext) -> DecodingPath:
-        return CompiledPath(self, run) if suits(run.settings) else super().path(run)
+        on_host = run.device.type == "cpu"  # else a target elsewhere judges, with other draws
+        return CompiledPath(self, run) if on_host and suits(run.settings) else super().path(run)
 
     def around(self) -> AbstractContextManager[None]:
         # Around compiled passes torch has only rows to work on, and its other threads would go on
