@@ -155,6 +155,14 @@ def test_a_short_run_says_less_than_a_long_one(size: int, chance: float):
     assert suffix.chance_of_likeliest(suffix_index.Context(0, size), followers) == chance
 
 
+@pytest.mark.parametrize("text", [[1, 2, 1, 3, 1], [1, 3, 1, 2, 1]])
+def test_of_equally_frequent_followers_the_latest_is_the_likeliest(text: list[int]):
+    index = SuffixIndex()
+    index.extend(text)
+    found = index.followers(index.context())
+    assert found.ids[found.likeliest] == text[3]
+
+
 def history_pair() -> Pair:
     return pair_of(mini(4, seed=2, spread=2.0))
 

@@ -13,6 +13,7 @@ import ast
 import importlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -28,7 +29,8 @@ from typing import Any, NamedTuple
 from mutants import MUTANTS, Mutant
 
 HERE = Path(__file__).resolve().parent
-LIMIT = 900  # seconds of the tests of one mutant; a mutant may also hang
+# Of the tests of one mutant, which may also go on for ever: seconds of processor time, and of all.
+MOST_WORK, MOST_SECONDS = 240, 900
 COPIED = (
     *("specviz", "tests", "assets", "scripts", "docs"),
     *("app.py", "setup.py", "pyproject.toml", "README.md"),
@@ -139,7 +141,9 @@ def begun(mutant: Mutant, copy: Path, log: Path | None) -> int:
     """The id of a process that tries the mutant in the copy; it exits with one of `FATES`."""
     if process := os.fork():
         return process
-    signal.alarm(LIMIT)  # the process then dies, which counts as killed
+    # The process then dies, which counts as killed.
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_WORK, MOST_WORK + 10))
+    signal.alarm(MOST_SECONDS)
     try:
         os._exit(fate_of(mutant, copy, log))
     except BaseException:

@@ -38,6 +38,17 @@ def test_two_folders_make_a_pair(tmp_path: Path):
     assert len(emitted_ids(rounds)) == 9 and any(r.drafted for r in rounds)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_on_a_processor_no_weight_is_rounded(tmp_path: Path, dtype: torch.dtype):
+    """Compiled passes read weights as they are stored; all others have them in fp32."""
+    folder = saved(tmp_path / "one", dtype=dtype)
+    kept = load_file(folder / "model.safetensors")
+    target = load_pair(f"{folder}+none", device="cpu").target
+    assert target.dtype in (dtype, torch.float32)
+    for name, weight in target.state_dict().items():
+        assert torch.equal(weight.float(), kept[name].float()), name
+
+
 def test_spaces_around_names_do_not_matter(tmp_path: Path):
     load_pair(f" {saved(tmp_path / 'one')} + {saved(tmp_path / 'two')} ")
 

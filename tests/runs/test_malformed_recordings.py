@@ -18,7 +18,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, values
 
 from specviz import Trace, compute_metrics
 from specviz.errors import TraceError
-from specviz.runs.recording import MOST_PACKED, read_recording
+from specviz.runs.recording import MOST_PACKED, MOST_VALUES, read_recording
 from specviz.runs.tables import rounds_csv, tokens_csv
 
 
@@ -149,3 +149,8 @@ def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, at: in
     raw = TINY[:at] + noise + TINY[at + len(noise) :]
     is_accepted_or_rejected_with_a_sentence(gzip.compress(raw, 1) if packed else raw)
     is_accepted_or_rejected_with_a_sentence(b"\x1f\x8b\x08" + noise)
+
+
+def test_values_are_counted_before_they_are_read():
+    """Two bytes of a file make a value of a hundred bytes in memory."""
+    assert "more values" in sentence(gzip.compress(b"[" + b"1," * MOST_VALUES + b"1,1]"))

@@ -15,6 +15,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair,
 from specviz import End, Settings, Token, Trace, cli, race
 from specviz.__main__ import main
 from specviz.core.events import OUTCOMES
+from specviz.errors import TraceError
 from specviz.runs.recording import UNVERIFIED, read_recording
 from specviz.runs.trace import digest_of
 
@@ -203,3 +204,20 @@ def test_the_command_line_names_a_file_that_it_rejects(
     ):
         assert main(arguments) == 2
         assert fragment in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_replaced_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A disk that is full in the middle of writing takes nothing away."""
+    path = tmp_path / "run.json"
+    recorded(GREEDY).save(path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(TraceError, match="No space left"):
+        recorded(SAMPLED).save(path)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
