@@ -7,6 +7,7 @@ kind and its package.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ class CheckedDrafter(Drafter):
         fault = fault_of(draft, count, self._run.vocab)
         if fault is not None:
             raise KindError(f"{_name(self._kind)} {fault}.")
-        return draft._replace(ids=draft.ids.to(self._run.device), q=draft.q.to(self._run.device))
+        return replace(draft, ids=draft.ids.to(self._run.device), q=draft.q.to(self._run.device))
 
     def rollback(self, length: int) -> None:
         _called(self._kind, "rollback", self._own.rollback, length)

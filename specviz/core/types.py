@@ -22,7 +22,8 @@ Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 
 
-class Draft(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Draft:
     """A draft run of n tokens, valid until the next one.
 
     ids: int64 [n]. q: fp32 [n, vocab], the very rows that `ids` was drawn from.

@@ -237,7 +237,7 @@ def test_a_q_over_all_tokens_of_the_draft_fails(monkeypatch: pytest.MonkeyPatch)
 
     def not_renormalised(self: SharedTokensDrafter, *values: Any) -> Any:
         draft, proposed = whole_run(self, *values)
-        return draft._replace(q=draft.q * 0.6), proposed
+        return replace(draft, q=draft.q * 0.6), proposed
 
     monkeypatch.setattr(SharedTokensDrafter, "_drafted", not_renormalised)
     assert chain_fits() < LUCK

@@ -174,7 +174,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--rate", "0"], "--rate is 0.0", None),
         (["--write-rows", "0"], "--write-rows is 0", None),
         (["--written-temperatures", "hot"], "--written-temperatures", None),
-        (["--device", "moon"], "--device is 'moon'", None),
+        (["--device", "moon"], "'moon' is no device", None),
         ([], "100.0 kB free; use smaller", _little_memory),
         ([], "The loss became nan at step 0", _no_number),
         (["--draft-steps", "1"], "(No space left on device): free some space", _full_disk),
