@@ -119,9 +119,7 @@ def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
     from ..core.engines import make_engine, make_head_engine, make_state_engine
     from ..core.loop import lane_threads
-    from ..pairs.load import (
-        load_any,  # imports torch
-    )
+    from ..pairs.load import load_any  # imports torch
     from ..pairs.pair import Pair
     from ..pairs.progress import Progress
 

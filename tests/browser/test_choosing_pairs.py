@@ -99,7 +99,9 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     header = visitor.run()["header"]
     assert (header["settings"]["drafter"], header["draft"]["name"]) == ("head", "head")
     name_models(visitor, folders["target"], folders["target"].parent / "nowhere")
-    expect(report(visitor).locator("p.stop")).to_contain_text("cannot race", timeout=PATIENCE)
+    expect(report(visitor).locator("p.stop")).to_contain_text(
+        "no model that can be named here", timeout=PATIENCE
+    )
     # The one who races it all the same gets the sentence, and the page lives on.
     visitor.button("Run").click()
     expect(visitor.page.locator("[data-notice]")).to_contain_text("nowhere", timeout=PATIENCE)

@@ -25,7 +25,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         return SimpleNamespace(target=None, draft=None, head=None, memory={}, to_dict=dict, vocab=0)
 
     monkeypatch.setenv("HF_TOKEN", "hf_operators")
-    monkeypatch.setattr("specviz.pairs.load.load_pair", asked)
+    monkeypatch.setattr("specviz.pairs.load.load_any", asked)
     monkeypatch.setattr("specviz.pairs.doctor.examine", asked)
     monkeypatch.setattr("specviz.core.loop.lane_threads", lambda *_: 1)
     monkeypatch.setattr("specviz.core.engines.make_engine", lambda *_: None)
