@@ -78,7 +78,7 @@ class CheckedDrafter(Drafter):
 def fault_of(draft: object, count: int, vocab: int) -> str | None:
     """What is wrong with a draft of at most `count` tokens, as the end of a sentence; None if it is
     what it must be."""
-    if not isinstance(draft, Draft) or not all(isinstance(t, Tensor) for t in draft[:2]):
+    if not isinstance(draft, Draft) or not all(isinstance(t, Tensor) for t in (draft.ids, draft.q)):
         return f"drafted a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
     ids, q = draft.ids, draft.q
     if ids.dtype != torch.int64 or ids.dim() != 1 or not len(ids):
