@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from ..environment import BUILTIN, REMOTE, SERVED
+from ..environment import BUILTIN, REMOTE, REMOTE_KEY, SERVED
 from ..errors import PairError
 
 NO_DRAFT = "none"
@@ -98,6 +98,8 @@ class Address:
             whole = parts.hostname and (parts.port is None or parts.port >= 0)
         except ValueError:
             whole = False
+        if "@" in self.url.partition("://")[2].partition("/")[0]:
+            raise PairError(f"an address must not hold a password: set {REMOTE_KEY.name} instead.")
         if not whole or not self.model or re.search(r"[\s#]", self.url):
             raise PairError(f"{NAMING}.")
 

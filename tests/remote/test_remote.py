@@ -238,7 +238,7 @@ def test_nobody_there_and_addresses_that_are_none(draft: Path) -> None:
         port = free.getsockname()[1]
     with pytest.raises(ServerError, match=r"no server answers at 127\.0\.0\.1"):
         load_pair(f"http://127.0.0.1:{port}/v1#target+{draft}")
-    with pytest.raises(ServerError, match="SPECVIZ_REMOTE_KEY instead"):
+    with pytest.raises(PairError, match="SPECVIZ_REMOTE_KEY instead"):
         load_pair(f"http://me:{KEY}@127.0.0.1:{port}/v1#target+{draft}")
     with pytest.raises(PairError, match=r"http://HOST:PORT/v1#MODEL\+DRAFT"):
         load_pair(f"http://127.0.0.1:{port}/v1")
