@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -77,8 +75,7 @@ class Settings:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            known = isinstance(value, str) and (name, value) in _recorded.get()
-            if value not in choices() and not known:
+            if value not in choices():
                 raise SettingsError(
                     f"{name} is {_shown(value)}: use one of {', '.join(map(repr, choices()))}."
                 )
@@ -122,20 +119,6 @@ class Settings:
                     f"there is no setting {name!r}: use {', '.join(sorted(names))}."
                 )
         return dict(values)
-
-
-_recorded: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("recorded", default=())
-
-
-@contextmanager
-def recorded_kinds(names: Iterable[tuple[str, object]]) -> Iterator[None]:
-    """Within, settings may name these kinds, by field, although they are not installed here: a
-    recording names what it was made with."""
-    token = _recorded.set(tuple(names))
-    try:
-        yield
-    finally:
-        _recorded.reset(token)
 
 
 def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:

@@ -183,20 +183,3 @@ class EngineKind:
     call_on_cpu: int = 2**17
     call_elsewhere: int = 2**23
     extra_token: float = 0.14
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairSource:
-    """Where a pair may come from, by the form of its name.
-
-    name: a word for it. form: how such names are written, for help: "TARGET+DRAFT". about: in one
-    sentence. matches: (text) -> whether a name has this form, cheap and without a network. load:
-    (spec, options) -> the pair. examine: (spec, options) -> the doctor's findings.
-    """
-
-    name: str
-    form: str
-    about: str
-    matches: Reference
-    load: Reference
-    examine: Reference | None = None

@@ -9,17 +9,12 @@ import torch
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
-from ...environment import COMPILE, FORM
+from ...environment import COMPILE
 from ...pairs.pair import context_length
 
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
 ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
 PROBE = 1 << 20  # a length for models without a stated limit
-
-
-def static_wanted() -> bool:
-    """Whether SPECVIZ_FORM asks for the static form. Raises `SettingsError` for an unknown form."""
-    return FORM.read() == "static"
 
 
 def compile_wanted() -> bool:
