@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import guess, serve
+from . import serve
 from .checks import check_writable
 from .core.engine import spare_threads
 from .core.events import Event, Round
 from .core.race import race
 from .environment import SERVED, variables_table
 from .errors import TraceError
+from .inspect import guess
 from .inspect.difference import explain_difference
 from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane

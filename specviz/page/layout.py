@@ -13,7 +13,7 @@ import gradio as gr
 from ..environment import BUILTIN
 from ..errors import SpecvizError
 from ..kinds import drafter_kind
-from ..runs.modules import PAGE
+from ..runs.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, add_sweep_api

@@ -11,8 +11,7 @@ from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..runs.charts import PALETTE
-from ..runs.html import PLAYER_SHEETS, PLOTLY, css_variables, styles
-from ..runs.modules import PAGE, modules
+from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, modules, styles
 from .probes import Probes
 from .requests import Requests
 from .security.guard import guarded_options

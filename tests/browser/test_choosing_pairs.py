@@ -14,6 +14,7 @@ import pytest
 from machine_load import is_busy
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
+from series import series
 from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
@@ -23,7 +24,6 @@ from specviz import Token, Trace, compute_metrics
 from specviz.environment import ASSETS
 from specviz.page.controls import OFFERED
 from specviz.runs.recording import read_file
-from specviz.runs.series import series
 
 pytestmark = [
     pytest.mark.browser,

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from replaying_server import replay_of, replaying
+from series import series
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.lanes import LANES
 from specviz.runs.html import standalone_html
-from specviz.runs.series import series
 from specviz.runs.tables import rounds_csv, tokens_csv
 
 # A film takes its twelve seconds on a clock that runs ahead.

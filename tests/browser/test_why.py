@@ -14,7 +14,7 @@ from wording import chance, visible
 from specviz import Token, Trace, compute_metrics
 from specviz.core.agreement import margin_of
 from specviz.core.theory import MOST_GAMMA
-from specviz.runs.modules import PAGE
+from specviz.runs.html import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {
   return (await import(`specviz/${name}`))[call](...values);
