@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -30,35 +31,13 @@ PROBE = (
 """A text on which tokenizers differ."""
 
 
-class Abilities:
-    """What a server can do for a vocabulary of `vocab` tokens.
-
-    It is asked when a run first needs to know, and once. few: how many log-probabilities, up to
-    `LISTED`, it gave after a prefix when it was attached to.
-    """
-
-    def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
-        self.identity = identity
-        self._server, self._vocab = server, vocab
-        self.few = server.lists(vocab, min(LISTED, vocab))
-
-    @cached_property
-    def listed(self) -> int:
-        """The most log-probabilities that it gives after a prefix. Raises `ServerError`."""
-        return self._server.lists(self._vocab, self._vocab)
-
-    @cached_property
-    def draws(self) -> bool:
-        """Whether it gives a token that it has drawn, and the probabilities of chosen tokens, under
-        temperature, top-k and top-p. One that speculates is not asked. Raises `ServerError`."""
-        return not self.identity.speculates and self._server.can_draw(self._vocab)
-
-
 class RemoteTarget(ModelElsewhere):
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    server: the model on its server. Passes are made by `sides.served.engine`.
+    server: the model on its server. Passes are made by `sides.served.engine`. What the server can
+    do for the vocabulary is asked when a run first needs to know, and once. few: how many
+    log-probabilities, up to `LISTED`, it gave after a prefix when it was attached to.
     """
 
     training = False
@@ -66,12 +45,23 @@ class RemoteTarget(ModelElsewhere):
     dtype = "unknown"
 
     def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
-        self.server, self.abilities = server, Abilities(server, identity, vocab)
+        self.server, self.identity, self.vocab = server, identity, vocab
+        self.few = server.lists(vocab, min(LISTED, vocab))
         self.name_or_path = server.model
-        self.vocab = vocab
         self.config: Any = PretrainedConfig()
         self.config.vocab_size, self.config.max_position_embeddings = vocab, identity.context
         self.generation_config = GenerationConfig()
+
+    @cached_property
+    def listed(self) -> int:
+        """The most log-probabilities that it gives after a prefix. Raises `ServerError`."""
+        return self.server.lists(self.vocab, self.vocab)
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it gives a token that it has drawn, and the probabilities of chosen tokens, under
+        temperature, top-k and top-p. One that speculates is not asked. Raises `ServerError`."""
+        return not self.identity.speculates and self.server.can_draw(self.vocab)
 
     def can_generate(self) -> bool:
         """It is a causal language model."""
@@ -106,20 +96,11 @@ class RemoteTarget(ModelElsewhere):
         )
 
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        return {
-            "device": self.abilities.identity.software,
-            "streaming_rate": self._streaming_rate(prompt_ids),
-        }
-
-    def _streaming_rate(self, prompt_ids: Sequence[int]) -> float | None:
-        """How fast the server streams by itself; None if it does not tell."""
-        room = self.config.max_position_embeddings
-        if room is not None and len(prompt_ids) + STREAMED > room:
-            return None
-        try:
-            return self.server.streaming_rate(prompt_ids, STREAMED)
-        except (PairError, ServerError):  # the race needs no stream
-            return None
+        room, rate = self.config.max_position_embeddings, None
+        if room is None or len(prompt_ids) + STREAMED <= room:
+            with suppress(PairError, ServerError):  # the race needs no stream
+                rate = self.server.streaming_rate(prompt_ids, STREAMED)
+        return {"device": self.identity.software, "streaming_rate": rate}
 
     def listed_for(self, settings: Settings) -> int | None:
         """How many log-probabilities a run needs after each prefix, to be exact.
@@ -127,24 +108,22 @@ class RemoteTarget(ModelElsewhere):
         Greedy, the first choice; with top-k, k; otherwise all. None if the server does not list as
         many but draws, which is exact too. Raises `PairError` if it can do neither.
         """
-        vocab, few = self.vocab, self.abilities.few
+        vocab, few = self.vocab, self.few
         needed = min(settings.top_k or vocab, vocab)
         if settings.greedy or needed <= few:
             return few
-        most = self.abilities.listed
+        most = self.listed
         if needed <= most:
             return min(vocab, max(needed, min(LISTED, most)))
         lists = f"this server lists {most} log-probabilities"
-        if self.abilities.draws:
+        if self.draws:
             if settings.rule == "token":
                 return None
             raise PairError(
                 f"{lists}, and the verdict {settings.verdict} needs all of them: set verdict to "
                 f"'token', for which the server draws, or top_k from 1 to {most}."
             )
-        own = "; it is not asked to draw, since it speculates by itself" * (
-            self.abilities.identity.speculates
-        )
+        own = "; it is not asked to draw, since it speculates by itself" * self.identity.speculates
         raise PairError(
             f"{lists}{own}, so above temperature 0 a run is exact only with top_k from 1 to "
             f"{most}: set top_k, or start the server with all of them (vLLM: --max-logprobs -1) or "
