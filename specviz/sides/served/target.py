@@ -1,4 +1,5 @@
-"""The target of a pair whose weights lie on a server."""
+"""The target of a pair whose weights lie on a server, and its engine, whose cache is a list of ids
+and whose logits are the server's log-probabilities."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
-from ...core.engine import Engine, ModelElsewhere
-from ...core.events import STREAMED
+from ...core.engine import Engine, ModelElsewhere, OwnEngine
+from ...core.events import SERVER, STREAMED
+from ...core.types import DecodingPath, RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
 from .completions import Completions
-from .interface import TargetServer, UnsuitedError
+from .interface import Drawn, Spent, TargetServer, UnsuitedError
 from .llama_server import LlamaServer
 
 LISTED = 5  # of a greedy run: as many as a card shows
@@ -35,7 +37,7 @@ class RemoteTarget(ModelElsewhere):
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    server: the model on its server. Passes are made by `sides.served.engine`. What the server can
+    server: the model on its server. Passes are made by `RemoteEngine`. What the server can
     do for the vocabulary is asked when a run first needs to know, and once. few: how many
     log-probabilities, up to `LISTED`, it gave after a prefix when it was attached to.
     """
@@ -79,8 +81,6 @@ class RemoteTarget(ModelElsewhere):
         return iter(())
 
     def make_engine(self, vocab: int) -> Engine:
-        from .engine import RemoteEngine
-
         return RemoteEngine(self, vocab)
 
     def make_state_engine(self, vocab: int) -> NoReturn:
@@ -129,6 +129,87 @@ class RemoteTarget(ModelElsewhere):
             f"{most}: set top_k, or start the server with all of them (vLLM: --max-logprobs -1) or "
             "so that it can draw (vLLM: --logprobs-mode processed_logprobs)."
         )
+
+
+class RemoteEngine(OwnEngine):
+    """A `RemoteTarget` that has read some tokens.
+
+    draws: the server draws, and logits are not known (see `ask_for`).
+    """
+
+    form = SERVER
+    partial = True
+
+    def __init__(self, target: RemoteTarget, vocab: int) -> None:
+        self._target, self._vocab = target, vocab
+        self._ids: list[int] = []
+        self._listed = LISTED
+        self.draws = False
+        self.device = target.device
+        self._spent = Spent()  # since `told` was last asked
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    def ask_for(self, settings: Settings) -> None:
+        """Ask for as many log-probabilities as these settings need, or let the server draw where
+        it does not list them. Raises `PairError` if it can do neither."""
+        listed = self._target.listed_for(settings)
+        self.draws = listed is None
+        self._listed = listed or LISTED
+        self.partial = self._listed < self._vocab
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        if layers is not None:
+            raise PairError(
+                "a target on a server cannot draft with its first layers: choose another drafter."
+            )
+        whole = [*self._ids, *ids.tolist()]
+        server = self._target.server
+        rows = server.rows(prefixes_of(whole, keep), self._listed, self._vocab)
+        self._spent = self._spent.plus(server.spent)
+        self._ids = whole
+        return rows if temperature == 1.0 else rows / torch.tensor(temperature)
+
+    def draw(self, ids: Sequence[int], settings: Settings, seed: int) -> list[Drawn]:
+        """Append `ids` to the cache; returns a token that the server drew after each of them, with
+        the probabilities there of all of them but the first."""
+        whole = [*self._ids, *ids]
+        found = self._draws(prefixes_of(whole, len(ids)), ids[1:], settings, seed, 1)
+        self._ids = whole
+        return [drawn[0] for drawn in found]
+
+    def draw_again(self, length: int, settings: Settings, seed: int, count: int) -> list[Drawn]:
+        """`count` more tokens, drawn after the first `length` tokens in the cache."""
+        return self._draws([self._ids[:length]], (), settings, seed, count)[0]
+
+    def path(self, run: RunContext) -> DecodingPath:
+        from .drawn import served_path  # which needs this module
+
+        return served_path(self, run)
+
+    def told(self) -> dict[str, Any]:
+        spent, self._spent = self._spent, Spent()
+        return {"exchanged": spent.exchanged or None, "server_seconds": spent.server}
+
+    def rollback(self, length: int) -> None:
+        del self._ids[length:]
+
+    def _draws(
+        self,
+        prefixes: list[list[int]],
+        asked: Sequence[int],
+        settings: Settings,
+        seed: int,
+        count: int,
+    ) -> list[list[Drawn]]:
+        server = self._target.server
+        found = server.draws(prefixes, asked, settings, seed, count)
+        self._spent = self._spent.plus(server.spent)
+        return found
 
 
 def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteTarget:
