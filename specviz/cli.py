@@ -41,7 +41,7 @@ from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .settings import Settings, add_settings, settings_from
-from .sides.watched.pair import Watched
+from .sides.watched.watching import Watched
 from .train import cli as train
 
 
