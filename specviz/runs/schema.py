@@ -165,6 +165,7 @@ class _Header(TypedDict):
         Annotated[dict[Literal["texts", "tokens"], Count], Field(min_length=2)] | None
     ]
     source: NotRequired[Name | None]
+    question: NotRequired[Annotated[str, Field(max_length=LONG)] | None]
     streaming_rate: NotRequired[Seconds | None]  # of a target on a server, in tokens per second
     # Only a race of named lanes has these.
     lanes: NotRequired[dict[Lane, OneSettings] | None]

@@ -2,6 +2,9 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
+import { isSpecial, read, START } from "specviz/words/markdown.js";
+
+/** @import { Kind, Reading } from "specviz/words/markdown.js" */
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
@@ -18,6 +21,7 @@ const HAND_LASTS = 400; // ms from such an event in which the lane may still scr
  * @property {Block} block
  * @property {number} tokens
  * @property {boolean} atBreak  whether its text ends in a line break
+ * @property {Reading | null} reading  where its text stands as Markdown; null if it is none
  * @property {boolean} isPartial
  */
 
@@ -33,6 +37,8 @@ export class Lane {
   /** @type {Block[]} */
   #blocks = [];
   #total = 0; // tokens
+  /** @type {Reading | null} */
+  #start = null;
   #pinned = true; // whether the end of the text stays in sight
   #movedAt = -Infinity; // ms, when a visitor last scrolled
 
@@ -60,15 +66,19 @@ export class Lane {
     toEnd.observe(this.#text);
   }
 
-  /** @param {string} prompt */
+  /**
+   * @param {string} prompt that the text goes on from; empty before an answer, which is read as Markdown
+   */
   reset(prompt) {
+    this.#start = prompt ? null : START;
     this.#drawn = [];
     this.#blocks = [];
     this.#total = 0;
     this.#pinned = true;
     this.#text.replaceChildren();
     this.stream.replaceChildren(this.#text);
-    this.#newBlock().node.append(element("span", "sv-given", prompt));
+    const { node } = this.#newBlock();
+    if (prompt) node.append(element("span", "sv-given", prompt));
     this.stream.scrollTop = 0;
   }
 
@@ -116,20 +126,25 @@ export class Lane {
    * @param {boolean} isPartial
    */
   #append(round, tokens, isPartial) {
-    let atBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
+    const before = this.#drawn[this.#drawn.length - 1];
+    let atBreak = before?.atBreak ?? false, reading = before ? before.reading : this.#start;
     const last = this.#blocks[this.#blocks.length - 1];
     const block = !last || isFull(last, atBreak) ? this.#newBlock() : last;
     const node = element("span", "sv-round");
     tokens.forEach((token, i) => {
-      const child = tokenNode(token, round, this.#total + i, atBreak);
-      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
+      const told = reading && read(token.text, reading);
+      const child = tokenNode(token, round, this.#total + i, atBreak, told?.pieces);
+      if (isWritten(token) && token.text) {
+        atBreak = token.text.endsWith("\n");
+        reading = told && told.after;
+      }
       if (i === 0 && this.name !== ALONE) child.querySelector(".w")?.before(roundNumber(round.index + 1));
       node.append(child);
     });
     block.node.append(node);
     block.tokens += tokens.length;
     this.#total += tokens.length;
-    this.#drawn.push({ node, block, tokens: tokens.length, atBreak, isPartial });
+    this.#drawn.push({ node, block, tokens: tokens.length, atBreak, reading, isPartial });
   }
 
   #takeBack() {
@@ -194,8 +209,9 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
  * @param {Round} round
  * @param {number} index of the token in its lane
  * @param {boolean} atBreak whether the text before ends in a line break
+ * @param {{ text: string, kind: Kind }[]} [told] its text in pieces, if it is Markdown
  */
-function tokenNode(token, round, index, atBreak) {
+function tokenNode(token, round, index, atBreak, told) {
   const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
@@ -204,9 +220,12 @@ function tokenNode(token, round, index, atBreak) {
   node.tabIndex = -1;
   const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
   if (lead) node.append(lead);
-  for (const piece of token.text.slice(lead.length).match(/\n|[^\n]+/g) ?? []) {
+  if (told && isSpecial(token.text)) told = [{ text: token.text, kind: "sign" }];
+  else if (told?.some(({ kind }) => kind === "code")) node.classList.add("code");
+  for (const { text: piece, kind } of piecesOf(token.text, lead.length, told)) {
     const isBreak = piece === "\n";
     const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
+    if (kind) part.classList.add(`md-${kind}`);
     // Every line break shows its mark. It breaks no line if it was refused, nor if one stands
     // before it already: an empty line would only cost room.
     if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
@@ -215,6 +234,23 @@ function tokenNode(token, round, index, atBreak) {
   }
   if (!token.text) node.append(element("span", "w none"));
   return node;
+}
+
+/**
+ * A token's text behind its first blanks, in pieces: line breaks stand alone.
+ * @param {string} text
+ * @param {number} lead how many blanks
+ * @param {{ text: string, kind: Kind }[]} [told]
+ * @returns {{ text: string, kind: Kind }[]}
+ */
+function piecesOf(text, lead, told) {
+  if (!told) return (text.slice(lead).match(/\n|[^\n]+/g) ?? []).map((piece) => ({ text: piece, kind: "" }));
+  let left = lead;
+  return told.flatMap((piece) => {
+    const rest = piece.text.slice(left);
+    left = Math.max(0, left - piece.text.length);
+    return rest ? [{ text: rest, kind: piece.kind }] : [];
+  });
 }
 
 /**

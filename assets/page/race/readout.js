@@ -6,8 +6,8 @@ import { measure } from "specviz/facts/metrics.js";
 import { changedLanes, ruleOf } from "specviz/words/rules.js";
 import { headlineOf } from "specviz/words/headline.js";
 import { changes } from "specviz/words/verdict.js";
-import { GUESSER } from "specviz/words/watched.js";
-import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "specviz/words/words.js";
+import { DRAFTING, GUESSER } from "specviz/words/watched.js";
+import { bonusOf, comparison, drafting, duration, fixed, guesser, plural, sameness, written } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
 /** @import { Metrics } from "specviz/facts/metrics.js" */
@@ -82,7 +82,10 @@ export class Readout {
    * @param {Trace} trace
    */
   begin({ header }) {
-    if (!header.lanes) this.#set("[data-guesser]", header.source ? GUESSER : guesser(header.settings));
+    if (!header.lanes) {
+      this.#set("[data-drafting]", header.source ? DRAFTING : drafting(header.settings));
+      this.#set("[data-guesser]", header.source ? GUESSER : guesser(header.settings));
+    }
   }
 
   /**

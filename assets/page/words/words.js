@@ -31,6 +31,18 @@ export function quoted(text) {
 }
 
 /**
+ * What was asked, or the text that the lanes go on from.
+ * @param {Pick<Header, "prompt" | "question">} header
+ */
+export const askedIn = ({ prompt, question }) => question ?? prompt;
+
+/**
+ * The text that a lane begins with: none if it answers a question.
+ * @param {Pick<Header, "prompt" | "question">} header
+ */
+export const begunBy = ({ prompt, question }) => (question == null ? prompt : "");
+
+/**
  * Seconds of a lane's clock, in milliseconds where all of them are short.
  * @param {number} seconds
  * @param {number} most  the longest of those that are shown beside each other
@@ -166,6 +178,17 @@ export function threadsOf({ lane_threads, threads }) {
   const drafted = [...new Set(Object.values(others))].filter((count) => count !== alone);
   return drafted.length ? `${plural(alone, "thread")} alone, ${drafted.join(" or ")} with the draft`
     : plural(alone, "thread");
+}
+
+/**
+ * What the lane with drafts is called: by what drafts in it.
+ * @param {Pick<Settings, "drafter">} settings
+ */
+export function drafting({ drafter }) {
+  if (drafter === "model") return "Draft + target";
+  if (drafter === "none") return "Target, without drafts";
+  const { label } = drafterKind(drafter), short = label.replace(/ on the target$/, "");
+  return `${short[0].toUpperCase()}${short.slice(1)} + target`;
 }
 
 /**
