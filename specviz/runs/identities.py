@@ -36,30 +36,35 @@ class _Lane:
 
 def check_trace(trace: Trace) -> None:
     """Raise `TraceError` with the first thing in a trace that contradicts another."""
-    header = trace.header
+    header, drawn = trace.header, _is_drawn(trace)
     _check_header(header)
     lanes = {lane: _Lane() for lane in trace.lanes}
     for place, r in enumerate(trace.rounds, 1):
         if r.lane not in lanes:
             raise _fault(f"lane is not one of {', '.join(lanes)}", f"entry {place} of the rounds")
-        lane, settings = lanes[r.lane], header.settings_of(r.lane)
-        where = round_name(r.lane, r.index)
+        settings, where = header.settings_of(r.lane), round_name(r.lane, r.index)
         most = 0 if r.lane == BASELINE else settings.gamma
-        if len(r.drafted) > most and header.source is None:
-            raise _fault(f"it has {len(r.drafted)} drafted tokens where {most} may be", where)
-        _check_times(r, lane, where)
-        _check_counts(r, lane, settings, where)
-        for kind, tokens in (("drafted", r.drafted), ("emitted", r.emitted)):
-            for number, token in enumerate(tokens, 1):
-                _check_token(token, header, settings, where, f"{kind} token {number}")
-    _check_order(trace)
+        said = f"it has {len(r.drafted)} drafted tokens where {most} may be"
+        if header.source is not None or len(r.drafted) <= most:
+            said = _times_fault(r, lanes[r.lane]) or _counts_fault(r, lanes[r.lane], settings)
+        if said:
+            raise _fault(said, where)
+        for kind in ("drafted", "emitted"):
+            for number, token in enumerate(getattr(r, kind), 1):
+                said = _token_fault(token, settings, watched=header.source is not None, drawn=drawn)
+                if said:
+                    raise _fault(said, where, f"{kind} token {number}")
+    for before, r in pairwise(trace.rounds):  # in the order of clocks, or one lane after another
+        is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
+        if r.clock < before.clock if header.mode == "interleaved" else is_back:
+            said = f"it stands out of order in a race whose mode is {header.mode}"
+            raise _fault(said, round_name(r.lane, r.index))
     if trace.end is not None:
         _check_end(trace, trace.end)
 
 
 def _fault(what: str, *places: str) -> TraceError:
-    where = ", ".join(places) + ": " if places else ""
-    return TraceError(f"{where}{what}; {ADVICE}.")
+    return TraceError(f"{', '.join(places)}: {what}; {ADVICE}.")
 
 
 def _check_header(header: Header) -> None:
@@ -74,7 +79,10 @@ def _check_header(header: Header) -> None:
     if lanes is not None or drafts is not None:
         if not lanes or BASELINE in lanes or drafts is None or lanes.keys() != drafts.keys():
             raise _fault("lanes and drafts are not of the same lanes with drafts", "header")
-        _check_shared(lanes)
+        try:
+            check_shared(lanes)
+        except SettingsError as error:
+            raise _fault(str(error).rstrip("."), "header", "lanes") from None
         first = header.speculative[0]
         if header.settings != lanes[first] or header.draft != drafts[first]:
             raise _fault("settings and draft are not those of the first lane", "header")
@@ -85,95 +93,85 @@ def _check_header(header: Header) -> None:
         _check_lanes(header, header.lane_threads, "header", "lane_threads")
 
 
-def _check_shared(lanes: dict[Lane, Settings]) -> None:
-    try:
-        check_shared(lanes)
-    except SettingsError as error:
-        raise _fault(str(error).rstrip("."), "header", "lanes") from None
-
-
 def _check_lanes(header: Header, named: Iterable[Lane], *places: str) -> None:
     if set(named) != set(header.all_lanes):
         raise _fault(f"the lanes are not {', '.join(header.all_lanes)}", *places)
 
 
-def _check_times(r: Round, lane: _Lane, where: str) -> None:
-    parts = r.draft_seconds + r.verify_seconds + r.overhead_seconds
-    if r.clock < lane.clock:
-        raise _fault(f"the clock goes back from {lane.clock:.6g} s to {r.clock:.6g} s", where)
-    if abs(lane.clock + parts - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
-        raise _fault(
-            f"the clock moves by {r.clock - lane.clock:.6g} s and the parts of the round add up "
-            f"to {parts:.6g} s",
-            where,
-        )
-    if r.wall is not None and r.wall < lane.wall:
-        raise _fault("wall, the clock on the wall, goes back", where)
-    lane.clock, lane.wall = r.clock, r.wall or lane.wall
+def _times_fault(r: Round, lane: _Lane) -> str:
+    """What is wrong with a round's times after those before it; empty if nothing is."""
+    before, parts = lane.clock, r.draft_seconds + r.verify_seconds + r.overhead_seconds
+    wall, lane.clock, lane.wall = lane.wall, r.clock, r.wall or lane.wall
+    if r.clock < before:
+        return f"the clock goes back from {before:.6g} s to {r.clock:.6g} s"
+    if abs(before + parts - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
+        moved = f"the clock moves by {r.clock - before:.6g} s"
+        return f"{moved} and the parts of the round add up to {parts:.6g} s"
+    return "wall, the clock on the wall, goes back" if lane.wall < wall else ""
 
 
-def _check_counts(r: Round, lane: _Lane, settings: Settings, where: str) -> None:
-    """Drafted: accepted tokens, then perhaps one rejected and some ignored ones. Emitted: the
-    accepted tokens, then one more, which only the last round of a lane may lack."""
+def _counts_fault(r: Round, lane: _Lane, settings: Settings) -> str:
+    """The same of its tokens. Drafted: accepted ones, then perhaps one rejected and some ignored.
+    Emitted: the accepted ones, then one more, which only the last round of a lane may lack."""
     if r.index != lane.rounds:
-        raise _fault(f"it stands where round {lane.rounds + 1} of its lane should", where)
+        return f"it stands where round {lane.rounds + 1} of its lane should"
     if lane.over:
-        raise _fault("it comes after a round that ended its lane", where)
+        return "it comes after a round that ended its lane"
     outcomes = [t.outcome for t in r.drafted]
     kept = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
     is_rejected = outcomes[kept : kept + 1] == ["rejected"]
     if any(outcome != "ignored" for outcome in outcomes[kept + is_rejected :]):
-        raise _fault("its drafted tokens are not accepted ones, one rejected, ignored ones", where)
+        return "its drafted tokens are not accepted ones, one rejected, ignored ones"
     if r.emitted[:kept] != r.drafted[:kept]:
-        raise _fault("its emitted tokens do not begin with the accepted ones", where)
+        return "its emitted tokens do not begin with the accepted ones"
     own = [t.outcome for t in r.emitted[kept:]]
     expected = "corrected" if is_rejected else "bonus"
     is_untold = own == ["untold"] and kept == len(outcomes)
     if own != [expected] and not is_untold and (own or is_rejected or not kept):
-        raise _fault(f"after the accepted tokens it must emit one token, {expected}", where)
+        return f"after the accepted tokens it must emit one token, {expected}"
     if own and len(outcomes) > kept and not is_rejected:
-        raise _fault("it emits a bonus although not all drafted tokens were accepted", where)
+        return "it emits a bonus although not all drafted tokens were accepted"
     lane.rounds, lane.emitted, lane.over = lane.rounds + 1, lane.emitted + len(r.emitted), not own
     most = settings.max_new_tokens
-    if lane.emitted > most:
-        raise _fault(f"the lane has emitted more than max_new_tokens, {most}", where)
+    return f"the lane has emitted more than max_new_tokens, {most}" if lane.emitted > most else ""
 
 
-def _check_token(token: Token, header: Header, settings: Settings, *places: str) -> None:
-    """That a judged token has what judged it, and was accepted exactly where u < min(1, p / q)
-    (the verdict "token"; what the others compare is in no single token)."""
-    if header.source is not None:
-        return
-    if token.id == UNKNOWN_ID:
-        raise _fault("id is missing", *places)
-    if token.outcome not in ("accepted", "rejected"):
-        return
+def _is_drawn(trace: Trace) -> bool:
+    """Whether a server drew the tokens, and so told none of the target's distributions."""
+    tokens = (t for r in trace.rounds for t in (*r.drafted, *r.emitted))
+    return trace.header.on_server and not any(t.top_p for t in tokens)
+
+
+def _token_fault(token: Token, settings: Settings, *, watched: bool, drawn: bool) -> str:
+    """The same of a token. A judged one has what judged it, and was accepted exactly where
+    u < min(1, p / q) (the verdict "token"; what the others compare is in no single token)."""
+    if watched and token != Token(token.id, token.text, token.outcome):
+        return "it has numbers, which no watched server tells"
+    if token.id == UNKNOWN_ID and not watched:
+        return "id is missing"
+    if drawn and (token.beta is not None or token.top_residual):
+        return "beta and top_residual cannot be known where the server draws"
+    if watched or token.outcome not in ("accepted", "rejected"):
+        return ""
     p, q, u = token.p, token.q, token.u
     if p is None or q is None or (u is None and settings.rule != "typical"):
-        raise _fault(f"p, q or u is missing from a token that was {token.outcome}", *places)
+        return f"p, q or u is missing from a token that was {token.outcome}"
     if q == 0.0:
-        raise _fault("q is 0, but a draft never draws a token of probability 0", *places)
-    if settings.rule != "token" or u is None:
-        return
+        return "q is 0, but a draft never draws a token of probability 0"
     surely = 1 + ROUNDING if token.outcome == "accepted" else 1 - ROUNDING
-    if (u < p / q * surely) != (token.outcome == "accepted"):
-        raise _fault(f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}", *places)
-
-
-def _check_order(trace: Trace) -> None:
-    """That rounds are in the order of their clocks, or one lane after the other."""
-    mode = trace.header.mode
-    for before, r in pairwise(trace.rounds):
-        is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
-        if (r.clock < before.clock) if mode == "interleaved" else is_back:
-            where = round_name(r.lane, r.index)
-            raise _fault(f"it stands out of order in a race whose mode is {mode}", where)
+    if settings.rule != "token" or u is None:
+        return ""
+    kept = u < p / q * surely
+    said = f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}"
+    return "" if kept == (token.outcome == "accepted") else said
 
 
 def _check_end(trace: Trace, end: End) -> None:
     """That each lane has a reason, and what is said of their texts is so."""
-    header = trace.header
+    header, counted = trace.header, end.counted
     _check_lanes(header, end.reasons, "end", "reasons")
+    if counted is not None and counted["accepted"] > counted["drafted"]:
+        raise _fault("more tokens were accepted than drafted", "end", "counted")
     if end.lanes is not None and end.lanes.keys() != set(header.speculative):
         raise _fault("lanes are not those of the header", "end")
     is_compared = header.settings.greedy and BASELINE in trace.lanes

@@ -1,35 +1,25 @@
 """The schema of a trace's JSON: types, sizes and bounds, for files that anyone may have written.
 
-Only the reading of a file imports this module, and with it pydantic. What the values mean together
-is in `identities`.
+It follows the dataclasses of `core.events`; only bounds are said here. Only the reading of a file
+imports this module, and with it pydantic. What the values mean together is in `identities`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from ..core.events import (
-    UNKNOWN_ID,
-    Agreement,
-    Choice,
-    Divergence,
-    End,
-    EndReason,
-    Header,
-    Outcome,
-    Round,
-    Token,
-)
+from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
 from ..errors import ADVICE, TraceError
 from ..lanes import LANE_NAME, MOST_LANES
 from ..settings import RANGES, Settings
 
-TOP = 5  # entries of a list of likeliest tokens
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 LONG = 1_000_000  # characters or tokens of a prompt
 MOST_DRAFTED = 64  # a server may draft more than gamma allows here
@@ -37,29 +27,6 @@ MOST_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MOST_FIELDS = 40  # of any object; pydantic would report each unknown one
 SHOWN = 40  # characters of a value that a message repeats
 LATE_SETTINGS = ("gamma_policy", "chat", "verdict")  # older recordings used the defaults
-
-
-def _built(build: Callable[..., Any]) -> AfterValidator:
-    return AfterValidator(lambda values: build(**values))
-
-
-def _number(low: float, high: float) -> Any:
-    return Field(ge=low, le=high)
-
-
-def _few(most: int) -> Any:
-    return Field(max_length=most, fail_fast=True)
-
-
-Id: TypeAlias = Annotated[int, _number(0, 2**31 - 1)]
-Count: TypeAlias = Annotated[int, _number(0, 2**53)]
-Seconds: TypeAlias = Annotated[float, _number(0, 1e7)]
-Probability: TypeAlias = Annotated[float, _number(0, 1 + SLACK)]
-Draw: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Name: TypeAlias = Annotated[str, Field(max_length=200)]
-# The last token's text holds all remaining bytes that do not form a character.
-Text: TypeAlias = Annotated[str, Field(max_length=10_000)]
-Lane: TypeAlias = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
 
 
 def _date(value: str) -> str:
@@ -84,120 +51,112 @@ def _ordered(top: list[Choice]) -> tuple[Choice, ...]:
     return tuple(top)
 
 
-OneSettings: TypeAlias = Annotated[dict[str, Any], AfterValidator(_settings)]
+def _from(low: float, high: float, kind: Any = int) -> Any:
+    return Annotated[kind, Field(ge=low, le=high)]
 
 
-class _Choice(TypedDict):
-    id: Id
-    text: Text
-    probability: Probability
+def _up_to(most: int, kind: Any = str) -> Any:
+    fast = {} if kind is str else {"fail_fast": True}
+    return Annotated[kind, Field(max_length=most, **fast)]
 
 
-Top: TypeAlias = Annotated[
-    list[Annotated[_Choice, _built(Choice)]], _few(TOP), AfterValidator(_ordered)
-]
+def _by(key: Any, value: Any) -> Any:
+    return dict[key, value]
 
 
-class _Token(TypedDict):
-    id: NotRequired[Id]  # only tokens of watched servers may lack it
-    text: Text
-    outcome: Outcome
-    p: NotRequired[Probability | None]
-    q: NotRequired[Probability | None]
-    u: NotRequired[Draw | None]
-    beta: NotRequired[Probability | None]
-    soft_p: NotRequired[Probability | None]
-    soft_q: NotRequired[Probability | None]
-    weight: NotRequired[Probability | None]
-    threshold: NotRequired[Probability | None]
-    chance: NotRequired[Probability | None]
-    seen: NotRequired[Annotated[int, _number(1, LONG)] | None]
-    top_p: NotRequired[Top]
-    top_q: NotRequired[Top]
-    top_residual: NotRequired[Top]
+def _record(name: str, schema: Mapping[str, Any]) -> Any:
+    return TypedDict(name, dict(schema))  # type: ignore[misc, operator]
 
 
-OneToken: TypeAlias = Annotated[
-    _Token, AfterValidator(lambda values: Token(**{"id": UNKNOWN_ID, **values}))
-]
+LANE: Any = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
+COUNT, PLACE, THREADS = _from(0, 2**53), _from(0, MOST_ROUNDS), _from(1, 100_000)
+NAME, CHANCE = _up_to(200), _from(0, 1 + SLACK, float)
+LATE = {"revision": NAME | None, "context": COUNT | None, "shared": COUNT}
+MODEL = _record(
+    "Model",
+    {"name": NAME, "parameters": _from(0, 10**15), "form": NAME}
+    | {name: NotRequired[kind] for name, kind in LATE.items()},  # type: ignore[valid-type]
+)
+BY_TYPE: dict[Any, Any] = {
+    int: COUNT,
+    str: NAME,
+    float: _from(0, 1e7, float),  # seconds
+    Settings: Annotated[dict[str, Any], AfterValidator(_settings)],
+    dict[str, Any]: MODEL,
+}
+BY_NAME: dict[str, Any] = {
+    **dict.fromkeys(("id", "prompt_ids"), _from(0, 2**31 - 1)),
+    **dict.fromkeys(("probability", "p", "q", "beta", "soft_p", "soft_q"), CHANCE),
+    **dict.fromkeys(("weight", "threshold", "chance"), CHANCE),
+    **dict.fromkeys(("index", "compared"), PLACE),
+    # The last token's text holds all remaining bytes that do not form a character.
+    "text": _up_to(10_000),
+    "u": Annotated[float, Field(ge=0, lt=1)],
+    "seen": _from(1, LONG),
+    "lane": LANE,
+    "exchanged": _from(0, 2**40),
+    **dict.fromkeys(("prompt", "question"), _up_to(LONG)),
+    "threads": _from(0, 100_000),
+    "lane_threads": _by(LANE, THREADS),
+    "date": Annotated[NAME, AfterValidator(_date)],
+    "versions": _by(NAME, NAME),
+    "prefill_seconds": _by(LANE, _by(Literal["target", "draft"], BY_TYPE[float])),
+    "mode": Literal["interleaved", "sequential"],
+    "memory": Annotated[_by(Literal["texts", "tokens"], COUNT), Field(min_length=2)],
+    "margin": _from(0, 1e6, float),
+    "counted": _by(Literal["steps", "drafted", "accepted"], COUNT),
+}
+MOST = {
+    "prompt_ids": LONG,
+    "drafted": MOST_DRAFTED,
+    "emitted": MOST_DRAFTED + 1,
+    "rounds": MOST_ROUNDS,
+}  # entries
 
 
-class _Round(TypedDict):
-    lane: Lane
-    index: Annotated[int, _number(0, MOST_ROUNDS)]
-    drafted: Annotated[list[OneToken], _few(MOST_DRAFTED)]
-    emitted: Annotated[list[OneToken], _few(MOST_DRAFTED + 1)]
-    draft_seconds: Seconds
-    verify_seconds: Seconds
-    overhead_seconds: Seconds
-    clock: Seconds
-    wall: NotRequired[Seconds | None]  # older recordings lack it
-    exchanged: NotRequired[Annotated[int, _number(0, 2**40)] | None]
-    server_seconds: NotRequired[Seconds | None]
+def _schema(hint: Any, name: str = "") -> Any:
+    """The schema of the JSON of a value of this type, in a field of this name."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if type(None) in inner:
+        return _schema(inner[0], name) | None
+    if kind in (list, tuple) and name in MOST:
+        of_all = _up_to(MOST[name], list[_schema(inner[0], name)])  # type: ignore[misc]
+        # A tuple where the values never were JSON.
+        return Annotated[of_all, Field(strict=False), AfterValidator(kind)]
+    if kind is tuple:
+        return Annotated[_up_to(5, list[_schema(inner[0])]), AfterValidator(_ordered)]  # type: ignore[misc]
+    if name in BY_NAME or hint in BY_TYPE:
+        return BY_NAME.get(name) or BY_TYPE[hint]
+    if kind is dict:
+        return _by(LANE, _schema(inner[1]))
+    return _event(hint) if is_dataclass(hint) else hint  # else a choice of words
 
 
-class _Model(TypedDict):
-    name: Name
-    parameters: Annotated[int, _number(0, 10**15)]
-    form: Name
-    revision: NotRequired[Name | None]
-    context: NotRequired[Count | None]
-    shared: NotRequired[Count]
+def _event(kind: Any) -> Any:
+    """The schema of an object of JSON that becomes this dataclass. What has a default may be
+    missing, and the id of a token, which watched servers may not tell."""
+    hints, late = get_type_hints(kind), {"id": UNKNOWN_ID} if kind is Token else {}
+    schema = {one.name: _schema(hints[one.name], one.name) for one in fields(kind)}
+    for one in fields(kind):
+        if one.default is not MISSING or one.name in late:
+            schema[one.name] = NotRequired[schema[one.name]]
+    made = AfterValidator(lambda values: kind(**(late | values)))
+    return Annotated[_record(kind.__name__, schema), made]
 
 
-class _Header(TypedDict):
-    prompt: Annotated[str, Field(max_length=LONG)]
-    # A tuple where the values never were JSON.
-    prompt_ids: Annotated[list[Id], _few(LONG), Field(strict=False), AfterValidator(tuple)]
-    settings: OneSettings
-    target: _Model
-    draft: _Model | None
-    device: Name
-    dtype: Name
-    versions: dict[Name, Name]
-    threads: Annotated[int, _number(0, 100_000)]
-    date: Annotated[Name, AfterValidator(_date)]
-    prefill_seconds: dict[Lane, dict[Literal["target", "draft"], Seconds]]
-    mode: Literal["interleaved", "sequential"]
-    processor: NotRequired[Name]
-    lane_threads: NotRequired[dict[Lane, Annotated[int, _number(1, 100_000)]] | None]
-    memory: NotRequired[
-        Annotated[dict[Literal["texts", "tokens"], Count], Field(min_length=2)] | None
-    ]
-    source: NotRequired[Name | None]
-    question: NotRequired[Annotated[str, Field(max_length=LONG)] | None]
-    streaming_rate: NotRequired[Seconds | None]  # of a target on a server, in tokens per second
-    # Only a race of named lanes has these.
-    lanes: NotRequired[dict[Lane, OneSettings] | None]
-    drafts: NotRequired[dict[Lane, _Model | None] | None]
-
-
-class _Divergence(TypedDict):
-    index: Annotated[int, _number(0, MOST_ROUNDS)]
-    margin: Annotated[float, _number(0, 1e6)] | None
-
-
-class _Agreement(TypedDict):
-    identical: bool | None
-    compared: Annotated[int, _number(0, MOST_ROUNDS)]
-    divergence: Annotated[_Divergence, _built(Divergence)] | None
-
-
-class _End(_Agreement):
-    reasons: dict[Lane, EndReason]
-    lanes: NotRequired[dict[Lane, Annotated[_Agreement, _built(Agreement)]] | None]
-    counted: NotRequired[dict[Literal["steps", "drafted", "accepted"], Count] | None]
-
-
-class _Recording(BaseModel):
-    """Its configuration holds for all objects inside."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    version: Literal[1] = Field(alias="schema")
-    header: Annotated[_Header, _built(Header)]
-    rounds: Annotated[list[Annotated[_Round, _built(Round)]], _few(MOST_ROUNDS)]
-    end: Annotated[_End, _built(End)] | None
-    digest: Annotated[str, Field(max_length=71)] | None = None  # "sha256:" and 64 digits
+RECORDING = _record(
+    "Recording",
+    {
+        "schema": Literal[1],
+        "header": _event(Header),
+        "rounds": _schema(list[Round], "rounds"),
+        "end": _event(End) | None,
+        "digest": NotRequired[_up_to(71) | None],  # "sha256:" and 64 digits
+    },
+)
+# It holds for all objects inside.
+RECORDING.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+READER: TypeAdapter[Any] = TypeAdapter(RECORDING)
 
 
 def read_parts(data: Any) -> tuple[Header, list[Round], End | None]:
@@ -205,10 +164,10 @@ def read_parts(data: Any) -> tuple[Header, list[Round], End | None]:
     field that breaks the schema, and where it is."""
     _check_sizes(data)
     try:
-        found: Any = _Recording.model_validate(data)
+        found = READER.validate_python(data)
     except ValidationError as error:
         raise TraceError(_sentence(error.errors(include_url=False)[0], data)) from None
-    return found.header, found.rounds, found.end
+    return found["header"], found["rounds"], found["end"]
 
 
 def _check_sizes(data: Any) -> None:
@@ -244,30 +203,25 @@ def _sentence(error: Mapping[str, Any], data: Any) -> str:
         elif part != "[key]":
             places.append(shown(part) if not part.isidentifier() or len(part) > SHOWN else part)
     *where, name = places or ["this recording"]
-    begins = ", ".join(where) + ": " if where else ""
-    match error["type"]:
-        case "missing":
-            said = f"{name} is missing"
-        case "extra_forbidden":
-            said = f"there is a field {name}, which does not exist"
-        case "value_error":
-            begins, said = ", ".join([*where, name]) + ": ", harmless(str(error["ctx"]["error"]))
-        case _:
-            should = error["msg"][error["msg"].find("should") :].partition(" or instance")[0]
-            for theirs, ours in WORDS.items():
-                should = should.replace(theirs, ours)
-            said = f"{name} is {shown(error['input'])}, but it {harmless(should)}"
-    return f"{begins}{said}; {ADVICE}."
+    should = error["msg"][error["msg"].find("should") :]
+    for theirs, ours in WORDS.items():
+        should = should.replace(theirs, ours)
+    said = f"{name} is {shown(error['input'])}, but it {harmless(should)}"
+    if error["type"] == "missing":
+        said = f"{name} is missing"
+    elif error["type"] == "extra_forbidden":
+        said = f"there is a field {name}, which does not exist"
+    elif error["type"] == "value_error":
+        where, said = [*where, name], harmless(str(error["ctx"]["error"]))
+    return f"{', '.join(where)}{': ' * bool(where)}{said}; {ADVICE}."
 
 
 def _round_label(data: Any, place: int) -> str:
     # These values are unchecked: they may name the round only if they are short.
-    found = data["rounds"][place]
-    if type(found) is dict:
-        lane, index = found.get("lane"), found.get("index")
-        named = isinstance(lane, str) and LANE_NAME.fullmatch(lane) is not None
-        if named and type(index) is int and 0 <= index < 10**6:
-            return round_name(str(lane), index)
+    match data["rounds"][place]:
+        case {"lane": str(lane), "index": int(index)} if LANE_NAME.fullmatch(lane):
+            if 0 <= index < 10**6:
+                return round_name(lane, int(index))
     return f"entry {place + 1} of the rounds"
 
 
@@ -278,12 +232,13 @@ def round_name(lane: str, index: int) -> str:
 
 def shown(value: object) -> str:
     """A value from a file as a short text that is safe in a terminal and in HTML."""
-    if isinstance(value, str):
-        return harmless(repr(value[:SHOWN] + ("…" if len(value) > SHOWN else "")))
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, (int, float)):
-        return f"{value:.6g}" if abs(value) < 1e300 else "a huge number"
+    match value:
+        case str():
+            return harmless(repr(value[:SHOWN] + "…" * (len(value) > SHOWN)))
+        case bool() | None:
+            return json.dumps(value)
+        case int() | float():
+            return f"{value:.6g}" if abs(value) < 1e300 else "a huge number"
     return "an object" if isinstance(value, dict) else "a list"
 
 

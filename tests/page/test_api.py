@@ -131,7 +131,9 @@ def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
     assert result["lanes"] == {"speculative": result["metrics"]}
 
 
-def test_programs_race_further_lanes_by_what_differs(client: Client) -> None:
+def test_programs_race_further_lanes_by_what_differs(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     lanes = ["drafter=ngram,name=copy", "gamma=2"]
     result = client.predict("the cat", max_new_tokens=12, lanes=lanes, api_name="/generate")
     trace = read_recording(orjson.dumps(result["trace"]))
@@ -141,9 +143,15 @@ def test_programs_race_further_lanes_by_what_differs(client: Client) -> None:
     for wrong, says in (
         (["temperature=1"], "a lane cannot have a 'temperature' of its own"),
         (["gamma=1"] * 3, "3 further lanes are asked for: use up to 2"),
+        (["gamma=" + "9" * 5000], "gamma is too large: use 0 to 32"),
+        (["gamma=" + "x" * 5000], "gamma is 'x{1,60}"),
+        (["9" * 5000], "the lane '9{60}' is not read"),
     ):
-        with pytest.raises(AppError, match=says):
+        caplog.clear()
+        with pytest.raises(AppError, match=says) as refused:
             client.predict("the cat", lanes=wrong, api_name="/generate")
+        assert len(str(refused.value)) < 400
+        assert not any(record.exc_info for record in caplog.records)
 
 
 def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from gradio.server_messages import ProcessCompletedMessage
-from machine_load import is_busy
 from page_server import Answer as Got
 from page_server import Site, served
 from waiting import until
@@ -72,6 +71,18 @@ def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
     return threads
 
 
+LONGEST_TURN = 0.15  # seconds of the processor; a visitor is promised an answer after 0.5
+
+
+def visit_until_over(site: Site, threads: list[threading.Thread]) -> None:
+    """Another visitor is answered all the while: nothing keeps the server's loop for long."""
+    with site.turns() as turns:
+        while any(thread.is_alive() for thread in threads):
+            assert site.get("/gradio_api/app_id").status == 200
+            time.sleep(0.01)
+    assert max(turns) < LONGEST_TURN
+
+
 def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
     assert len(BOMB) < 50_000
     site.file("trace", b"{}")  # the reading process is there
@@ -81,13 +92,8 @@ def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
         errors.append(site.file("trace", packed).json["error"])
 
     threads = at_once([lambda one=one: open_file(one) for one in (BOMB, HEAVY, BOMB, BOMB)])
-    waits = []
-    while any(thread.is_alive() for thread in threads):
-        began = time.monotonic()
-        assert site.get("/gradio_api/app_id").status == 200
-        waits.append(time.monotonic() - began)
+    visit_until_over(site, threads)
     assert len(errors) == 4 and all(error.endswith(".") for error in errors)
-    assert max(waits) < (2.5 if is_busy() else 0.5)  # seconds
 
 
 LARGEST = b'{"a":"' + b'\\"' * (23 * 2**19) + b'"}'  # as text inside of JSON
@@ -105,13 +111,7 @@ def test_large_bodies_of_four_addresses_freeze_nobody(site: Site, path: str) -> 
             site.post(path, body, headers)
 
     threads = at_once([lambda one=one: send(one) for one in range(4)])
-    waits = []
-    while any(thread.is_alive() for thread in threads):
-        began = time.monotonic()
-        assert site.get("/gradio_api/app_id").status == 200
-        waits.append(time.monotonic() - began)
-        time.sleep(0.01)
-    assert max(waits) < (2.5 if is_busy() else 0.5)  # seconds
+    visit_until_over(site, threads)
 
 
 def from_address(address: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ from specviz import (
 )
 from specviz.__main__ import main
 from specviz.environment import SERVED
-from specviz.errors import PairError, ServerError
+from specviz.errors import PairError, ServerError, TraceError
 from specviz.page.choices import chosen_pair, pair_choices
 from specviz.pairs.doctor import examine_served
 from specviz.pairs.spec import parse_pair
@@ -155,6 +155,11 @@ def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
             [*speculate(pair, "hello", replace(SAMPLED, verdict="block"))]
         with pytest.raises(PairError, match="temperature of 0"):
             [*speculate(pair, "hello", replace(SAMPLED, temperature=0.001))]
+    rejected = next(t for t in judged if t.outcome == "rejected")
+    where = next(r for r in trace.rounds if rejected in r.drafted)
+    where.drafted[where.drafted.index(rejected)] = replace(rejected, beta=0.5)
+    with pytest.raises(TraceError, match="cannot be known where the server draws"):
+        check_trace(trace)
 
 
 def test_a_short_list_is_refused_where_it_would_not_be_exact(target: Any, draft: Path) -> None:

@@ -254,6 +254,8 @@ def first(data: Any, outcome: str) -> Any:
 
 FORGERIES: dict[str, Any] = {
     "do not begin with the accepted": lambda d: first(d, "accepted").update(p=0.5),
+    "no watched server tells": lambda d: first(d, "corrected").update(p=0.5),
+    "more tokens were accepted than drafted": lambda d: d["end"]["counted"].update(accepted=99),
     "it must emit one token, corrected": lambda d: first(d, "corrected").update(outcome="bonus"),
     "parts of the round add up": lambda d: d["rounds"][1].update(draft_seconds=0.001),
     "the clock moves by 0.5 s": lambda d: d["rounds"][0].update(clock=0.5),
