@@ -14,7 +14,6 @@ from waiting import until
 
 from specviz import Settings, race
 from specviz.errors import SpecvizError
-from specviz.measure.sweep.reading import PROMPTS
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import choosing, jobs
 from specviz.page.choosing import Bounds, asked_request, begin, choose_config
@@ -25,6 +24,7 @@ from specviz.page.queue import RunQueue
 from specviz.page.security.bodies import QUESTION
 from specviz.page.sweeps import RESTARTED, SweepJob
 from specviz.prompts import Question
+from specviz.runs.reading import PROMPTS
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 

@@ -19,6 +19,8 @@
  * @property {boolean} isHead
  */
 
+/** A part of a token. @typedef {{ text: string, kind: Kind }} Piece */
+
 /** The start of an answer. @type {Readonly<Reading>} */
 export const START = Object.freeze({
   line: "", ticks: 0, isFenced: false, isInfo: false, isCode: false, isStrong: false, isHead: false,
@@ -31,11 +33,11 @@ const MOST_INDENT = 3; // blanks before a fence or a heading; more of them are c
  * A token's text in pieces of one kind each; every line break is a piece of its own.
  * @param {string} text
  * @param {Readonly<Reading>} before
- * @returns {{ pieces: { text: string, kind: Kind }[], after: Reading }}
+ * @returns {{ pieces: Piece[], after: Reading }}
  */
 export function read(text, before) {
   const state = { ...before };
-  /** @type {{ text: string, kind: Kind }[]} */
+  /** @type {Piece[]} */
   const pieces = [];
   const letters = [...text];
   letters.forEach((letter, i) => {

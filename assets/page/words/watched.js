@@ -14,7 +14,6 @@ const STREAMS = "Times are the client’s, from chunk to chunk: the network and 
 const UNTOLD = "not told by the server";
 
 export const GUESSER = "the server guesses and judges";
-export const DRAFTING = "A server that speculates";
 
 /**
  * What the strip says in the place of a drafter and its settings.

@@ -68,8 +68,8 @@ export const UNVERIFIED = "Times are as the file states them; they cannot be ver
 export function bonusOf(rounds, bonus) {
   const own = rounds.filter(({ lane, drafted, emitted }) =>
     lane === "speculative" && !drafted.length && emitted.length).length;
-  if (!own) return "the target’s, all kept";
-  return own === bonus ? "the target’s own, nothing drafted" : `the target’s, ${own} with nothing drafted`;
+  if (!own) return "one more, free";
+  return own === bonus ? "nothing was guessed" : `${own} with no guess`;
 }
 
 /**
@@ -178,17 +178,6 @@ export function threadsOf({ lane_threads, threads }) {
   const drafted = [...new Set(Object.values(others))].filter((count) => count !== alone);
   return drafted.length ? `${plural(alone, "thread")} alone, ${drafted.join(" or ")} with the draft`
     : plural(alone, "thread");
-}
-
-/**
- * What the lane with drafts is called: by what drafts in it.
- * @param {Pick<Settings, "drafter">} settings
- */
-export function drafting({ drafter }) {
-  if (drafter === "model") return "Draft + target";
-  if (drafter === "none") return "Target, without drafts";
-  const { label } = drafterKind(drafter), short = label.replace(/ on the target$/, "");
-  return `${short[0].toUpperCase()}${short.slice(1)} + target`;
 }
 
 /**
