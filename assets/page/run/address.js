@@ -57,7 +57,8 @@ export function readAddress(search, config) {
  */
 function nameModels(query, { choices }) {
   const pair = query.get("pair") ?? "", plus = pair.lastIndexOf("+");
-  if (choices.pair.includes(pair) || !choices.pair.includes(OTHER) || plus < 1 || pair.includes("://")) return;
+  const known = choices.pair ?? [];
+  if (known.includes(pair) || !known.includes(OTHER) || plus < 1 || pair.includes("://")) return;
   const draft = pair.slice(plus + 1);
   query.set("pair", OTHER);
   query.set("target", pair.slice(0, plus));
