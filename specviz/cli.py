@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import guess, serve
+from . import serve
 from .checks import check_writable
 from .core.engine import spare_threads
 from .core.events import Event, Round
 from .core.race import race
 from .environment import SERVED, variables_table
 from .errors import TraceError
+from .inspect import guess
 from .inspect.difference import explain_difference
 from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
@@ -40,7 +41,7 @@ from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .settings import Settings, add_settings, settings_from
-from .sides.watched.pair import Watched
+from .sides.watched.watching import Watched
 from .train import cli as train
 
 

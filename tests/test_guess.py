@@ -13,7 +13,7 @@ from toy_models import byte_level, examples, llama, pair_of, relative
 from specviz import Settings, Trace, compute_metrics, race
 from specviz.core.engines import eager_only
 from specviz.errors import PairError, PromptError
-from specviz.guess import draft_of, guesses, would_be
+from specviz.inspect.guess import draft_of, guesses, would_be
 
 PROMPT = [1, 2, 3]
 

@@ -1,9 +1,8 @@
 // What keys and buttons do.
 
 import { controlsFor } from "specviz/run/address.js";
-import { closable, closest, dialogOf, find, findAll } from "specviz/dom/dom.js";
+import { closest, find } from "specviz/dom/dom.js";
 import { Explain } from "specviz/explain/explain.js";
-import { FileMenu } from "specviz/share/filemenu.js";
 import { listenToKeys } from "specviz/keys.js";
 import { Takeaway } from "specviz/share/takeaway.js";
 import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
@@ -40,7 +39,7 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
-/** @typedef {ReturnType<typeof actionsOn> & { about(): void }} Actions */
+/** @typedef {ReturnType<typeof actionsOn>} Actions */
 
 /**
  * Have keys, buttons and menus act.
@@ -52,22 +51,16 @@ export function wireActions(root, parts) {
   const shared = {
     server, trace: () => session.trace, fail: (/** @type {string} */ sentence) => notice.show(sentence, true),
   };
-  const fileMenu = new FileMenu(root, {
-    ...shared, most: config.mostPacked, show: (trace) => {
+  const takeaway = new Takeaway(root, {
+    ...shared, config, show: (trace) => {
       session.show(trace, `RECORDED (${FROM_FILE})`);
       notice.mention(UNVERIFIED);
     },
   });
-  const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
   const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline, chosen: () => view.chosen });
-  const about = dialogOf(root, "[data-about]");
-  const terms = findAll(root, "[data-term]", HTMLDetailsElement).map(closable);
   // One at a time: what lies over the others comes first.
-  const actions = {
-    ...actionsOn({ ...parts, explain }, [() => view.closeCard(), fileMenu.close, takeaway.close,
-      () => terms.some((close) => close()), () => view.closePanel()]),
-    about: () => about.showModal(),
-  };
+  const actions = actionsOn({ ...parts, explain }, [() => view.closeCard(), takeaway.close, () => view.closePanel(),
+    () => parts.shell.closePanel()]);
   listenToKeys(root, actions);
   listenToPlayback(root, actions);
   listenToPage(parts, actions);
@@ -106,6 +99,7 @@ function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, ti
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
     explain() { explain.open(); },
+    slow() { view.slowDown(() => explain.open()); },
     compare() { if (!stage.isGuessing) compare.open(); },
     choose() { choosing.open(); },
     run() { session.awaitRun(); },
@@ -117,10 +111,9 @@ function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, ti
  * @param {HTMLElement} root
  * @param {Actions} actions
  */
-function listenToPlayback(root, { playOrPause, stepOn, restart, follow }) {
+function listenToPlayback(root, { playOrPause, slow, follow }) {
   find(root, "[data-play]").addEventListener("click", playOrPause);
-  find(root, "[data-step]").addEventListener("click", stepOn);
-  find(root, "[data-restart]").addEventListener("click", restart);
+  find(root, "[data-slow]").addEventListener("click", slow);
   find(root, "[data-follow]").addEventListener("click", follow);
 }
 
@@ -133,12 +126,11 @@ function listenToPage(parts, actions) {
   /** @type {Record<string, (button: HTMLElement) => void>} */
   const buttons = {
     "#run": actions.run,
-    "#presets .preset": (button) => choosePreset(parts, button.textContent.trim()),
+    ".preset": (button) => choosePreset(parts, button.textContent.trim()),
     "[data-differs]": actions.adopt,
     "[data-run-gamma]": (button) => runWith(parts, Number(button.dataset.runGamma)),
     "[data-toggle-stage]": actions.stage,
     "[data-toggle-help]": actions.help,
-    "[data-toggle-about]": actions.about,
   };
   document.addEventListener("click", (event) => {
     for (const [selector, act] of Object.entries(buttons)) {

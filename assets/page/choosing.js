@@ -1,5 +1,6 @@
 // Opens the view "Choose". Its modules and its style sheet are fetched when somebody opens it first.
 
+import { fetchPlotly } from "specviz/charts/charts.js";
 import { closest, find } from "specviz/dom/dom.js";
 
 /** @import { Address } from "specviz/run/address.js" */
@@ -69,7 +70,7 @@ export class Choosing {
 
   async #fetch() {
     const { server, config, address, shell } = this.#parts;
-    const [{ ChooseView }] = await Promise.all([import("specviz/choose/view.js"), styled()]);
+    const [{ ChooseView }] = await Promise.all([import("specviz/choose/view.js"), styled(), fetchPlotly(config)]);
     return new ChooseView(this.#root, {
       server, config, address, shell,
       set: (values) => { this.wanted = values; shell.adopt(); },

@@ -19,7 +19,6 @@ import { withFiles } from "specviz/share/files.js";
 import { Shell } from "specviz/shell.js";
 import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";
-import { offerRound } from "specviz/explain/offer.js";
 import { View } from "specviz/view.js";
 
 /**
@@ -84,7 +83,7 @@ export function mount({ element, props, watch, server: functions, config }) {
   });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  const actions = wireActions(root, {
+  wireActions(root, {
     server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
   });
   window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
@@ -99,7 +98,7 @@ export function mount({ element, props, watch, server: functions, config }) {
   session.receive(props.value);
   view.draw();
   root.dataset.ready = "true";
-  session.open().then(() => { if (session.trace && !config.trace) offerRound(root, address.asked, actions.explain); });
+  session.open();
 }
 
 /**

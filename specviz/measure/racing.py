@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from ..core.race import race
 from ..core.sampling import Decide
 from ..core.threads import use_threads
 from ..pairs.pair import Pair
+from ..runs.metrics import Metrics
 from ..runs.trace import Trace
 from ..settings import Settings
 
@@ -63,6 +65,16 @@ def whole_race(pair: Pair, prompt: str, settings: Settings, decider: Decide | No
 def seeded(settings: Settings, repeat: int) -> Settings:
     """The settings of a repeat: greedy ones repeat exactly, others draw another sample."""
     return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
+
+
+def by_prompt(
+    runs: Sequence[Sequence[Metrics]],
+    figure: Callable[[Metrics], float | None],
+    middle: Callable[[list[float]], float] = statistics.median,
+) -> list[float]:
+    """The middle of a figure over the repeats of each prompt that has it. runs: of each prompt."""
+    known = ([v for m in again if (v := figure(m)) is not None] for again in runs)
+    return [middle(values) for values in known if values]
 
 
 @contextmanager

@@ -148,6 +148,9 @@ def summary_of(settings: dict[str, Any]) -> str:
     return f"γ {settings['gamma']} · {temperature} · {settings['max_new_tokens']} tokens"
 
 
+ADVANCED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
+"""The settings that are folded away, by their field, beside weights, lanes and memory."""
+
 REMEMBER = "Remember my runs"
 REMEMBERED = "The drafter Counts also reads your last runs in this tab. Without it none are kept."
 
@@ -179,22 +182,29 @@ def values_of(settings: dict[str, Any]) -> list[Any]:
 
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
-    naming, report = _naming(pair)
-    lanes = gr.Radio(
-        list(COMPARED.items()),
-        value="one",
-        label="Lanes with drafts",
-        info="One, or up to three side by side that differ in this.",
-    )
-    settings: dict[str, Control] = {}
-    for name, setting in OFFERED.items():
-        settings[name] = _control(name, setting)
-        if name == "drafter":
-            remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
-    return Controls(naming, settings, remember, lanes), report
+    chosen, target, draft = _naming(pair)
+    report = gr.HTML(elem_id="doctor", apply_default_css=False, js_on_load=None)
+    plain = {name: _control(name, OFFERED[name]) for name in OFFERED if name not in ADVANCED}
+    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+        folded = {name: _control(name, OFFERED[name]) for name in ADVANCED}
+        lanes = gr.Radio(
+            list(COMPARED.items()),
+            value="one",
+            label="Lanes with drafts",
+            info="One, or up to three side by side that differ in this.",
+        )
+        weights = gr.Radio(
+            [("Usual", "usual"), ("16 bits", "bfloat16"), ("8", "8bit"), ("4", "4bit")],
+            value="usual",
+            label="Weights",
+            info="Fewer bits take less memory; 8 and 4 need an NVIDIA GPU.",
+        )
+        remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
+    settings = {name: {**plain, **folded}[name] for name in OFFERED}
+    return Controls((chosen, target, draft, weights), settings, remember, lanes), report
 
 
-def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio], gr.HTML]:
+def _naming(pair: str) -> tuple[gr.Dropdown, gr.Textbox, gr.Textbox]:
     chosen = gr.Dropdown(
         pair_choices(pair, None),
         value=pair,
@@ -213,14 +223,7 @@ def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Ra
         show_progress="hidden",
         api_visibility="private",
     )
-    weights = gr.Radio(
-        [("Usual", "usual"), ("16 bits", "bfloat16"), ("8", "8bit"), ("4", "4bit")],
-        value="usual",
-        label="Weights",
-        info="Fewer bits take less memory; 8 and 4 need an NVIDIA GPU.",
-    )
-    report = gr.HTML(elem_id="doctor", apply_default_css=False, js_on_load=None)
-    return (chosen, target, draft, weights), report
+    return chosen, target, draft
 
 
 def _model(label: str, placeholder: str) -> gr.Textbox:

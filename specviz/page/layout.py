@@ -13,7 +13,7 @@ import gradio as gr
 from ..environment import BUILTIN
 from ..errors import SpecvizError
 from ..kinds import drafter_kind
-from ..runs.modules import PAGE
+from ..runs.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, add_sweep_api
@@ -50,11 +50,14 @@ from .queue import RunQueue
 from .security.errors import Page, answering
 from .sweeps import choosing_functions
 
+FEW_PRESETS = 3  # that stand beside the prompt
+
 
 class Bar(NamedTuple):
     """The components above the panel and the player.
 
-    presets: one button for each preset. adopt: a hidden button that the player presses, which sets
+    presets: one button for each preset; the panel has those that the bar has no room for. adopt: a
+    hidden button that the player presses, which sets
     the controls to those of the run that is shown. examine: another, pressed when the address
     named the pair.
     """
@@ -63,7 +66,6 @@ class Bar(NamedTuple):
     run: gr.Button
     stop: gr.Button
     presets: list[gr.Button]
-    greedy: gr.Button
     adopt: gr.Button
     examine: gr.Button
 
@@ -92,6 +94,8 @@ def build_page(
             bar = _bar(presets)
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
+                with gr.Row(elem_id="more-presets"):
+                    bar.presets.extend(_preset_buttons(presets[FEW_PRESETS:]))
                 controls, report = make_controls(pair)
             player = make_player(_functions(runs, pair), presets, recordings, pair)
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
@@ -123,13 +127,16 @@ def _bar(presets: Sequence[Preset]) -> Bar:
         run = gr.Button("Run", variant="primary", elem_id="run")
         stop = gr.Button("Stop", variant="secondary", elem_id="stop")
     with gr.Row(elem_id="presets"):
-        buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
-        greedy = gr.Button("greedy", size="sm", elem_id="greedy")
+        buttons = _preset_buttons(presets[:FEW_PRESETS])
         adopt = gr.Button("As shown", elem_id="adopt")
         examine = gr.Button("Examine", elem_id="examine")
     tools = (PAGE / "tools.html").read_text("utf-8")
     _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
-    return Bar(prompt, run, stop, buttons, greedy, adopt, examine)
+    return Bar(prompt, run, stop, buttons, adopt, examine)
+
+
+def _preset_buttons(presets: Sequence[Preset]) -> list[gr.Button]:
+    return [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
 
 
 def _static(name: str, html: str) -> None:
@@ -225,9 +232,6 @@ def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) ->
         filled = json.dumps([preset.prompt, *values_of(preset.settings)])
         outputs = [bar.prompt, *controls.tunable]
         button.click(None, None, outputs, js=f"() => {filled}", **IN_BROWSER)
-    temperature = controls.settings["temperature"]
-    toggled = f"(temperature) => temperature > 0 ? 0 : {DEFAULTS['temperature']}"
-    bar.greedy.click(None, temperature, temperature, js=toggled, **IN_BROWSER)
 
 
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:

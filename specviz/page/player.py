@@ -15,8 +15,7 @@ from ..core.theory import MOST_GAMMA
 from ..environment import ASSETS
 from ..kinds import drafter_names
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
-from ..runs.html import PLOTLY
-from ..runs.modules import PAGE
+from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary

@@ -14,10 +14,10 @@ from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
-from ..measure.sweep.reading import MOST
 from ..measure.sweep.types import Plan, Progress, Row, SweepRequest, SweepResult
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.charts import PALETTE
+from ..runs.reading import MOST
 from ..settings import Settings
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair

@@ -12,8 +12,7 @@ import torch
 from ..checks import checked_device
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..sides.watched.pair import watched_pair
-from ..sides.watched.watching import tells_steps
+from ..sides.watched.watching import tells_steps, watched_pair
 from .closed import closed_sentence
 from .findings import (
     Finding,

@@ -45,7 +45,7 @@ from .weights import (
 )
 
 if TYPE_CHECKING:
-    from ..sides.watched.pair import Watched
+    from ..sides.watched.watching import Watched
 
 
 def load_pair(

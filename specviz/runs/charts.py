@@ -1,7 +1,6 @@
-"""Plotly charts of a run, with the same style on the live page, in Python and in exported pages.
+"""The style of a run's Plotly charts, the same on the live page and in exported pages.
 
-The page receives `chart_specs()` once: layouts and styles without data. In the browser it computes
-the data itself, by the same definitions as `series.series`.
+The page receives `chart_specs()` once: layouts and styles without data, which it computes itself.
 """
 
 from __future__ import annotations
@@ -9,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
-from ..lanes import BASELINE, LANES, MOST_LANES, SPECULATIVE, Lane, label_of
-from .series import series
-from .trace import Trace
+from ..lanes import BASELINE, SPECULATIVE, label_of
 
 PALETTE: dict[str, dict[str, str]] = {
     "light": {
@@ -73,60 +68,18 @@ SEVERAL = {"rates": "α so far", "tau": "τ so far"}
 FONT = "Source Sans Pro, system-ui, sans-serif"
 
 
-def figures(trace: Trace, theme: str = "light") -> dict[str, go.Figure]:
-    """The charts of a run as Plotly figures, by name. theme: "light" or "dark".
-
-    "requests" is among them if the target is on a server.
-    """
-    lanes = trace.lanes
-    data = series(trace.rounds, lanes)
-    several = len(lanes) > len(LANES)
-    result = {}
-    for name, title in {**CHARTS, **(SEVERAL if several else {})}.items():
-        if name == "requests" and not trace.header.on_server:
-            continue
-        styles = _lane_styles(name, theme, lanes) if several else _styles(name, theme, lanes[0])
-        if trace.header.source is not None:
-            styles = _watched_styles(styles, name, trace)
-        traces = [{**style, **points} for style, points in zip(styles, data[name], strict=True)]
-        figure = go.Figure(data=traces, layout=_layout(name, theme))
-        figure.update_layout(
-            title={"text": title, "x": 0.02, "font": {"size": 15}},
-            margin={"l": 60, "r": 20, "t": 64, "b": 52},
-            showlegend=several or name != "positions",
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-            paper_bgcolor=PALETTE[theme]["page"],
-            font={"size": 13},
-            width=640,
-            height=400,
-        )
-        result[name] = figure
-    return result
-
-
-def _watched_styles(styles: list[dict[str, Any]], name: str, trace: Trace) -> list[dict[str, Any]]:
-    """The styles for a watched server, which tells no parts of a round and may have no baseline."""
-    if name == "parts":
-        return [
-            {**styles[1], "name": "a step", "hovertemplate": "%{x:.2f} ms<extra>a step</extra>"}
-        ]
-    has_all = BASELINE in trace.lanes or name not in ("tokens", "speed")
-    return styles if has_all else styles[:1]
-
-
 def chart_specs() -> dict[str, Any]:
     """The layout and the trace styles of every chart, by theme and chart, as JSON-ready values.
 
     "traces": of a race of two. "lanes": of a race of as many lanes as there may be, the baseline
     last, if the chart has a trace for each lane; `LANE` stands for a lane's name.
     """
-    many = [*([LANE] * MOST_LANES), BASELINE]
     return {
         theme: {
             name: {
                 "layout": _layout(name, theme),
-                "traces": _styles(name, theme),
-                "lanes": _lane_styles(name, theme, many),
+                "traces": _styles(name, theme, [(label_of(SPECULATIVE), "accepted", "solid")]),
+                "lanes": _styles(name, theme, [(LANE, *style) for style in LANE_LINES]),
             }
             for name in CHARTS
         }
@@ -134,42 +87,24 @@ def chart_specs() -> dict[str, Any]:
     }
 
 
-def _styles(name: str, theme: str, lane: Lane = SPECULATIVE) -> list[dict[str, Any]]:
-    """The style of each trace of a chart of two lanes, without its points."""
-    ink = PALETTE[theme]
-    lanes = [
-        _line(label_of(lane), ink["accepted"]),
-        _line(label_of(BASELINE), ink["soft"], "dot"),
-    ]
-    if name == "tokens":
-        return [{**style, "line": {**style["line"], "shape": "hv"}} for style in lanes]
-    if name == "speed":
-        return lanes
-    if name == "requests":
-        return [_points(style) for style in lanes]
-    if name == "rates":
-        return [_line("α", ink["accepted"]), _line("efficiency", ink["bonus"], "dot")]
-    if name == "tau":
-        return [_line("measured", ink["accepted"]), _line("predicted", ink["soft"], "dash")]
+def _styles(name: str, theme: str, lanes: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    """The style of each trace of a chart, without its points. lanes: label, colour of the palette
+    and dash of each lane with drafts; one alone has more to show."""
+    ink, alone = PALETTE[theme], len(lanes) == 1
     if name == "parts":
         colours = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
         return [_bar(part, colour, "h") for part, colour in colours.items()]
-    return [_bar("α", ink["accepted"], "v")]
-
-
-def _lane_styles(name: str, theme: str, lanes: Sequence[Lane]) -> list[dict[str, Any]]:
-    """The same of a chart of more lanes, the baseline last: a line for each that it shows."""
-    ink = PALETTE[theme]
-    if name == "parts":
-        return _styles(name, theme)
-    lines = [
-        _line(label_of(lane), ink[colour], dash)
-        for lane, (colour, dash) in zip(lanes[:-1], LANE_LINES, strict=False)
-    ]
+    if alone and name == "rates":
+        return [_line("α", ink["accepted"]), _line("efficiency", ink["bonus"], "dot")]
+    if alone and name == "tau":
+        return [_line("measured", ink["accepted"]), _line("predicted", ink["soft"], "dash")]
+    if alone and name == "positions":
+        return [_bar("α", ink["accepted"], "v")]
+    lines = [_line(label, ink[colour], dash) for label, colour, dash in lanes]
     if name == "positions":
         return [{**line, "mode": "lines+markers"} for line in lines]
     if name in ("tokens", "speed", "requests"):
-        lines.append(_line(label_of(lanes[-1]), ink["soft"], "dot"))
+        lines.append(_line(label_of(BASELINE), ink["soft"], "dot"))
     if name == "tokens":
         return [{**line, "line": {**line["line"], "shape": "hv"}} for line in lines]
     return [_points(line) for line in lines] if name == "requests" else lines

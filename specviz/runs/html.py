@@ -1,6 +1,8 @@
 """A run as one HTML file that opens from disk: the page's player with the trace inside.
 
 The file makes no requests: it contains the style sheets, the modules, the charts and the trace.
+The modules are the page's: they import each other by names such as "specviz/run/store.js", and an
+import map says where a name lies, so there is no build step.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ..core.theory import MOST_GAMMA
+from ..environment import ASSETS
 from ..vocabulary import vocabulary
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
-from .modules import PAGE, packed_map
 from .trace import SCHEMA, Trace
 
+PAGE = ASSETS / "page"
+FETCHED = "choose"
+"""The room that the page fetches when it is first opened; a run as one file has none of it."""
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
     "player.css",
@@ -88,13 +93,13 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
 
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
     """
-    modules = packed_map()
+    packed = packed_map()
     return _PAGE.format(
-        policy=_policy(modules, _START),
+        policy=_policy(packed, _START),
         title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
         style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
         classes="sv-standalone sv-embed" if is_small else "sv-standalone",
-        modules=modules,
+        modules=packed,
         brand=_read("brand.html").replace('href="."', ""),
         tools=_tools(),
         player=_read("player.html"),
@@ -172,3 +177,32 @@ def _json(value: Any) -> str:
 def _packed_plotly() -> str:
     """Plotly's script, gzipped and in base64: a third of its size."""
     return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), mtime=0)).decode()
+
+
+def modules(*, with_fetched: bool = True) -> dict[str, Path]:
+    """The files of all modules by the name that others import, sorted."""
+    found = {path.relative_to(PAGE): path for path in sorted(PAGE.rglob("*.js"))}
+    return {
+        f"specviz/{inner.as_posix()}": path
+        for inner, path in found.items()
+        if with_fetched or inner.parts[0] != FETCHED
+    }
+
+
+def served_map(folder: str) -> str:
+    """The import map of a page on a server. folder: the address of `PAGE`, with a stroke at its
+    end, as seen from the page."""
+    return _import_map({"specviz/": f"./{folder}"})
+
+
+def packed_map() -> str:
+    """The import map of a page without a server: every module is in it, as a data: address."""
+    packed = {
+        name: base64.b64encode(path.read_bytes()).decode()
+        for name, path in modules(with_fetched=False).items()
+    }
+    return _import_map({name: f"data:text/javascript;base64,{one}" for name, one in packed.items()})
+
+
+def _import_map(imports: Mapping[str, str]) -> str:
+    return json.dumps({"imports": imports}).replace("<", "\\u003c")

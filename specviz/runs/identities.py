@@ -135,9 +135,11 @@ def _counts_fault(r: Round, lane: _Lane, settings: Settings) -> str:
 
 
 def _is_drawn(trace: Trace) -> bool:
-    """Whether a server drew the tokens, and so told none of the target's distributions."""
-    tokens = (t for r in trace.rounds for t in (*r.drafted, *r.emitted))
-    return trace.header.on_server and not any(t.top_p for t in tokens)
+    """Whether a server drew the tokens, and so told none of the target's distributions. Those of
+    the draft are there, unless somebody left out all lists."""
+    tokens = [t for r in trace.rounds for t in (*r.drafted, *r.emitted)]
+    listed = any(t.top_q for t in tokens) and not any(t.top_p for t in tokens)
+    return trace.header.on_server and listed
 
 
 def _token_fault(token: Token, settings: Settings, *, watched: bool, drawn: bool) -> str:

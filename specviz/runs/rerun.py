@@ -16,7 +16,7 @@ from ..core.agreement import margin_of
 from ..core.events import Choice, Event, Header, Round, Token
 from ..core.race import race
 from ..errors import TraceError
-from ..lanes import BASELINE, Lane, label_of
+from ..lanes import Lane, label_of
 from ..pairs.pair import Pair
 from .metrics import compute_metrics
 from .trace import Trace
@@ -30,6 +30,7 @@ MOST_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # how far above the usual deviation of a run rounding may lie
 BUILTIN_TARGET = "target"  # the name of its folder
 MACHINE = ("device", "processor", "dtype")
+VERSIONS = ("specviz", "torch", "transformers", "cuda")
 SHOWN = 5  # differences that are listed
 
 
@@ -83,7 +84,8 @@ class Rerun:
             return "The pair at hand is not the one that the recording names, or it was edited."
         if self._goes_on():
             return "Behind it both agree again, as no model does: the recording was edited."
-        if any(own.gamma_policy == "optimal" for own in _lanes_of(self.recorded.header).values()):
+        header = self.recorded.header
+        if any(header.settings_of(one).gamma_policy == "optimal" for one in header.speculative):
             return (
                 "Its policy drafts by costs that are measured on each machine: lengths may differ."
             )
@@ -165,11 +167,11 @@ def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
     """Compare a recording with a second run of the same prompt, settings and lanes. lists: whether
     the recording has the likeliest tokens of each place."""
     rounding = _rounding(recorded, again)
-    changes = [*_header_changes(recorded.header, again.header)]
+    changes = [*_changed("header", _facts(recorded.header), _facts(again.header))]
     for lane in recorded.lanes:
         changes += _lane_changes(recorded, again, lane, rounding, TOPS if lists else ())
     if not changes:
-        changes += _end_changes(recorded, again)
+        changes += _changed("end", _said_at_the_end(recorded), _said_at_the_end(again))
     elsewhere = _elsewhere(recorded.header, again.header)
     return Rerun(recorded, again, tuple(changes), elsewhere, rounding)
 
@@ -193,38 +195,42 @@ def rerun_lines(found: Rerun) -> Iterator[str]:
         yield f"  {'speed-up':15} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
 
 
-def _lanes_of(header: Header) -> dict[Lane, Any]:
-    return {lane: header.settings_of(lane) for lane in header.speculative}
+def _facts(header: Header) -> dict[str, object]:
+    """What a header says of the models, by a name in words."""
+    found: dict[str, object] = {"prompt": header.prompt[:40]}
+    models = {"target": header.target}
+    models |= {f"draft of {lane}": header.draft_of(lane) or {} for lane in header.speculative}
+    for role, model in models.items():
+        found[role] = bool(model)
+        # Older recordings lack some of them.
+        fields = ("name", "parameters", "revision", "context", "shared")
+        found |= {f"{role}, {field}": model[field] for field in fields if field in model}
+    for lane, seconds in header.prefill_seconds.items():
+        found[f"prefill of the {lane} lane"] = " and ".join(seconds)
+    return found
 
 
-def _header_changes(ours: Header, theirs: Header) -> Iterator[Change]:
-    for lane, seconds in ours.prefill_seconds.items():
-        if seconds.keys() != theirs.prefill_seconds[lane].keys():
-            was, now = (" and ".join(one.prefill_seconds[lane]) for one in (ours, theirs))
-            yield Change(f"header, prefill of the {lane} lane", was, now)
-    if ours.prompt != theirs.prompt:
-        yield Change("header, prompt", repr(ours.prompt[:40]), repr(theirs.prompt[:40]))
-    for role, one, other in [
-        ("target", ours.target, theirs.target),
-        *(
-            (f"draft of {lane}", ours.draft_of(lane) or {}, theirs.draft_of(lane) or {})
-            for lane in ours.speculative
-        ),
-    ]:
-        for field in ("name", "parameters", "revision", "context", "shared"):
-            # Older recordings lack some of them.
-            if field in one and one[field] != other.get(field):
-                yield Change(f"header, {role}, {field}", str(one[field]), str(other.get(field)))
-        if bool(one) != bool(other):
-            yield Change(f"header, {role}", str(bool(one)), str(bool(other)))
+def _said_at_the_end(trace: Trace) -> dict[str, object]:
+    end = trace.end
+    if end is None or "stopped" in end.reasons.values():
+        return {}
+    found: dict[str, object] = {
+        f"reason of the {lane} lane": reason for lane, reason in end.reasons.items()
+    }
+    for lane in trace.header.speculative:
+        found[f"identical of the {lane} lane"] = end.agreement(lane).identical
+    return found
+
+
+def _changed(part: str, ours: dict[str, object], theirs: dict[str, object]) -> Iterator[Change]:
+    for name, was in ours.items():
+        if was != theirs.get(name):
+            yield Change(f"{part}, {name}", str(was), str(theirs.get(name)))
 
 
 def _elsewhere(ours: Header, theirs: Header) -> tuple[str, ...]:
     facts = [(name, getattr(ours, name), getattr(theirs, name)) for name in MACHINE]
-    facts += [
-        (name, ours.versions.get(name), theirs.versions.get(name))
-        for name in ("specviz", "torch", "transformers", "cuda")
-    ]
+    facts += [(name, ours.versions.get(name), theirs.versions.get(name)) for name in VERSIONS]
     facts.append(("engine", ours.target["form"], theirs.target["form"]))
     return tuple(
         f"it was made with {name} {was or 'unknown'}, and here it is {now or 'none'}"
@@ -310,20 +316,6 @@ def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) ->
             if abs(choice.probability - value) > rounding or (same and same.text != choice.text):
                 return False
     return True
-
-
-def _end_changes(recorded: Trace, again: Trace) -> Iterator[Change]:
-    ours, theirs = recorded.end, again.end
-    if ours is None or theirs is None or "stopped" in ours.reasons.values():
-        return
-    for lane in recorded.lanes:
-        if ours.reasons[lane] != theirs.reasons[lane]:
-            yield Change(
-                f"end, reason of the {lane} lane", ours.reasons[lane], theirs.reasons[lane]
-            )
-        if lane != BASELINE and ours.agreement(lane).identical != theirs.agreement(lane).identical:
-            was, now = (str(end.agreement(lane).identical) for end in (ours, theirs))
-            yield Change(f"end, identical of the {lane} lane", was, now)
 
 
 def _shown(value: float | None) -> str:

@@ -56,8 +56,8 @@ def _from(low: float, high: float, kind: Any = int) -> Any:
 
 
 def _up_to(most: int, kind: Any = str) -> Any:
-    fast = {} if kind is str else {"fail_fast": True}
-    return Annotated[kind, Field(max_length=most, **fast)]
+    fast = None if kind is str else True
+    return Annotated[kind, Field(max_length=most, fail_fast=fast)]
 
 
 def _by(key: Any, value: Any) -> Any:
@@ -65,7 +65,7 @@ def _by(key: Any, value: Any) -> Any:
 
 
 def _record(name: str, schema: Mapping[str, Any]) -> Any:
-    return TypedDict(name, dict(schema))  # type: ignore[misc, operator]
+    return TypedDict(name, dict(schema))  # type: ignore[operator]
 
 
 LANE: Any = Annotated[str, Field(pattern=f"^{LANE_NAME.pattern}$")]
@@ -75,7 +75,7 @@ LATE = {"revision": NAME | None, "context": COUNT | None, "shared": COUNT}
 MODEL = _record(
     "Model",
     {"name": NAME, "parameters": _from(0, 10**15), "form": NAME}
-    | {name: NotRequired[kind] for name, kind in LATE.items()},  # type: ignore[valid-type]
+    | {name: NotRequired[kind] for name, kind in LATE.items()},
 )
 BY_TYPE: dict[Any, Any] = {
     int: COUNT,

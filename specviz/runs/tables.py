@@ -1,13 +1,14 @@
-"""A run as CSV tables, for a spreadsheet or a data frame."""
+"""Tables: a run as CSV, and any rows as text for a terminal or in Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.events import UNKNOWN_ID, Round, Token
+from .intervals import Spread
 from .trace import Trace
 
 VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
@@ -84,3 +85,35 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer.writerow(columns)
     writer.writerows(rows)
     return file.getvalue()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows with columns of one width each: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table of Markdown."""
+    yield f"| {' | '.join(head)} |".replace("|  |", "| |")
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def rate_line(name: str, rate: Spread, width: int, more: str = "") -> str:
+    """A rate in tokens per second with its quartiles, or with `more` in their place."""
+    tail = more or f"({rate.low:.1f} - {rate.high:.1f})"
+    return f"  {name:{width}} {rate.median:7.1f} tokens/s  {tail}"
+
+
+def shown_number(value: float | None, places: int) -> str:
+    """A number with so many decimals, or a dash for None."""
+    return "–" if value is None else f"{value:.{places}f}"
+
+
+def shown_milliseconds(seconds: float | None) -> str:
+    """Seconds as text in milliseconds: "1.52 ms", or a dash for None."""
+    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"

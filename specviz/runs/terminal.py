@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..core.events import UNKNOWN_ID, Event, Header, Outcome, Round, Token
+from ..core.events import UNKNOWN_ID, Agreement, Event, Header, Outcome, Round, Token
 from ..kinds import verdict_kind
 from ..lanes import BASELINE, LANES, Lane, label_of
 from .metrics import Metrics, best_lane, compute_metrics
-from .requests import request_lines
+from .servers import request_lines, watched_lines, watched_rows
+from .tables import shown_number
 from .trace import Trace
 from .uncertainty import DOUBTS, uncertainty
-from .watched import watched_lines, watched_rows
-from .words import comparison_line
-from .words import shown_milliseconds as shown_milliseconds  # others import them from here
-from .words import shown_number as shown_number
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 UNSEEN = "?"  # in the place of a token that a server rejected without telling it
@@ -84,9 +81,7 @@ def metric_lines(trace: Trace) -> Iterator[str]:
         rate = shown_number(m.tokens_per_second[lane], 1)
         label = label_of(lane)
         yield f"{label:15} {m.tokens[lane]:4} tokens  {m.seconds[lane]:7.3f} s  {rate} tokens/s"
-    if head.source is not None:
-        yield from watched_rows(trace, first)
-    elif len(by_lane) == 1:
+    if len(by_lane) == 1:
         yield from _one_lane(trace, head.speculative[0], first)
     else:
         yield from _several_lanes(trace, by_lane)
@@ -102,27 +97,34 @@ def metric_lines(trace: Trace) -> Iterator[str]:
 
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
-    rows = {
-        "speed-up": (shown_number(m.speedup, 2), _verdict(m)),
+    is_watched = trace.header.source is not None
+    for name, (value, meaning) in (watched_rows if is_watched else _rows)(trace, m).items():
+        yield f"{name:15} {value}  {meaning}"
+        doubt = _doubt_of(trace, lane) if name == "speed-up" else ""
+        yield from [f"{'  uncertain':15} {doubt}"] if doubt else []
+    yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
+    if trace.end and trace.end.identical is not None:
+        yield _comparison(trace.end.agreement(lane))
+
+
+def _rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
+    """The figures of a lane with what they mean, by name."""
+    pays = "the draft pays" if (m.speedup or 0.0) > 1 else "the draft costs more than it saves"
+    predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
+    beta = verdict_kind(trace.header.settings_of(trace.header.speculative[0]).rule).beta
+    return {
+        "speed-up": (
+            shown_number(m.speedup, 2),
+            "too short to compare" if m.speedup is None else pays,
+        ),
         "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),
         "efficiency": (shown_number(m.efficiency, 3), "of all drafts were accepted"),
-        "beta": (shown_number(m.beta, 3), verdict_kind(trace.header.settings_of(lane).rule).beta),
-        "tau": (
-            shown_number(m.tau, 2),
-            f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted",
-        ),
+        "beta": (shown_number(m.beta, 3), beta),
+        "tau": (shown_number(m.tau, 2), predicted),
         "c": (shown_number(m.c, 3), "a draft step, in target steps"),
     }
-    for name, (value, meaning) in rows.items():
-        yield f"{name:15} {value}  {meaning}"
-        if name == "speed-up":
-            doubt = _doubt_of(trace, lane)
-            yield from [f"{'  uncertain':15} {doubt}"] if doubt else []
-    yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
-    if trace.end and trace.end.identical is not None:
-        yield comparison_line(trace.end.agreement(lane))
 
 
 COLUMNS = ("speed-up", "end to end", "alpha", "efficiency", "tau", "c")
@@ -142,7 +144,7 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
         if doubt:
             yield f"{lane}: uncertain, {doubt}"
         if trace.end and trace.end.identical is not None:
-            yield f"{lane}: {comparison_line(trace.end.agreement(lane))}"
+            yield f"{lane}: {_comparison(trace.end.agreement(lane))}"
 
 
 def _threads(head: Header) -> str:
@@ -158,7 +160,12 @@ def _doubt_of(trace: Trace, lane: Lane) -> str:
     return DOUBTS[found.doubt] if found is not None and found.doubt is not None else ""
 
 
-def _verdict(m: Metrics) -> str:
-    if m.speedup is None:
-        return "too short to compare"
-    return "the draft pays" if m.speedup > 1 else "the draft costs more than it saves"
+def _comparison(said: Agreement) -> str:
+    """How the texts of two lanes compare, in a clause."""
+    where = said.divergence
+    if where is None:
+        return f"{said.compared}/{said.compared} tokens identical to the baseline"
+    margin = shown_number(where.margin, 4)
+    return (
+        f"the lanes part at token {where.index + 1}: the target's top two are {margin} nats apart"
+    )

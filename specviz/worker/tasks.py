@@ -126,7 +126,7 @@ class SampleTask:
     reach: int
 
     def run(self, models: Models, stop: Stop) -> Iterator[Any]:
-        from ..inspect.continuations import draw_continuations  # imports torch
+        from ..inspect.prove import draw_continuations  # imports torch
 
         pair = yield from models.pair(self.pair)
         ids = pair.encode(self.prompt)

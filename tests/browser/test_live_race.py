@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+from series import series
 from serve import UNHURRIED
 from visitor import PATIENCE, Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
-from specviz.runs.series import series
 
 OUTCOMES = ("accepted", "rejected", "ignored", "corrected", "bonus")
 

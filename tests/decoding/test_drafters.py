@@ -33,10 +33,9 @@ from specviz.core.loop import _Run
 from specviz.errors import PairError
 from specviz.measure.bench.drafters import (
     compare,
-    drafter_variants,
-    policy_variants,
     preset_prompts,
     table_lines,
+    variants_of,
 )
 from specviz.pairs.pair import parameter_count
 from specviz.pairs.sizes import pass_bytes
@@ -236,7 +235,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     pair = pair_of(target, relative(target, noise=0.1))
     groups = {"first": ["w1 w2 w1 w2", "w3"], "second": ["w4"]}
     settings = Settings(gamma=3, max_new_tokens=12, temperature=1.0)
-    variants, left_out = drafter_variants(pair, "w1", settings)
+    variants, left_out = variants_of("drafters", pair, "w1", settings)
     assert list(variants) == ["model", "ngram", "suffix"]
     assert [one.partition(":")[0] for one in left_out] == ["early-exit", "head"]
     assert "the target has only one layer" in left_out[0] and "has no head" in left_out[1]
@@ -260,7 +259,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     lines = list(table_lines(rows))
     assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {8}
     assert list(preset_prompts()) == ["easy", "hard", "repetitive", "copies", "loses"]
-    assert len(policy_variants(pair, "w1", settings)[0]) == 9
+    assert len(variants_of("policies", pair, "w1", settings)[0]) == 9
 
 
 # Prices

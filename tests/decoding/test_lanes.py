@@ -8,13 +8,14 @@ from typing import Any
 
 import orjson
 import pytest
+from series import series
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, compute_metrics, race
 from specviz.core.events import Header, Round
 from specviz.errors import ModelError, SettingsError, TraceError
 from specviz.lanes import BASELINE, LANES, MOST_LANES, beside, parsed_lane
-from specviz.runs.charts import figures
+from specviz.runs.charts import chart_specs
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import metric_lines
@@ -107,11 +108,13 @@ def test_every_report_speaks_of_the_lanes_by_name(trace: Trace):
     printed = "\n".join(metric_lines(trace))
     best = max(NAMES, key=lambda lane: compute_metrics(trace, lane).speedup or 0.0)
     assert f"best: {best}, {compute_metrics(trace, best).speedup:.2f} times" in printed
-    drawn = figures(trace)
-    assert [line.name for line in drawn["tokens"].data] == [*NAMES, "target alone"]
-    styles = {(line.line.color, line.line.dash) for line in drawn["tokens"].data}
-    assert len(styles) == 4, "no two lanes look alike"
-    assert [len(drawn[name].data) for name in ("rates", "tau", "positions")] == [3, 3, 3]
+    drawn = series(trace.rounds, trace.lanes)
+    assert [len(drawn[name]) for name in ("rates", "tau", "positions")] == [3, 3, 3]
+
+
+def test_no_two_lanes_look_alike():
+    lines = [style["line"] for style in chart_specs()["light"]["tokens"]["lanes"]]
+    assert len({(line["color"], line["dash"]) for line in lines}) == len(lines) == MOST_LANES + 1
 
 
 @pytest.mark.parametrize(

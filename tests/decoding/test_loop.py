@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from threading import Thread
 from typing import Any
 
@@ -69,7 +70,11 @@ def judged(rounds: list[Round]) -> tuple[int, int]:
     return found.count("accepted"), found.count("rejected")
 
 
-@pytest.mark.parametrize("gamma", range(1, 9))
+@pytest.mark.parametrize(
+    ("form", "gamma"),
+    [*(("fastest", gamma) for gamma in range(1, 9)), *product(("static", "eager"), (1, 3, 8))],
+    indirect=["form"],
+)
 def test_greedy_speculation_writes_what_generate_writes(
     pair: Pair, alone: list[int], gamma: int, form: str
 ):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from all_pairs import all_pairs
 from reference_distribution import chain_p_value
 from stand_in_device import (
     DEVICE,
@@ -63,7 +63,10 @@ def pair(on_host: Pair) -> Pair:
     return pair_of(target, draft, head=head)
 
 
-@pytest.fixture(params=["eager", "static"])
+FORMS = ("eager", "static")
+
+
+@pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "static":
         monkeypatch.setenv("SPECVIZ_FORM", "static")
@@ -72,11 +75,18 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     specviz.sides.fast_gpu.engine._pools.clear()
 
 
+# Any two of the three meet.
+KINDS_OF_ROUNDS = [
+    tuple(case.values())
+    for case in (
+        *all_pairs(form=FORMS, drafter=DRAFTERS, sampler=SAMPLERS),
+        *all_pairs(form=FORMS, drafter=["none"], sampler=["greedy", "top-p"]),
+    )
+]
+
+
 @pytest.mark.filterwarnings("error:the static form")
-@pytest.mark.parametrize(
-    ("drafter", "sampler"),
-    [*product(DRAFTERS, SAMPLERS), ("none", "greedy"), ("none", "top-p")],
-)
+@pytest.mark.parametrize(("form", "drafter", "sampler"), KINDS_OF_ROUNDS, indirect=["form"])
 def test_a_round_copies_its_verdict_and_then_its_numbers(
     pair: Pair, form: str, drafter: str, sampler: str
 ):

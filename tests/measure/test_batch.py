@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ import torch
 from toy_models import llama, mini, pair_of, relative
 
 from specviz.__main__ import main
-from specviz.errors import TraceError
-from specviz.measure.bench.batch import batch_times
-from specviz.measure.bench.batched import BatchedPasses
-from specviz.runs.batches import BatchReport, BatchTimes, batch_lines
+from specviz.measure.bench.batch import BatchedPasses, BatchReport, BatchTimes, batch_times
 from specviz.runs.intervals import Spread
 
 
@@ -37,7 +33,7 @@ def test_the_expected_speed_up_follows_from_the_times_of_its_passes() -> None:
     assert FREE.best(0.5) == (2, pytest.approx(1.75))
     assert EVEN.best(0.5) == (1, 1.5 / 1.5)
     assert DEAR.speedup(0.5, 1) == 1.5 * 2 / 4.5 and DEAR.speedup(0.5, 2) == 1.75 * 2 / 7
-    assert EVEN.rates(0.5) == (4.0, 4.0) and FREE.rates(0.5)[0] == 1.0
+    assert EVEN.cells(0.5)[-2:] == ["4", "4"] and FREE.cells(0.5)[-2] == "1"
 
 
 def test_the_batch_at_which_drafts_stop_paying_lies_between_two_measured_ones() -> None:
@@ -51,40 +47,15 @@ def test_the_batch_at_which_drafts_stop_paying_lies_between_two_measured_ones() 
     assert found.verdict() == f"Drafts stop paying at a batch of about {16**share:.1f}."
 
 
-def test_a_report_is_a_table_a_chart_and_a_file_that_can_be_read_again() -> None:
+def test_a_report_is_a_table_a_chart_and_a_file() -> None:
     ours = report(FREE, DEAR)
-    assert [ours.bound(1), ours.bound(3), ours.bound(4)] == [0.75, 0.75, 1.0]
-    lines = list(batch_lines(ours))
+    lines = list(ours.lines())
     assert "| 16 | 2000.00 ms | 6000.00 ms | 3.00 | 500.00 ms | 0.250 | 1 | 0.67 | 8 | 5 |" in lines
     assert f"    1 │{'█' * 35} 1.75 at gamma 2" in lines and lines[-1] == ours.verdict()
-    assert BatchReport.from_json(ours.to_json()) == ours
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "not JSON",
-        "[]",
-        "{}",
-        {"schema": 2},
-        {"times": []},
-        {"times": 3 * [asdict(FREE)]},
-        {"times": [asdict(FREE) | {"target": asdict(FREE)["target"][:1]}]},
-        {"times": [asdict(FREE), asdict(DEAR) | {"target": asdict(DEAR)["target"][:2]}]},
-        {"times": [asdict(FREE) | {"batch": "1"}]},
-        {"times": [asdict(FREE) | {"draft": {"median": "1", "low": 1, "high": 1}}]},
-        {"times": [asdict(FREE) | {"draft": {"median": 1, "low": float("nan"), "high": 1}}]},
-        {"alpha": 1.5},
-        {"target": ["big"]},
-        {"token_seconds": 0},
-        {"more": 1},
-    ],
-)
-def test_other_files_are_refused_in_one_sentence(change: str | dict[str, object]) -> None:
-    values = json.loads(report(EVEN, DEAR).to_json())
-    text = change if isinstance(change, str) else json.dumps(values | change)
-    with pytest.raises(TraceError, match="no measurement of batches"):
-        BatchReport.from_json(text)
+    found = json.loads(ours.to_json())
+    assert found["times"][1]["target"][2] == {"median": 6.0, "low": 6.0, "high": 6.0}
+    assert found["derived"]["break_even"] == ours.break_even
+    assert found["derived"]["best"][1] == {"batch": 16, "gamma": 1, "speedup": DEAR.best(0.5)[1]}
 
 
 @pytest.mark.parametrize("model", [llama(24), mini(24)])
@@ -115,13 +86,14 @@ def test_a_small_pair_is_measured(
     prompts.write_text('["w1 w2", "w3"]')
     line = "bench --batch 4 1 --gamma 2 --max-new-tokens 8 --repeats 1 --threads 1 --prompts"
     assert main([*line.split(), str(prompts), "--out", str(file)]) == 0
-    found = BatchReport.from_json(file.read_text())
-    assert [one.batch for one in found.times] == [1, 4] and found.widest == 2
-    assert found.temperature == 0.0 and 0 < found.alpha <= 1 and found.context == 40 - 3
-    assert found.verdict() in capsys.readouterr().out
+    found = json.loads(file.read_text())
+    assert [one["batch"] for one in found["times"]] == [1, 4]
+    assert [len(one["target"]) for one in found["times"]] == [3, 3]
+    assert found["temperature"] == 0.0 and 0 < found["alpha"] <= 1 and found["context"] == 40 - 3
+    assert "Drafts" in capsys.readouterr().out
     assert main([*line.split(), str(prompts), "--out", str(file), "--acceptance", "0.25"]) == 0
-    found = BatchReport.from_json(file.read_text())
-    assert (found.alpha, found.temperature) == (0.25, None)
+    found = json.loads(file.read_text())
+    assert (found["alpha"], found["temperature"]) == (0.25, None)
     for wrong, says in (
         (["--batch", "0"], "use numbers of texts from 1 to 1024"),
         (["--batch", "2", "--gamma", "0"], "--batch needs a draft model"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,18 @@ from specviz import Pair, Settings
 from specviz.__main__ import main
 from specviz.core.engines import eager_only
 from specviz.errors import PairError, ServerError
-from specviz.measure.bench import servers, ways
-from specviz.measure.bench.servers import compare_with_servers, parts_at
-from specviz.measure.bench.ways import HERE, Comparison, Way, own_run, ways_report
+from specviz.measure.bench import servers
+from specviz.measure.bench.servers import (
+    HERE,
+    Comparison,
+    Way,
+    compare_with_servers,
+    own_run,
+    parts_at,
+    servers_report,
+)
 from specviz.remote.wire import Server
-from specviz.sides.watched import pair as watched_pair
+from specviz.sides.watched import watching as watched_pair
 
 COUNT = 8
 SETTINGS = Settings(max_new_tokens=COUNT, gamma=4, ignore_eos=True)
@@ -69,17 +75,15 @@ def test_servers_take_turns_and_their_texts_are_compared(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(ways, "thread_counts", lambda: [1])
+    monkeypatch.setattr(servers, "thread_counts", lambda: [1])
     asked: list[dict[str, Any]] = []
     with eager_only():
         _, written = own_run(pair, "the cat", SETTINGS, Way(HERE, "baseline", 1, 0))
         transport = httpx.MockTransport(engine(written, asked))
         for module in (servers, watched_pair):
             monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
-        compare = partial(
-            compare_with_servers, [ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2
-        )
-        ways_report(compare, ["the cat"], SETTINGS, 2, tmp_path / "found.json")
+        compared = compare_with_servers([ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2)
+    servers_report(compared, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     rows = {row["who"]: row for row in found["rows"]}
     llama_cpp = "llama.cpp b9 at b.test"

@@ -19,7 +19,7 @@ from specviz.page import files as reading
 from specviz.page.files import Reader, find_recordings
 from specviz.page.look import RECORDINGS
 from specviz.page.player import PRESETS, QUESTIONS, load_presets
-from specviz.runs.modules import PAGE
+from specviz.runs.html import PAGE
 from specviz.runs.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from specviz.runs.modules import FETCHED, PAGE, modules
+from specviz.runs.html import FETCHED, PAGE, modules
 
 # From the top to the bottom: a module imports from its own room and from those below it. "." has
 # what wires the rooms together. Types, which no browser reads, may come from anywhere.

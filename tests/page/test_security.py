@@ -25,7 +25,6 @@ from waiting import until
 from specviz.environment import ASSETS
 from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
-from specviz.measure.sweep.reading import MOST
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
 from specviz.page.security import bodies, guard, heads, sign_in
@@ -42,6 +41,7 @@ from specviz.page.security.bodies import (
 from specviz.page.security.guard import guarded_options
 from specviz.page.security.sign_in import WRONG
 from specviz.runs.html import PLOTLY
+from specviz.runs.reading import MOST
 from specviz.runs.recording import MOST_UNPACKED
 
 SECRET = "hf_" + "Secret" * 5

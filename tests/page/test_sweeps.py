@@ -14,7 +14,6 @@ from waiting import until
 
 from specviz import Settings, race
 from specviz.errors import SpecvizError
-from specviz.measure.sweep.reading import PROMPTS
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import jobs
 from specviz.page.delivery import deltas, drain
@@ -31,6 +30,7 @@ from specviz.page.sweeps import (
     sweep_of,
 )
 from specviz.prompts import Question
+from specviz.runs.reading import PROMPTS
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 

@@ -13,7 +13,7 @@ from toy_models import byte_level, llama
 from specviz import load_pair
 from specviz.__main__ import main
 from specviz.errors import PairError, ServerError
-from specviz.guess import written_by
+from specviz.inspect.guess import written_by
 from specviz.pairs.closed import closed_maker
 from specviz.pairs.doctor import examine
 from specviz.remote.address import ServerAddress

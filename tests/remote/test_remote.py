@@ -16,6 +16,7 @@ import pytest
 from fake_completions import FakeServer, Mortal, fake_server
 from model_families import saved
 from reference_distribution import chain_p_value
+from series import series
 from toy_models import byte_level, emitted_ids, llama, mini, pair_of, relative, words
 
 from specviz import (
@@ -39,7 +40,6 @@ from specviz.remote import wire
 from specviz.remote.address import server_address
 from specviz.remote.identity import identity_of
 from specviz.remote.wire import Server
-from specviz.runs.charts import figures
 from specviz.runs.identities import check_trace
 from specviz.runs.terminal import metric_lines
 from specviz.sides.served.completions import Completions
@@ -101,8 +101,8 @@ def test_a_race_is_a_trace_that_says_what_it_is(
     assert all(r.exchanged and r.exchanged > 100 for r in trace.rounds)
     assert trace.end is not None and trace.end.identical
     assert compute_metrics(trace).alpha is not None
-    asked = list(figures(trace)["requests"].data)
-    assert [len(lane.x) for lane in asked] == [len(trace.lane(lane)) for lane in trace.lanes]
+    asked = series(trace.rounds)["requests"]
+    assert [len(lane["x"]) for lane in asked] == [len(trace.lane(lane)) for lane in trace.lanes]
     assert trace.header.streaming_rate is not None
     said = "\n".join(metric_lines(trace))
     assert "kB and" in said and "tokens/s by itself" in said and "per request, and says" in said
@@ -135,7 +135,7 @@ def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
 ) -> None:
     with fake_server(target, byte_level(VOCAB), most=20, processed=True) as server:
         pair = remote_pair(server, draft)
-        assert pair.target.abilities.draws
+        assert pair.target.draws
         trace = Trace.from_events(race(pair, "hello", SAMPLED))
         check_trace(trace)
         trace.save(tmp_path / "run.json")
@@ -165,7 +165,7 @@ def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
 def test_a_short_list_is_refused_where_it_would_not_be_exact(target: Any, draft: Path) -> None:
     with fake_server(target, byte_level(VOCAB), most=20) as server:
         pair = remote_pair(server, draft)
-        assert pair.target.abilities.listed == 20
+        assert pair.target.listed == 20
         assert [*speculate(pair, "hello", GREEDY)]
         assert [*speculate(pair, "hello", replace(SAMPLED, top_k=20))]
         for settings in (SAMPLED, replace(SAMPLED, top_k=21)):

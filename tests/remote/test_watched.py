@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from replaying_server import Replay, replay_of, replaying
+from series import series
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
 from specviz.core.events import Event, Round
@@ -21,7 +22,6 @@ from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.page.choices import pair_choices
 from specviz.pairs.doctor import examine_served
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
-from specviz.runs.charts import figures
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
@@ -109,7 +109,7 @@ def test_what_vllm_told_at_its_end_takes_the_place_of_its_chunks(
     assert "Its counters agree: 15 tokens drafted" in said and "two deployments" in said
     assert "does not tell p, q" in said and "torch" not in said
     assert (event_line(told[1], color=False) or "").endswith("✗[-?-](?)(?)(?)(?)↳ he")
-    assert len(figures(trace)["parts"].data) == 1 and ",rejected,,,," in tokens_csv(trace)
+    assert len(series(trace.rounds)["parts"]) == 1 and ",rejected,,,," in tokens_csv(trace)
 
 
 def test_without_details_a_chunk_is_a_step_and_alpha_is_unknown(vllm: Replay) -> None:
@@ -120,7 +120,7 @@ def test_without_details_a_chunk_is_a_step_and_alpha_is_unknown(vllm: Replay) ->
     m = compute_metrics(trace)
     assert m.alpha is m.efficiency is m.speedup is m.tau_predicted is None
     assert m.counts["untold"] == 3 and m.tau == pytest.approx(11 / 3)
-    assert figures(trace)["rates"].data[0].y == (None, None, None)
+    assert series(trace.rounds)["rates"][0]["y"] == [None, None, None]
     said = "\n".join(metric_lines(trace))
     assert "no baseline was measured" in said and "each chunk of its stream is taken" in said
     assert "moved by 20 tokens drafted and 9 accepted in 4 steps meanwhile" in said

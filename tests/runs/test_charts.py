@@ -6,12 +6,12 @@ import json
 import re
 
 import pytest
+from series import series
 from toy_models import llama, pair_of, relative
 
 from specviz import Settings, Trace, compute_metrics, race
 from specviz.environment import ASSETS
-from specviz.runs.charts import CHARTS, PALETTE, chart_specs, figures
-from specviz.runs.series import series
+from specviz.runs.charts import CHARTS, PALETTE, chart_specs
 
 PAGE = ASSETS / "page"
 
@@ -45,17 +45,6 @@ def test_before_the_first_round_the_charts_are_empty() -> None:
     assert points["tokens"] == [{"x": [0.0], "y": [0]}] * 2
     assert points["rates"] == points["tau"] == [{"x": [], "y": []}] * 2
     assert points["positions"] == [{"x": [], "y": []}]
-
-
-@pytest.mark.parametrize("theme", PALETTE)
-def test_figures_show_every_chart(trace: Trace, theme: str) -> None:
-    drawn = figures(trace, theme)
-    assert list(drawn) == [name for name in CHARTS if name != "requests"]  # no server is asked
-    for name, figure in drawn.items():
-        assert figure.layout.title.text == CHARTS[name]
-        assert figure.layout.paper_bgcolor == PALETTE[theme]["page"]
-        assert len(figure.data) == len(series(trace.rounds)[name])
-        assert json.loads(figure.to_json())
 
 
 def test_the_page_gets_the_same_styles() -> None:

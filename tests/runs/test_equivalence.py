@@ -14,8 +14,8 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings
 from specviz.core import sampling
 from specviz.errors import SettingsError
-from specviz.inspect.continuations import draw_continuations
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
+from specviz.inspect.prove import draw_continuations
 from specviz.lanes import LANES
 from specviz.page.controls import checked_settings
 from specviz.page.delivery import delivery_functions

@@ -14,8 +14,7 @@ from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
 from specviz.page.files import Reader
-from specviz.runs.html import standalone_html
-from specviz.runs.modules import modules
+from specviz.runs.html import modules, standalone_html
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.trace import Trace
 

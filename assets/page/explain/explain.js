@@ -58,7 +58,6 @@ export class Explain {
     root.append(this.#dialog);
     root.addEventListener("click", (event) => {
       if (closest(event, "[data-explain]")) this.open();
-      else if (closest(event, ".sv-n")) this.open(closest(event, ".t"));
     });
   }
 

@@ -1,5 +1,6 @@
 // The drawer over the page's right edge, with one of two panels in it, and what opens them.
 
+import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
 import { bareOf, Check, partingOf, rerunParts, tieParts } from "specviz/panels/difference.js";
 import { element, findAll } from "specviz/dom/dom.js";
@@ -14,6 +15,9 @@ import { settled } from "specviz/words/verdict.js";
 
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
+/** @type {[string, string, string][]} metric, letter, what it is */
+const GREEK = [["c", "c", "the price of a guess, in passes of the target alone"],
+  ["tau_predicted", "τ by the formula", "if verdicts did not depend on each other"], ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"]];
 const REDRAW = 300; // ms between drawings, at least
 
 /**
@@ -29,6 +33,8 @@ export class Panels {
   #title = element("h2");
   #body = element("div", "sv-drawer-body");
   #why = element("div", "sv-why");
+  #greek = greek();
+  #charts;
   #whatIf;
   #openers;
   #config;
@@ -49,6 +55,7 @@ export class Panels {
    */
   constructor(root, { server, config, session }) {
     this.#config = config;
+    this.#charts = new Charts(config);
     this.#whatIf = new WhatIf(config.mostGamma);
     this.#openers = findAll(root, "[data-panel-open]", HTMLButtonElement);
     this.#experiment = new Experiment({
@@ -127,7 +134,7 @@ export class Panels {
     this.#drawer.setAttribute("aria-labelledby", this.#title.id);
     const head = element("header");
     head.append(this.#title, close);
-    this.#drawer.append(head, this.#body);
+    this.#drawer.append(head, this.#greek, this.#body);
   }
 
   /** @param {string} name */
@@ -168,8 +175,9 @@ export class Panels {
    */
   #fillWhy(rounds, trace) {
     const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
-    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node);
+    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node);
     showWhy(this.#why, why, trace);
+    this.#charts.show(rounds, trace);
     this.#whatIf.show(why, trace.header.settings);
   }
 
@@ -180,4 +188,16 @@ export class Panels {
       this.#fill();
     }, REDRAW);
   }
+}
+
+/** The figures by their letters; they are written into it with those of the page. */
+function greek() {
+  const list = element("dl", "sv-greek");
+  for (const [name, letter, words] of GREEK) {
+    const item = element("div"), value = element("dd", "", "–");
+    value.dataset.metric = name;
+    item.append(element("dt", "", letter), value, element("small", "", words));
+    list.append(item);
+  }
+  return list;
 }

@@ -10,15 +10,21 @@ const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
+const FRESH = 3; // rounds whose marks are still full, or on their way to calm
+const FLASH = 260; // ms for which a round of a fast run keeps them
+const MOST_FRESH = 12; // rounds that are looked at for that
 
 /**
  * @typedef {{ node: HTMLElement, tokens: number }} Block
  * @typedef {object} DrawnRound
  * @property {HTMLElement} node
  * @property {Block} block
- * @property {number} tokens
- * @property {boolean} atBreak  whether its text ends in a line break
+ * @property {Round} round
+ * @property {ShownToken[]} tokens
+ * @property {boolean} isAfterBreak  whether a line break stands before its text
+ * @property {boolean} atBreak  whether its text ends in one
  * @property {boolean} isPartial
+ * @property {number} at  ms, when it was drawn
  */
 
 /** Draws one lane into its article. Model text only ever becomes text nodes. */
@@ -78,11 +84,59 @@ export class Lane {
    * @param {PlayEvent | null} [part]
    */
   show(rounds, part) {
-    if (this.#drawn[this.#drawn.length - 1]?.isPartial) this.#takeBack();
-    while (this.#drawn.length > rounds.length) this.#takeBack();
+    const last = this.#drawn[this.#drawn.length - 1];
+    if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
+    while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
-    if (part) this.#append(part.round, tokensSoFar(part), true);
+    if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
     this.#blocks[this.#blocks.length - 1]?.node.append(this.#caret);
+    if (this.name !== ALONE) this.#calm();
+  }
+
+  /**
+   * One light along the guesses of the round under way: the pass that sees them all.
+   * @param {number} lasts ms
+   */
+  sweep(lasts) {
+    const guesses = [...this.#drawn[this.#drawn.length - 1]?.node.children ?? []].filter((node) => node instanceof HTMLElement);
+    const beam = element("i", "sv-beam"), { length } = guesses;
+    if (!length) return;
+    this.#text.append(beam);
+    const places = guesses.map((node) => ({ x: node.offsetLeft + node.offsetWidth / 2, y: node.offsetTop + node.offsetHeight / 2 }));
+    const [first, last] = [places[0], places[length - 1]];
+    const way = [{ x: first.x - 60, y: first.y, shown: 0 }, ...places.map((place) => ({ ...place, shown: 1 })), { x: last.x + 60, y: last.y, shown: 0 }];
+    const frames = way.map(({ x, y, shown }) => ({ transform: `translate(${x}px, ${y}px) translate(-50%, -50%)`, opacity: shown }));
+    beam.animate(frames, { duration: lasts }).finished.catch(() => {}).then(() => beam.remove());
+    guesses.forEach((node, i) => node.style.setProperty("--lit-after", `${((i + 0.5) / (length + 1)) * lasts}ms`));
+  }
+
+  /**
+   * The round that is drawn in part goes on: only what has another verdict now is drawn anew.
+   * @param {DrawnRound} last
+   * @param {Round | undefined} done  the finished round in its place
+   * @param {PlayEvent | null} [part]
+   */
+  #goOn(last, done, part) {
+    const tokens = done === last.round ? tokensOf(done) : part?.round === last.round ? tokensSoFar(part) : null;
+    if (!tokens || tokens.length < last.tokens.length) {
+      this.#takeBack();
+      return;
+    }
+    const first = this.#total - last.tokens.length, before = last.tokens;
+    last.atBreak = this.#fill(last.node, { ...last, tokens }, before, first);
+    last.block.tokens += tokens.length - before.length;
+    this.#total += tokens.length - before.length;
+    Object.assign(last, { tokens, isPartial: done !== last.round });
+  }
+
+  /** The marks of the newest rounds are full; while a run goes on those of older ones are calm. */
+  #calm() {
+    const now = performance.now(), newest = this.#drawn.length - 1;
+    const isFresh = (/** @type {number} */ i) => newest - i < FRESH || now - this.#drawn[i].at < FLASH;
+    for (let i = Math.max(0, newest - MOST_FRESH); i <= newest; i += 1) {
+      const { node, at } = this.#drawn[i], mark = isFresh(i) ? Math.max(1 - (newest - i) / FRESH, 1 - (now - at) / FLASH).toFixed(2) : "";
+      if (node.style.getPropertyValue("--m") !== mark) node.style.setProperty("--m", mark);
+    }
   }
 
   /** Back to the end of the text, wherever the viewer had scrolled. */
@@ -116,20 +170,34 @@ export class Lane {
    * @param {boolean} isPartial
    */
   #append(round, tokens, isPartial) {
-    let atBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
+    const isAfterBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
     const last = this.#blocks[this.#blocks.length - 1];
-    const block = !last || isFull(last, atBreak) ? this.#newBlock() : last;
+    const block = !last || isFull(last, isAfterBreak) ? this.#newBlock() : last;
     const node = element("span", "sv-round");
-    tokens.forEach((token, i) => {
-      const child = tokenNode(token, round, this.#total + i, atBreak);
-      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
-      if (i === 0 && this.name !== ALONE) child.querySelector(".w")?.before(roundNumber(round.index + 1));
-      node.append(child);
-    });
+    const atBreak = this.#fill(node, { round, tokens, isAfterBreak }, [], this.#total);
     block.node.append(node);
     block.tokens += tokens.length;
     this.#total += tokens.length;
-    this.#drawn.push({ node, block, tokens: tokens.length, atBreak, isPartial });
+    this.#drawn.push({ node, block, round, tokens, isAfterBreak, atBreak, isPartial, at: performance.now() });
+  }
+
+  /**
+   * Put tokens into the node of their round; those that stand there as they are stay. Whether the text
+   * then ends in a line break.
+   * @param {HTMLElement} node
+   * @param {Pick<DrawnRound, "round" | "tokens" | "isAfterBreak">} drawn
+   * @param {ShownToken[]} before  what stands there
+   * @param {number} first  place of the first token in its lane
+   */
+  #fill(node, { round, tokens, isAfterBreak }, before, first) {
+    let atBreak = isAfterBreak;
+    tokens.forEach((token, i) => {
+      const old = node.children[i];
+      if (!old) node.append(tokenNode(token, round, first + i, atBreak));
+      else if (before[i].outcome !== token.outcome) old.replaceWith(tokenNode(token, round, first + i, atBreak));
+      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
+    });
+    return atBreak;
   }
 
   #takeBack() {
@@ -137,8 +205,8 @@ export class Lane {
     if (!last) return;
     const { node, block, tokens } = last;
     node.remove();
-    block.tokens -= tokens;
-    this.#total -= tokens;
+    block.tokens -= tokens.length;
+    this.#total -= tokens.length;
     if (block.tokens === 0 && this.#blocks.length > 1) {
       block.node.remove();
       this.#blocks.pop();
@@ -214,15 +282,5 @@ function tokenNode(token, round, index, atBreak) {
     node.append(part);
   }
   if (!token.text) node.append(element("span", "w none"));
-  return node;
-}
-
-/**
- * Shown by the style sheet, so that a token's own text stays what the model wrote.
- * @param {number} number
- */
-function roundNumber(number) {
-  const node = element("i", "sv-n");
-  node.dataset.n = String(number);
   return node;
 }

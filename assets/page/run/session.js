@@ -149,7 +149,7 @@ export class Session {
     this.#timeline.add(trace.rounds);
     this.#timeline.setSpeed(readableSpeed(this.#timeline.seconds()));
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.#timeline.seek(Infinity);
-    else this.#timeline.restart();
+    else this.#timeline.begin();
     this.#address.change({ recording: name });
   }
 

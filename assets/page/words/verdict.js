@@ -72,7 +72,7 @@ export function detail(m, rounds, header, mostGamma, isFinal = false) {
   const { accepted, rejected } = m.counts;
   const judged = accepted + rejected;
   const figures = `${judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : ""}${
-    fixed(m.tau, 1)} tokens per pass of the target.`;
+    fixed(m.tau, 1)} tokens per pass.`;
   if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
   const why = explain(rounds, header, mostGamma);
   return `${figures} ${causeOfLoss(m)}${why ? adviceOf(why, header.settings) : ""}`;

@@ -56,8 +56,8 @@ export const UNVERIFIED = "Times are as the file states them; they cannot be ver
 export function bonusOf(rounds, bonus) {
   const own = rounds.filter(({ lane, drafted, emitted }) =>
     lane === "speculative" && !drafted.length && emitted.length).length;
-  if (!own) return "the target’s, all kept";
-  return own === bonus ? "the target’s own, nothing drafted" : `the target’s, ${own} with nothing drafted`;
+  if (!own) return "one more, free";
+  return own === bonus ? "nothing was guessed" : `${own} with no guess`;
 }
 
 /**

@@ -8,33 +8,195 @@ Sampling and verdicts are not timed here.
 from __future__ import annotations
 
 import argparse
+import inspect
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
+from transformers import DynamicCache
 
+from ...core.eager import check_rollback
 from ...core.engine import now
 from ...core.events import Header
 from ...core.race import race
+from ...core.theory import predicted_tau, speedup_at
 from ...core.threads import most_threads
-from ...errors import PairError, SpecvizError
+from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width
-from ...runs.batches import BatchReport, BatchTimes, batch_lines
-from ...runs.intervals import spread
+from ...runs.intervals import Spread, spread
 from ...runs.metrics import compute_metrics
+from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
 from ...settings import Settings
 from ..racing import all_with, in_fp32
-from .batched import BatchedPasses
 from .roofline import floor, token_seconds
 
-FORM = "transformers' modules"
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
 PASSES = 5  # timed passes of a kind in each turn
 LARGEST = 1024
+BAR = 20  # characters of a bar in the terminal for a speed-up of 1
+HEADS = (
+    *("batch", "target pass, 1 token", "{} tokens", "ratio", "draft step", "c", "best gamma"),
+    *("speed-up", "tokens/s alone", "with drafts"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """The seconds of passes over `batch` texts.
+
+    target: of the target's passes over 1, 2, ... tokens of each text. draft: of a draft step.
+    """
+
+    batch: int
+    target: tuple[Spread, ...]
+    draft: Spread
+
+    def speedup(self, alpha: float, gamma: int) -> float:
+        """The expected speed-up at this gamma, from the median times: `theory.speedup_at`."""
+        one, wide = self.target[0].median, self.target[gamma].median
+        return speedup_at(alpha, gamma, step=self.draft.median, one=one, wide=wide)
+
+    def best(self, alpha: float) -> tuple[int, float]:
+        """The gamma from 1 on with the highest expected speed-up, and that speed-up."""
+        found = {gamma: self.speedup(alpha, gamma) for gamma in range(1, len(self.target))}
+        gamma = max(found, key=found.__getitem__)
+        return gamma, found[gamma]
+
+    def cells(self, alpha: float) -> list[str]:
+        """Its row of the table; the rates are expected tokens per second of all texts together."""
+        first, last, step = self.target[0].median, self.target[-1].median, self.draft.median
+        gamma, speedup = self.best(alpha)
+        alone = self.batch / first
+        return [
+            *(str(self.batch), shown_milliseconds(first), shown_milliseconds(last)),
+            *(f"{last / first:.2f}", shown_milliseconds(step), f"{step / first:.3f}", str(gamma)),
+            *(f"{speedup:.2f}", f"{alone:,.0f}", f"{alone * speedup:,.0f}"),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """Passes by batch on one machine, and what they mean for a draft with this alpha.
+
+    target, draft: names. form: what ran the passes. context: tokens of each text in the cache.
+    alpha, temperature: the probability that a draft is accepted, and the temperature at which it
+    was measured, or None if alpha was given. memory_seconds: the least time to read the target's
+    weights, and the cache of one text. token_seconds: the least time of arithmetic for each token
+    in a target pass. environment: machine and versions. times: by rising batch.
+    """
+
+    target: str
+    draft: str
+    form: str
+    context: int
+    alpha: float
+    temperature: float | None
+    memory_seconds: float
+    token_seconds: float
+    environment: dict[str, Any]
+    times: tuple[BatchTimes, ...]
+
+    @property
+    def break_even(self) -> float | None:
+        """The batch at which the best speed-up falls to 1: None if it does not within the measured
+        batches, the smallest batch if drafts do not pay even there.
+
+        Between two batches it is interpolated, linear in the logarithm of the batch.
+        """
+        points = [(one.batch, one.best(self.alpha)[1]) for one in self.times]
+        if points[0][1] <= 1:
+            return float(points[0][0])
+        for (batch, high), (larger, low) in pairwise(points):
+            if low <= 1:
+                return float(batch * (larger / batch) ** ((high - 1) / (high - low)))
+        return None
+
+    def verdict(self) -> str:
+        """One sentence that says up to which batch drafts pay here."""
+        first, last, where = self.times[0].batch, self.times[-1].batch, self.break_even
+        if where is None:
+            return f"Drafts pay at every measured batch, up to {last}."
+        if where == first:
+            return f"Drafts do not pay here, even at batch {first}."
+        return f"Drafts stop paying at a batch of about {where:.1f}."
+
+    def to_json(self) -> str:
+        """The measured values, and under "derived" what follows from them, as JSON."""
+        best = [(one.batch, *one.best(self.alpha)) for one in self.times]
+        named = [dict(zip(("batch", "gamma", "speedup"), one, strict=True)) for one in best]
+        derived = {"break_even": self.break_even, "best": named}
+        return json.dumps({"schema": 1, **asdict(self), "derived": derived}, indent=1) + "\n"
+
+    def lines(self) -> Iterator[str]:
+        """The measurement as a Markdown table, a bar for each batch, and a sentence."""
+        alpha, widest = self.alpha, len(self.times[0].target) - 1
+        where = "given" if self.temperature is None else f"temperature {self.temperature}"
+        tau = predicted_tau(alpha, widest)
+        yield f"{self.target} with {self.draft}, {self.form}, {self.context} tokens of context"
+        yield f"alpha {alpha:.3f} ({where}): {tau:.2f} tokens per round at gamma {widest}\n"
+        heads = [head.format(widest + 1) for head in HEADS]
+        yield from markdown(heads, [one.cells(alpha) for one in self.times])
+        yield ""
+        for one in self.times:
+            gamma, speedup = one.best(alpha)
+            yield f"{one.batch:5} │{'█' * round(BAR * speedup)} {speedup:.2f} at gamma {gamma}"
+        yield f"{'':5} │{'─' * (BAR - 1)}┴ 1: no gain\n"
+        # The longer of the two times is the bound (Williams et al. 2009, "Roofline").
+        crossing = self.memory_seconds / self.token_seconds
+        yield (
+            f"The least time of a target pass: {shown_milliseconds(self.memory_seconds)} to read "
+            f"its weights, {shown_milliseconds(self.token_seconds)} of arithmetic for each token; "
+            f"from {crossing:.0f} tokens in a pass on, arithmetic is the limit."
+        )
+        yield self.verdict()
+
+
+class BatchedPasses:
+    """Transformers' own modules of a model, after texts of one length.
+
+    ids: int64 [rows, length], with which the cache is filled. Raises `ModelError` if the cache does
+    not fit into memory, or cannot be rolled back.
+    """
+
+    def __init__(self, model: Any, ids: Tensor) -> None:
+        self._model = model
+        self._cache: Any = DynamicCache(config=model.config)
+        self._cache.activate_past_recording()
+        trims = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._run(ids, {"logits_to_keep": 1} if trims else {})
+        check_rollback(model, self._cache, ids.shape[1])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Append int64 `ids` [rows, width] to every text; returns the logits [rows, width, vocab]
+        in the model's dtype."""
+        logits: Tensor = self._run(ids, {}).logits
+        return logits
+
+    def rollback(self, width: int) -> None:
+        """Remove the last `width` tokens of every text."""
+        self._cache.crop(-width)
+
+    @torch.inference_mode()
+    def _run(self, ids: Tensor, options: dict[str, int]) -> Any:
+        try:
+            return self._model(
+                input_ids=ids, past_key_values=self._cache, use_cache=True, **options
+            )
+        except Exception as error:
+            if not ran_out_of_memory(error):
+                raise
+            raise ModelError(
+                f"{len(ids)} texts of {ids.shape[1]} tokens do not fit into the memory of this "
+                "device: measure smaller batches."
+            ) from error
 
 
 def check_batches(batches: Sequence[int]) -> list[int]:
@@ -70,23 +232,26 @@ def batch_report(
     threads = options.threads[-1] if options.threads else most_threads()
     with all_with(threads):
         its = in_fp32(pair) if pair.device.type == "cpu" else pair
-        context = _context(its, settings.gamma)
+        limits = [context_length(model) for model in (its.target, its.draft)]
+        room = [limit - settings.gamma - 1 for limit in limits if limit]
+        context = max(1, min([CONTEXT, *room]))
         times = batch_times(its, batches, settings.gamma + 1, context, options.repeats)
         memory = floor(its.target, context, "eager", its.device).seconds
         arithmetic = token_seconds(its.target, its.device)
+    machine = {"device": header.device, "processor": header.processor, "threads": threads}
     report = BatchReport(
         target=str(header.target["name"]),
         draft=str(header.draft["name"]) if header.draft else "",
-        form=f"{FORM}, {str(its.target.dtype).removeprefix('torch.')}",
+        form=f"transformers' modules, {str(its.target.dtype).removeprefix('torch.')}",
         context=context,
         alpha=alpha,
         temperature=settings.temperature if options.acceptance is None else None,
         memory_seconds=memory,
         token_seconds=arithmetic,
-        environment=_environment(header, threads),
+        environment={**machine, **header.versions},
         times=times,
     )
-    print(*batch_lines(report), sep="\n")
+    print(*report.lines(), sep="\n")
     print(", ".join(f"{name} {value}" for name, value in report.environment.items()))
     if options.out:
         options.out.write_text(report.to_json(), encoding="utf-8")
@@ -101,14 +266,13 @@ def batch_times(
     All kinds take turns, so that slow changes of the machine's speed affect them in the same way;
     the first pass of each turn is not counted. Raises `ModelError` if memory runs out.
     """
-    kinds = [("draft", 1), *(("target", width) for width in range(1, widest + 1))]
-    models = {"target": pair.target, "draft": pair.draft}
+    models = {"target": (pair.target, range(1, widest + 1)), "draft": (pair.draft, (1,))}
     seconds: dict[tuple[int, str, int], list[float]] = defaultdict(list)
     for _ in tqdm(range(repeats), unit="turn", disable=None, leave=False):
         for batch in batches:
-            for role, model in models.items():
+            for role, (model, widths) in models.items():
                 passes = BatchedPasses(model, _texts(pair, batch, context))
-                for width in (width for one, width in kinds if one == role):
+                for width in widths:
                     ids = _texts(pair, batch, width)
                     seconds[batch, role, width] += _timed(passes, ids, pair.device)
     return tuple(
@@ -121,7 +285,7 @@ def batch_times(
     )
 
 
-def _timed(passes: BatchedPasses, ids: torch.Tensor, device: torch.device) -> Iterator[float]:
+def _timed(passes: BatchedPasses, ids: Tensor, device: torch.device) -> Iterator[float]:
     for again in range(PASSES + 1):
         start = now(device)
         passes.forward(ids)
@@ -131,16 +295,11 @@ def _timed(passes: BatchedPasses, ids: torch.Tensor, device: torch.device) -> It
             yield end - start
 
 
-def _texts(pair: Pair, rows: int, length: int) -> torch.Tensor:
+def _texts(pair: Pair, rows: int, length: int) -> Tensor:
     """Random ids [rows, length], the same in each call: texts that differ from each other."""
     most = min(pair.vocab, logit_width(pair.draft))
     generator = torch.Generator().manual_seed(rows * length)
     return torch.randint(most, (rows, length), generator=generator).to(pair.device)
-
-
-def _context(pair: Pair, gamma: int) -> int:
-    limits = (context_length(model) for model in (pair.target, pair.draft))
-    return max(1, min([CONTEXT, *(limit - gamma - 1 for limit in limits if limit)]))
 
 
 def _alpha(
@@ -157,12 +316,3 @@ def _alpha(
     if alpha is None:
         raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
     return alpha, header
-
-
-def _environment(header: Header, threads: int) -> dict[str, Any]:
-    return {
-        "device": header.device,
-        "processor": header.processor,
-        "threads": threads,
-        **header.versions,
-    }

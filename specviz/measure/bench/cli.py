@@ -25,8 +25,7 @@ from .batch import batch_report, check_batches
 from .drafters import comparison_report, preset_prompts
 from .lanes_table import lanes_report
 from .random_models import SHAPES, scripted, shaped_pair
-from .servers import compare_with_servers
-from .ways import ways_report
+from .servers import compare_with_servers, servers_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,9 +140,15 @@ def _variants(what: str, options: argparse.Namespace) -> None:
 
 def _server(options: argparse.Namespace) -> None:
     its = _subject(options)
-    args = (its.pair, its.prompts, its.settings, options.repeats)
-    compare = partial(compare_with_servers, options.server, options.server_speculating, *args)
-    ways_report(compare, its.prompts, its.settings, options.repeats, options.out)
+    print(
+        f"greedy, {len(its.prompts)} prompts, {options.repeats} repeats, "
+        f"{its.settings.max_new_tokens} tokens each; all ways take turns on each prompt; prefill "
+        "is not counted\n",
+        flush=True,
+    )
+    servers = (options.server, options.server_speculating)
+    found = compare_with_servers(*servers, its.pair, its.prompts, its.settings, options.repeats)
+    servers_report(found, options.out)
 
 
 def _batch(options: argparse.Namespace) -> None:

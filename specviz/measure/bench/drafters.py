@@ -19,11 +19,10 @@ from ...kinds import swept_drafters, verdict_names
 from ...pairs.pair import Pair
 from ...runs.intervals import Estimate, geometric_mean, mean
 from ...runs.metrics import Metrics, compute_metrics
-from ...runs.words import shown_number
+from ...runs.tables import markdown, shown_number
 from ...settings import GAMMA_POLICIES, Settings
-from ..racing import seeded, whole_race
+from ..racing import by_prompt, seeded, whole_race
 from ..sweep.plan import impossible_drafters
-from ..tables import markdown
 
 PROMPTS = ASSETS / "pair" / "presets.json"
 
@@ -59,43 +58,25 @@ def preset_prompts() -> dict[str, str]:
     return {entry["name"]: entry["prompt"] for entry in entries}
 
 
-def drafter_variants(
-    pair: Pair, prompt: str, settings: Settings
+def variants_of(
+    what: str, pair: Pair, prompt: str, settings: Settings
 ) -> tuple[dict[str, Settings], list[str]]:
-    """The settings of every drafter that this pair can use, by name, and a sentence for each of the
-    others."""
+    """The settings of everything that this pair can do, by name, and a sentence for each drafter
+    that it cannot use. what: "drafters", "policies" (each drafter with each of them) or
+    "verdicts"."""
+    if what == "verdicts":
+        return {name: replace(settings, verdict=name) for name in verdict_names()}, []
     every = list(swept_drafters())
     missing = impossible_drafters(pair, prompt, settings, every)
-    possible = [name for name in every if name not in missing]
     left_out = [f"{name}: {reason}" for name, reason in missing.items()]
-    return {name: replace(settings, drafter=name) for name in possible}, left_out
-
-
-def policy_variants(
-    pair: Pair, prompt: str, settings: Settings
-) -> tuple[dict[str, Settings], list[str]]:
-    """The same with every gamma policy."""
-    drafters, left_out = drafter_variants(pair, prompt, settings)
+    drafters = {name: replace(settings, drafter=name) for name in every if name not in missing}
+    if what == "drafters":
+        return drafters, left_out
     return {
         f"{name}, {policy}": replace(own, gamma_policy=policy)
         for name, own in drafters.items()
         for policy in GAMMA_POLICIES
     }, left_out
-
-
-def verdict_variants(
-    pair: Pair, prompt: str, settings: Settings
-) -> tuple[dict[str, Settings], list[str]]:
-    """The settings with every verdict."""
-    return {name: replace(settings, verdict=name) for name in verdict_names()}, []
-
-
-VARIANTS = {
-    "drafters": drafter_variants,
-    "policies": policy_variants,
-    "verdicts": verdict_variants,
-}
-"""What may be compared, by the name of its option."""
 
 
 def compare(
@@ -129,13 +110,13 @@ def comparison_report(
     temperatures: Sequence[float],
     repeats: int,
 ) -> list[Figures]:
-    """Compare all of `VARIANTS[what]` and print a Markdown table for each temperature."""
+    """Compare all of `variants_of(what)` and print a Markdown table for each temperature."""
     first = next(iter(groups.values()))[0]
     sets = " and ".join(f"{len(prompts)} prompts of {name}" for name, prompts in groups.items())
     found: list[Figures] = []
     for temperature in temperatures:
         at = replace(settings, temperature=temperature)
-        variants, left_out = VARIANTS[what](pair, first, at)
+        variants, left_out = variants_of(what, pair, first, at)
         print(f"temperature {temperature:g}, gamma {at.gamma}, {at.max_new_tokens} tokens", end="")
         print(f", {repeats} runs of each of {sets}\n", flush=True)
         rows = compare(pair, variants, groups, repeats)
@@ -162,21 +143,14 @@ def _cells(row: Figures) -> list[str]:
 def _figures(variant: str, prompts: str, runs: Sequence[Sequence[Metrics]]) -> Figures:
     """runs: of each prompt."""
 
-    def by_prompt(
-        figure: Callable[[Metrics], float | None], middle: Callable[[list[float]], float]
-    ) -> list[float]:
-        known = ([v for m in again if (v := figure(m)) is not None] for again in runs)
-        return [middle(some) for some in known if some]
-
     def mean_of(
         figure: Callable[[Metrics], float | None],
         middle: Callable[[list[float]], float] = statistics.fmean,
     ) -> Estimate | None:
-        values = by_prompt(figure, middle)
+        values = by_prompt(runs, figure, middle)
         return mean(values) if values else None
 
-    speeds = by_prompt(lambda m: m.speedup, statistics.median)
-    logs = [math.log(speed) for speed in speeds if speed > 0]
+    logs = [math.log(speed) for speed in by_prompt(runs, lambda m: m.speedup) if speed > 0]
     return Figures(
         variant,
         prompts,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -15,13 +16,13 @@ from ...core.events import Header, Round
 from ...core.loop import decode
 from ...core.sampling import Decide
 from ...core.types import Prefilled
-from ...lanes import LANE_LABELS, Lane
+from ...lanes import LANE_LABELS
 from ...pairs.pair import Pair
 from ...runs.intervals import Spread, spread
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...settings import Settings
-from ..racing import all_with, in_fp32, whole_race
+from ..racing import all_with, by_prompt, in_fp32, whole_race
 from .hf_generate import generate_seconds
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
@@ -174,10 +175,9 @@ def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
 
 def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
     prefill = trace.header.prefill_seconds
-    lanes: dict[str, Lane] = {BASELINE: "baseline", SPECULATIVE: "speculative"}
     return {
         name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
-        for name, lane in lanes.items()
+        for lane, name in LANE_LABELS.items()
     }
 
 
@@ -187,68 +187,51 @@ def _row(
     runs: Sequence[Sequence[MeasuredRun]],
     rates: dict[str, Spread],
 ) -> tuple[Row, Header]:
-    by_prompt = [[metrics for _, metrics in again] for again in runs]
+    metrics = [[m for _, m in again] for again in runs]
     firsts = [again[0][0] for again in runs]
-    header = firsts[0].header
     rounds = [r for trace in firsts for r in trace.rounds]
-    pooled = compute_metrics(Trace(header, rounds))
+    pooled = compute_metrics(Trace(firsts[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
-    ends = [trace.end for trace in firsts]
+    by_width: dict[int, list[float]] = defaultdict(list)
+    for r in rounds:
+        by_width[len(r.drafted) + 1].append(r.verify_seconds)
+    speedups, walls = (
+        by_prompt(metrics, figure) for figure in (lambda m: m.speedup, lambda m: m.speedup_wall)
+    )
     row = Row(
         temperature=settings.temperature,
         threads=threads,
         prompts=len(runs),
         context=statistics.median_low(_middle(trace) for trace in firsts),
         tokens_per_second=rates,
-        speedup=_spread_of(by_prompt, lambda m: m.speedup),
-        wall_rates=_wall_rates([m for again in by_prompt for m in again]),
-        speedup_wall=_spread_of(by_prompt, lambda m: m.speedup_wall),
+        speedup=spread(speedups) if speedups else None,
+        wall_rates={
+            name: spread(
+                m.tokens[lane] / (m.wall_seconds[lane] or math.inf)
+                for again in metrics
+                for m in again
+            )
+            for lane, name in LANE_LABELS.items()
+        },
+        speedup_wall=spread(walls) if walls else None,
         alpha=pooled.alpha,
         beta=pooled.beta,
         efficiency=pooled.efficiency,
         tau=pooled.tau,
-        c=_median(_prompt_medians(by_prompt, lambda m: m.c)),
-        draft_step_seconds=_median(r.draft_seconds / len(r.drafted) for r in drafting),
-        pass_seconds=_pass_seconds(rounds),
-        overhead_seconds=_median(r.overhead_seconds for r in drafting or rounds) or 0.0,
-        identical=sum(bool(e and e.identical) for e in ends) if settings.greedy else None,
+        c=_median(by_prompt(metrics, lambda m: m.c)),
+        draft_step_seconds=_median([r.draft_seconds / len(r.drafted) for r in drafting]),
+        pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
+        overhead_seconds=_median([r.overhead_seconds for r in drafting or rounds]) or 0.0,
+        identical=sum(bool(one.end and one.end.identical) for one in firsts)
+        if settings.greedy
+        else None,
     )
-    return row, header
+    return row, firsts[0].header
 
 
-def _wall_rates(runs: Sequence[Metrics]) -> dict[str, Spread]:
-    return {
-        name: spread(m.tokens[lane] / (m.wall_seconds[lane] or float("inf")) for m in runs)
-        for lane, name in LANE_LABELS.items()
-    }
-
-
-def _spread_of(
-    by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
-) -> Spread | None:
-    medians = _prompt_medians(by_prompt, figure)
-    return spread(medians) if medians else None
-
-
-def _prompt_medians(
-    by_prompt: Sequence[Sequence[Metrics]], figure: Callable[[Metrics], float | None]
-) -> list[float]:
-    """The median over the repeats, for each prompt that has the figure."""
-    values = ([v for m in again if (v := figure(m)) is not None] for again in by_prompt)
-    return [statistics.median(known) for known in values if known]
-
-
-def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return statistics.median(known) if known else None
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _middle(trace: Trace) -> int:
     return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
-
-
-def _pass_seconds(rounds: Sequence[Round]) -> dict[int, float]:
-    by_width: dict[int, list[float]] = defaultdict(list)
-    for r in rounds:
-        by_width[len(r.drafted) + 1].append(r.verify_seconds)
-    return {width: statistics.median(by_width[width]) for width in sorted(by_width)}

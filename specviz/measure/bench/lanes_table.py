@@ -18,10 +18,9 @@ from ...core.sampling import Decide
 from ...core.threads import thread_counts
 from ...pairs.pair import Pair
 from ...runs.intervals import Spread
-from ...runs.terminal import shown_milliseconds, shown_number
+from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
-from ..tables import rate_line
 from .lanes import Best, Row, measured
 from .roofline import Floor, floors
 

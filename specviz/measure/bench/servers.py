@@ -7,34 +7,102 @@ less that of one with a single token; and from the server's own clock, where it 
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from ...core.events import Round
+from ...core.loop import decode
+from ...core.threads import thread_counts
 from ...errors import PairError, ServerError
-from ...lanes import Lane
+from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...pairs.pair import Pair
 from ...remote.address import server_address
+from ...remote.identity import served_models
 from ...remote.wire import Server
+from ...runs.intervals import Spread, spread
+from ...runs.tables import rate_line
 from ...settings import Settings
-from ...sides.watched.pair import recognised
-from .ways import Comparison, Way, own_run, own_ways
+from ...sides.watched.watching import recognised
+from ..racing import all_with
 
+HERE = "specviz"
 STREAMED, WHOLE, OWN_CLOCK = "streamed", "whole answers", "by its own clock"
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """One streamed answer. rates: tokens per second without the first token, by how it was timed.
-    tokens: their number, as the server counts them."""
+class Way:
+    """One way to write a text. who: `HERE`, or a server and how it was timed. threads: 0 where a
+    server does not tell. gamma: drafted tokens per round, 0 for the target alone and where it is
+    not told."""
 
-    text: str
-    tokens: int
-    rates: dict[str, float]
+    who: str
+    lane: Lane
+    threads: int
+    gamma: int
+
+    def __str__(self) -> str:
+        drafts = f", drafts of {self.gamma}" if self.gamma else ""
+        plural = "s" if self.threads > 1 else ""
+        threads = f", {self.threads} thread{plural}" if self.threads else ""
+        return f"{LANE_LABELS[self.lane]}, {self.who}{threads}{drafts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was measured on `prompts` prompts.
+
+    rates: tokens per second without prefill, by way; the samples of all ways are in one order.
+    same_texts: the number of prompts to which each engine wrote the text that was written here.
+    parted: for the other prompts, at which token the texts part, from 0.
+    """
+
+    rates: dict[Way, list[float]]
+    same_texts: dict[str, int]
+    prompts: int
+    parted: dict[str, list[int]] = field(default_factory=dict)
+
+    def best(self, whos: Sequence[str], lane: Lane | None = None) -> Way:
+        """The way with the highest median among these names, of one lane or of both."""
+        ways = [w for w in self.rates if w.who in whos and lane in (None, w.lane)]
+        return max(ways, key=lambda way: spread(self.rates[way]).median)
+
+    def ratio(self, one: Way, other: Way) -> Spread:
+        """The rate of `one` over that of `other`, sample by sample."""
+        pairs = zip(self.rates[one], self.rates[other], strict=True)
+        return spread(a / b for a, b in pairs)
+
+    def lines(self) -> Iterator[str]:
+        """All ways, on how many prompts the texts are the same, and the ratios of the best."""
+        order = sorted(self.rates, key=lambda way: (LANES.index(way.lane), way.who, way.threads))
+        for way in order:
+            yield rate_line(str(way), spread(self.rates[way]), 76)
+        for who, count in self.same_texts.items():
+            where = ", ".join(str(index + 1) for index in self.parted.get(who, []))
+            apart = f"; the others part at token {where}" if where else ""
+            prompts = f"{count}/{self.prompts} prompts{apart}"
+            yield f"  {who} wrote the text that was written here on {prompts}"
+        yield "\nbest against best, tokens/s"
+        yield self._ratio_line(self.best([HERE]), self.best([HERE], BASELINE))
+        others = sorted({way.who for way in self.rates if way.who != HERE})
+        for _, some in groupby(others, key=lambda who: who.split()[0]):
+            whos = [*some]  # those of one engine
+            has = {way.lane for way in self.rates if way.who in whos}
+            lanes = [lane for lane in LANES[::-1] if lane in has]
+            for lane in lanes:
+                yield self._ratio_line(self.best([HERE], lane), self.best(whos, lane))
+            if len(lanes) == len(LANES):
+                yield self._ratio_line(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
+
+    def _ratio_line(self, one: Way, other: Way) -> str:
+        return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
 
 
 class RivalServer:
@@ -46,20 +114,19 @@ class RivalServer:
 
     def __init__(self, address: str, lane: Lane) -> None:
         url, _, model = address.partition("#")
-        self._address = server_address(url)
-        self._server, self.lane = self._connected(), lane
-        self._model = model or self._first_model()
+        self._address, self.lane = server_address(url), lane
+        self._server = self._connected()
+        self._model = model or next(iter(served_models(self._server)), "")
         engine = recognised(self._address, self._model)
         self.who = f"{engine.identity.software} at {self._server.shown}"
 
     def runs(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
         """Tokens per second after a prompt, by how it was timed, and the text of `count` tokens."""
-        stream = self._streamed(ids, count)
+        rates, text = self._streamed(ids, count)
         short, long = self._seconds(ids, 1), self._seconds(ids, count)
-        rates = dict(stream.rates)
         if long > short:
             rates[WHOLE] = (count - 1) / (long - short)
-        return rates, stream.text
+        return rates, text
 
     def _connected(self) -> Server:
         # llama.cpp's server closes a connection some time after a stream, perhaps just when the
@@ -73,7 +140,8 @@ class RivalServer:
     def _seconds(self, ids: Sequence[int], count: int) -> float:
         return self._connected().post("completions", self._body(ids, count)).seconds
 
-    def _streamed(self, ids: Sequence[int], count: int) -> Stream:
+    def _streamed(self, ids: Sequence[int], count: int) -> tuple[dict[str, float], str]:
+        """Tokens per second without the first token, and the text of a streamed answer."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
         body = self._body(ids, count) | options | {"return_token_ids": True}  # nosec B105
         texts: list[str] = []
@@ -97,13 +165,17 @@ class RivalServer:
             )
         if times[-1] > times[0]:
             rates[STREAMED] = (tokens - first) / (times[-1] - times[0])
-        return Stream("".join(texts), tokens, rates)
+        return rates, "".join(texts)
 
-    def _first_model(self) -> str:
-        try:
-            return str(self._server.get("models")["data"][0]["id"])
-        except (KeyError, IndexError, TypeError) as error:
-            raise ServerError(self._server.rubbish()) from error
+
+def servers_report(found: Comparison, file: Path | None) -> None:
+    """Print all ways and the ratios of the best, and write them to `file` as JSON."""
+    print(*found.lines(), sep="\n")
+    if file:
+        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in found.rates.items()]
+        texts = {"same_texts": found.same_texts, "parted": found.parted}
+        result = {"rows": rows, **texts, "prompts": found.prompts}
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def compare_with_servers(
@@ -126,16 +198,18 @@ def compare_with_servers(
         raise PairError("--server counts no first token: use --max-new-tokens 2 or more.")
     lanes: dict[Lane, Sequence[str]] = {"baseline": alone, "speculative": speculating}
     servers = [RivalServer(one, lane) for lane, some in lanes.items() for one in some]
+    gammas = {BASELINE: 0, SPECULATIVE: settings.gamma}
+    ways = [Way(HERE, lane, n, gammas[lane]) for n in thread_counts() for lane in LANES]
     rates: dict[Way, list[float]] = defaultdict(list)
     parted: dict[str, dict[str, int | None]] = {server.who: {} for server in servers}
     # What is compiled, allocated or read once is not measured.
-    for way in own_ways(settings):
+    for way in ways:
         own_run(pair, prompts[0], settings, way)
     for server in servers:
         server.runs(pair.encode(prompts[0], chat="off"), settings.max_new_tokens)
     for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
         tokens: list[str] = []
-        for way in own_ways(settings):
+        for way in ways:
             rate, tokens = own_run(pair, prompt, settings, way)
             rates[way].append(rate)
         for server in servers:
@@ -144,7 +218,23 @@ def compare_with_servers(
             for how, rate in timed.items():
                 rates[Way(f"{server.who}, {how}", server.lane, 0, 0)].append(rate)
             parted[server.who][prompt] = parts_at(tokens, text)
-    return _comparison(rates, parted, repeats * len(prompts), len(prompts))
+    # Ways that could not be timed each time are left out.
+    complete = {way: some for way, some in rates.items() if len(some) == repeats * len(prompts)}
+    places = {
+        who: [place for place in some.values() if place is not None] for who, some in parted.items()
+    }
+    same = {who: len(prompts) - len(some) for who, some in places.items()}
+    return Comparison(complete, same, len(prompts), places)
+
+
+def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, list[str]]:
+    """A lane's tokens per second without prefill, on its own clock, and the texts of its tokens."""
+    ids = pair.encode(prompt, chat=settings.chat)
+    with all_with(way.threads):
+        events = list(decode(pair, ids, settings, way.lane))
+    rounds = [event for event in events if isinstance(event, Round)]
+    tokens = [token for one in rounds for token in one.emitted]
+    return len(tokens) / rounds[-1].clock, [token.text for token in tokens]
 
 
 def parts_at(tokens: Sequence[str], text: str) -> int | None:
@@ -157,26 +247,10 @@ def parts_at(tokens: Sequence[str], text: str) -> int | None:
     return None
 
 
-def _comparison(
-    rates: dict[Way, list[float]],
-    parted: dict[str, dict[str, int | None]],
-    samples: int,
-    prompts: int,
-) -> Comparison:
-    """What was measured; without the ways that could not be timed each time."""
-    complete = {way: some for way, some in rates.items() if len(some) == samples}
-    places = {
-        who: [place for place in some.values() if place is not None] for who, some in parted.items()
-    }
-    same = {who: prompts - len(some) for who, some in places.items()}
-    return Comparison(complete, same, prompts, places)
-
-
 def _own_clock(timings: Any) -> float | None:
     """llama.cpp's own figure; its clock starts when the first token is there."""
-    count, milliseconds = _whole(timings, "predicted_n"), None
-    if isinstance(timings, dict):
-        milliseconds = timings.get("predicted_ms")
+    count = _whole(timings, "predicted_n")
+    milliseconds = timings.get("predicted_ms") if isinstance(timings, dict) else None
     if not count or count < 2 or not isinstance(milliseconds, int | float) or milliseconds <= 0:
         return None
     return (count - 1) / (milliseconds / 1e3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -41,8 +41,12 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
     return settings.rule == TOKEN and (kind.predicted == "place" or kind.certain)
 
 
-class Acceptance(Protocol):
-    """A drafter's drafts along a known text."""
+class Acceptance:
+    """A drafter's drafts along a known text. costs: c and the cost of a further token in a target
+    pass, from sizes, which a policy reads."""
+
+    def __init__(self, drafter: Drafter, costs: tuple[float, float]) -> None:
+        self._drafter, self._costs = drafter, costs
 
     def chances(self, length: int, count: int) -> list[float]:
         """The probabilities that the drafts of a round would be accepted, one after another.
@@ -52,15 +56,15 @@ class Acceptance(Protocol):
         given that those before it were and that the text goes on as it does; 0 or 1 if greedy.
         There are as many entries as drafts.
         """
-        ...
+        raise NotImplementedError
 
     def room(self, length: int) -> int:
         """How many tokens could be drafted after `length` committed ones."""
-        ...
+        return self._drafter.room(length)
 
     def costs(self) -> tuple[float, float]:
-        """c and the cost of a further token in a target pass, from sizes: what a policy reads."""
-        ...
+        """As above."""
+        return self._costs
 
 
 def acceptance_along(
@@ -114,54 +118,46 @@ class Along:
         self._costs = c, extra_token_cost(pair.device, form)
         # Copied drafts are certain, and so are greedy ones: every run over the text is the same.
         self.certain = known is None or settings.greedy
-        self._fixed = None if known is None else _Known(drafter, begin, known, self._costs)
+        self._fixed = None if known is None else _Known(drafter, self._costs, begin, known)
 
     def run(self) -> Acceptance:
         """The drafts for one more run, which begins at the prompt's end."""
         if self._fixed:
             return self._fixed
         if not self._chains:
-            return _Copied(self._drafter(self._path), self._ids, self._costs)
+            return _Copied(self._drafter(self._path), self._costs, self._ids)
         engine = cast(StateEngine, self._path.engine)
         engine.rollback(0)
         engine.forward(_tensor(self._ids[:-1], engine), keep=1)
         read = _Read(engine.states)
         drafter = self._drafter(cast(DecodingPath, read))
-        return _Chained(drafter, read, self._ids, self._costs)
+        return _Chained(drafter, self._costs, self._ids, read)
 
     def _drafter(self, target: DecodingPath) -> Drafter:
         return make_drafter(self._pair, self._context, target)
 
 
-class _Known:
+class _Known(Acceptance):
     """A drafter whose draft at a place depends on the text before it alone."""
 
     def __init__(
-        self,
-        drafter: Drafter,
-        begin: int,
-        known: Sequence[float],
-        costs: tuple[float, float],
+        self, drafter: Drafter, costs: tuple[float, float], begin: int, known: Sequence[float]
     ) -> None:
-        self._drafter, self._begin, self._known, self._costs = drafter, begin, known, costs
+        super().__init__(drafter, costs)
+        self._begin, self._known = begin, known
 
     def chances(self, length: int, count: int) -> list[float]:
         found = list(self._known[length - self._begin : length - self._begin + count])
         # Beyond the end of the text nobody knows what would follow, and nobody reads it.
         return found + [0.0] * (count - len(found))
 
-    def room(self, length: int) -> int:
-        return self._drafter.room(length)
 
-    def costs(self) -> tuple[float, float]:
-        return self._costs
-
-
-class _Copied:
+class _Copied(Acceptance):
     """A drafter that copies: what it drafts depends on where its round begins."""
 
-    def __init__(self, drafter: Drafter, ids: Sequence[int], costs: tuple[float, float]) -> None:
-        self._drafter, self._ids, self._costs = drafter, ids, costs
+    def __init__(self, drafter: Drafter, costs: tuple[float, float], ids: Sequence[int]) -> None:
+        super().__init__(drafter, costs)
+        self._ids = ids
 
     def chances(self, length: int, count: int) -> list[float]:
         draft = self._drafter.draft(self._ids[:length], count)
@@ -173,12 +169,6 @@ class _Copied:
             float(place < len(follows) and token == follows[place])
             for place, token in enumerate(draft.ids.tolist())
         ]
-
-    def room(self, length: int) -> int:
-        return self._drafter.room(length)
-
-    def costs(self) -> tuple[float, float]:
-        return self._costs
 
 
 class _Read:
@@ -198,9 +188,9 @@ class _Chained(_Copied):
     round, as if the rounds before had just been verified."""
 
     def __init__(
-        self, drafter: Drafter, read: _Read, ids: Sequence[int], costs: tuple[float, float]
+        self, drafter: Drafter, costs: tuple[float, float], ids: Sequence[int], read: _Read
     ) -> None:
-        super().__init__(drafter, ids, costs)
+        super().__init__(drafter, costs, ids)
         self._read = read
         self._received: int | None = None  # tokens whose states the drafter has
 

@@ -13,8 +13,6 @@ NEAR = 0.03
 """A speed-up that differs from 1 by less is as good as even, as in the page's
 `words/verdict.js`."""
 FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
-PAGE = "http://127.0.0.1:7860/"
-"""Where `python -m specviz page` serves the page by default."""
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 
 

@@ -6,30 +6,50 @@ import html
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ...errors import SettingsError
 from ...pairs.sizes import shown_bytes
-from ...runs.tables import csv_text, harmless
+from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
-from ...runs.words import shown_number
-from ..tables import aligned
-from .advice import PAGE
 from .figures import TITLES, figure_specs
-from .types import Measured, Progress, Row, SweepResult
+from .types import Progress, Row, SweepResult
 
-COLUMNS = (
-    *("drafter", "gamma", "policy", "temperature", "status", "mark", "runs", "prompts"),
-    *("tokens_per_second", "tokens_per_second_low", "tokens_per_second_high"),
-    *("alone_tokens_per_second", "speedup", "speedup_low", "speedup_high"),
-    *("speedup_predicted", "alpha", "alpha_predicted", "efficiency", "tau"),
-    *("tau_predicted_by_alpha", "tau_predicted", "prediction_exact", "c", "drafted_per_round"),
-    *("draft_ms", "verify_ms", "overhead_ms", "alone_ms", "memory_bytes", "busy_runs", "note"),
-)
-SUFFIXES = (".csv", ".json", ".html")
+PAGE = "http://127.0.0.1:7860/"
+"""Where `python -m specviz page` serves the page by default."""
 
+MEASURED = "measured."
+COLUMNS = {
+    **{name: f"configuration.{name}" for name in ("drafter", "gamma", "policy", "temperature")},
+    **{name: name for name in ("status", "mark")},
+    **{name: MEASURED + name for name in ("runs", "prompts")},
+    "tokens_per_second": "measured.rate.median",
+    "tokens_per_second_low": "measured.rate.low",
+    "tokens_per_second_high": "measured.rate.high",
+    "alone_tokens_per_second": "measured.alone_rate.median",
+    "speedup": "measured.speedup.value",
+    "speedup_low": "measured.speedup.low",
+    "speedup_high": "measured.speedup.high",
+    "speedup_predicted": "predicted.speedup",
+    "alpha": "measured.alpha",
+    "alpha_predicted": "predicted.alpha",
+    "efficiency": "measured.efficiency",
+    "tau": "measured.tau",
+    "tau_predicted_by_alpha": "measured.tau_predicted",
+    "tau_predicted": "predicted.tau",
+    "prediction_exact": "predicted.exact",
+    "c": "measured.c",
+    "drafted_per_round": "measured.drafted",
+    **{f"{part}_ms": f"measured.times.{part}" for part in ("draft", "verify", "overhead", "alone")},
+    "memory_bytes": "memory",
+    "busy_runs": "measured.doubts",
+    "note": "note",
+}
+"""The columns of the CSV, each with the value of a row that stands in it. Rates are tokens per
+second, times milliseconds per round, the ends of the speed-up those of its 95% interval."""
 
 HEADS = (
     *("row", "", "speed-up", "predicted", "tokens/s", "alone", "alpha", "by position"),
@@ -39,13 +59,20 @@ MARKS = {"best": "best", "tied": "as good", "open": "may be better", None: ""}
 MOST_POSITIONS = 4  # that the table shows
 
 
+def value_at(row: Row, path: str) -> Any:
+    """The value of a row under these names, from the outside in; None where nothing is known."""
+    found: Any = row
+    for name in path.split("."):
+        found = None if found is None else getattr(found, name)
+    return found
+
+
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
     """The rows as a table of fixed columns, the temperatures one after another."""
     for temperature in dict.fromkeys(row.configuration.temperature for row in rows):
         group = [row for row in rows if row.configuration.temperature == temperature]
         yield f"temperature {temperature:g}"
-        grid = [HEADS, *(cells(row) for row in group if row.status != "left out")]
-        yield from aligned(grid)
+        yield from aligned([HEADS, *(cells(row) for row in group if row.status != "left out")])
         for note in dict.fromkeys(row.note for row in group if row.note):
             yield f"  left out: {note}"
         yield ""
@@ -58,17 +85,18 @@ def cells(row: Row) -> tuple[str, ...]:
     state = MARKS[row.mark]
     if m is None:
         state = state or ("predicted" if p else row.status)
-        rates = ("–", shown_number(p.speedup if p else None, 2), "–", "–")
+        speedup = rate = "–"
     else:
         state = state or ("slower" if row.status == "eliminated" else "behind")
-        speedup = m.speedup.shown() if m.speedup else "too short"
-        alone = shown_number(m.alone_rate.median, 0)
-        rates = (speedup, shown_number(p.speedup if p else None, 2), m.rate.shown(0), alone)
+        speedup, rate = m.speedup.shown() if m.speedup else "too short", m.rate.shown(0)
     tau_predicted = p.tau if p else m.tau_predicted if m else None
+    alphas = [shown_number(alpha, 2) for alpha in (known.alpha_by_position if known else ())]
+    more = ["…"] if len(alphas) > MOST_POSITIONS else []
     return (
-        *(row.configuration.label, state, *rates),
+        *(row.configuration.label, state, speedup, shown_number(p.speedup if p else None, 2)),
+        *(rate, shown_number(value_at(row, "measured.alone_rate.median"), 0)),
         shown_number(known.alpha if known else None, 2),
-        _positions(known.alpha_by_position) if known else "–",
+        " ".join([*alphas[:MOST_POSITIONS], *more]) or "–",
         shown_number(known.efficiency if known else None, 2),
         *(shown_number(m.tau if m else None, 2), shown_number(tau_predicted, 2)),
         shown_number(m.c if m else None, 3),
@@ -77,18 +105,13 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _positions(alphas: Sequence[float | None]) -> str:
-    shown = [shown_number(alpha, 2) for alpha in alphas[:MOST_POSITIONS]]
-    return " ".join([*shown, "…"] if len(alphas) > MOST_POSITIONS else shown) or "–"
-
-
 def progress_line(progress: Progress) -> str:
     """How far the sweep is, in one line."""
     left = f"{progress.seconds_left:.0f} s left"
     return f"{progress.done}/{progress.total}  {left}  {progress.now}"
 
 
-def recommendation_lines(result: SweepResult) -> Iterator[str]:
+def lines_of(result: SweepResult) -> Iterator[str]:
     """The recommendations with their reasons, their doubt and the settings to paste."""
     for advice in result.recommendations:
         yield f"at temperature {advice.temperature:g}: {advice.headline}"
@@ -111,12 +134,15 @@ def recommendation_lines(result: SweepResult) -> Iterator[str]:
     yield from result.notes
     if result.stopped:
         yield "The sweep was stopped: these are the results until then."
+    if result.link:
+        yield f"on the page: {PAGE}{result.link}"
 
 
 def sweep_csv(result: SweepResult) -> str:
-    """The rows as a table, one line for each; empty cells where nothing is known. Rates are tokens
-    per second, times milliseconds per round, the ends of the speed-up those of its 95% interval."""
-    return csv_text(COLUMNS, map(_csv_cells, result.rows))
+    """The rows as a table, one line for each; empty cells where nothing is known."""
+    values = ([value_at(row, path) for path in COLUMNS.values()] for row in result.rows)
+    texts = ([harmless(one) if isinstance(one, str) else one for one in row] for row in values)
+    return csv_text(list(COLUMNS), texts)
 
 
 def sweep_json(result: SweepResult) -> str:
@@ -126,17 +152,26 @@ def sweep_json(result: SweepResult) -> str:
 
 def sweep_html(result: SweepResult) -> str:
     """A page with the recommendations, the table and the charts. It needs no network."""
-    figures = "".join(
+    head = "".join(f"<th>{html.escape(name)}" for name in HEADS)
+    body = "".join(
+        f'<tr class="{row.mark or ""}">' + "".join(f"<td>{html.escape(one)}" for one in cells(row))
+        for row in result.rows
+    )
+    charts = "".join(
         f"<section><h2>{html.escape(TITLES[name])}</h2>{_figure(spec, name)}</section>"
         for name, spec in figure_specs(result, "light").items()
     )
-    advice = "\n".join(line for line in recommendation_lines(result))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>A sweep</title>'
         f"<style>{STYLE}</style><h1>Which drafter, which gamma</h1>"
-        f"<pre>{html.escape(advice)}</pre>{_table(result)}"
-        f"<script>{get_plotlyjs()}</script>{figures}</html>\n"
+        f"<pre>{html.escape(chr(10).join(lines_of(result)))}</pre>"
+        f"<table><tr>{head}{body}</table><script>{get_plotlyjs()}</script>{charts}</html>\n"
     )
+
+
+def _figure(spec: dict[str, object], name: str) -> str:
+    options = {"full_html": False, "include_plotlyjs": False, "div_id": f"sweep-{name}"}
+    return str(go.Figure(spec).to_html(**options, config={"displayModeBar": False}))
 
 
 WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
@@ -145,7 +180,7 @@ WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
 def checked_out(out: str) -> Path:
     """The path of --out. Raises `SettingsError` if nothing could be written there."""
     path = Path(out)
-    if path.suffix.lower() in SUFFIXES:
+    if path.suffix.lower() in WRITERS:
         if not path.absolute().parent.is_dir():
             raise SettingsError(f"there is no folder for {out}: make it first.")
     elif path.suffix or path.is_file():
@@ -157,93 +192,12 @@ def write_sweep(result: SweepResult, path: Path) -> list[Path]:
     """Write the result to a file in the form of its suffix, or in all forms into a folder; returns
     what was written. Raises `TraceError` if it cannot be."""
     paths = [path]
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in WRITERS:
         path.mkdir(parents=True, exist_ok=True)
-        paths = [path / f"sweep{suffix}" for suffix in SUFFIXES]
+        paths = [path / f"sweep{suffix}" for suffix in WRITERS]
     for one in paths:
         write_atomically(one, WRITERS[one.suffix.lower()](result).encode("utf-8"))
     return paths
-
-
-def page_address(result: SweepResult) -> str:
-    """The address of the local page with the recommended row set, or empty."""
-    return PAGE + result.link if result.link else ""
-
-
-def _csv_cells(row: Row) -> list[object]:
-    one, p = row.configuration, row.predicted
-    known: dict[str, object] = {
-        "drafter": one.drafter,
-        "gamma": one.gamma,
-        "policy": one.policy,
-        "temperature": one.temperature,
-        "status": row.status,
-        "mark": row.mark,
-        "memory_bytes": row.memory,
-        "note": harmless(row.note),
-    }
-    if p is not None:
-        known |= {
-            "speedup_predicted": p.speedup,
-            "alpha_predicted": p.alpha,
-            "tau_predicted": p.tau,
-            "prediction_exact": p.exact,
-        }
-    if row.measured is not None:
-        known |= _measured_cells(row.measured)
-    return [known.get(name) for name in COLUMNS]
-
-
-def _measured_cells(m: Measured) -> dict[str, object]:
-    same = ("runs", "prompts", "alpha", "efficiency", "tau", "c")
-    known: dict[str, object] = {name: getattr(m, name) for name in same}
-    if m.speedup is not None:
-        known |= {
-            "speedup": m.speedup.value,
-            "speedup_low": m.speedup.low,
-            "speedup_high": m.speedup.high,
-        }
-    times = {f"{part}_ms": value for part, value in m.times.to_dict().items()}
-    return {
-        **known,
-        **times,
-        "tokens_per_second": m.rate.median,
-        "tokens_per_second_low": m.rate.low,
-        "tokens_per_second_high": m.rate.high,
-        "alone_tokens_per_second": m.alone_rate.median,
-        "tau_predicted_by_alpha": m.tau_predicted,
-        "drafted_per_round": m.drafted,
-        "busy_runs": m.doubts,
-    }
-
-
-def _table(result: SweepResult) -> str:
-    head = "".join(f"<th>{html.escape(name)}" for name in HEADS)
-    body = "".join(_html_row(row) for row in result.rows)
-    return f"<table><tr>{head}{body}</table>"
-
-
-def _html_row(row: Row) -> str:
-    kind = f' class="{row.mark}"' if row.mark else ""
-    return f"<tr{kind}>" + "".join(f"<td>{html.escape(cell)}" for cell in cells(row))
-
-
-def _figure(spec: dict[str, object], name: str) -> str:
-    text: str = go.Figure(spec).to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=f"sweep-{name}",
-        config={"displayModeBar": False},
-    )
-    return text
-
-
-def lines_of(result: SweepResult) -> Iterator[str]:
-    """What `sweep` prints at its end besides the table."""
-    yield from recommendation_lines(result)
-    address = page_address(result)
-    if address:
-        yield f"on the page: {address}"
 
 
 STYLE = (

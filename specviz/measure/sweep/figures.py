@@ -16,6 +16,13 @@ TITLES = {
 }
 """The titles of the charts by name, in their order."""
 
+FASTER = "times as fast as the target alone"
+AXES = {
+    "speedup": ("γ, guesses per round", FASTER),
+    "positions": ("place in the draft", "α"),
+    "kinds": ("", FASTER),
+    "parts": ("ms per round", ""),
+}
 DASHES = ("solid", "dot", "dash", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 INKS = ("accepted", "rejected", "bonus", "corrected", "ink")  # one for each drafter
@@ -26,88 +33,78 @@ Spec = dict[str, Any]
 
 def figure_specs(result: SweepResult, theme: str = "light") -> dict[str, Spec]:
     """The charts by name. theme: "light" or "dark". They show what is known of a sweep so far."""
+    ink = PALETTE[theme]
     makers = {"speedup": _speedup, "positions": _positions, "kinds": _kinds, "parts": _parts}
-    axes = {
-        "speedup": ("γ, guesses per round", "times as fast as the target alone"),
-        "positions": ("place in the draft", "α"),
-        "kinds": ("", "times as fast as the target alone"),
-        "parts": ("ms per round", ""),
-    }
     return {
-        name: {
-            "data": list(make(result.rows, PALETTE[theme])),
-            "layout": _layout(name, axes[name], result, PALETTE[theme]),
-        }
+        name: {"data": list(make(result.rows, ink)), "layout": _layout(name, result, ink)}
         for name, make in makers.items()
     }
 
 
+def _chart(kind: str, name: str, points: Sequence[tuple[Any, Any]], **style: Any) -> Spec:
+    """One trace of Plotly: its points, x and y, and its style."""
+    x, y = [one for one, _ in points], [one for _, one in points]
+    return {"type": kind, "name": name, "x": x, "y": y, **style}
+
+
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], int, int]]:
     """The fixed rows of each drafter and temperature, with the numbers of both."""
-    fixed = [row for row in rows if row.configuration.policy == "fixed"]
-    drafters = list(dict.fromkeys(row.configuration.drafter for row in rows))
+    groups: dict[tuple[str, float], list[Row]] = {}
+    for row in rows:
+        own = groups.setdefault((row.configuration.drafter, row.configuration.temperature), [])
+        own += [row] if row.configuration.policy == "fixed" else []
+    drafters = list(dict.fromkeys(drafter for drafter, _ in groups))
     temperatures = list(dict.fromkeys(row.configuration.temperature for row in rows))
-    for i, drafter in enumerate(drafters):
-        for j, temperature in enumerate(temperatures):
-            own = [
-                row
-                for row in fixed
-                if (row.configuration.drafter, row.configuration.temperature)
-                == (drafter, temperature)
-            ]
-            name = drafter if len(temperatures) == 1 else f"{drafter}, T {temperature:g}"
-            if own:
-                yield name, own, i, j
+    place = {key: (drafters.index(key[0]), temperatures.index(key[1])) for key in groups}
+    for (drafter, temperature), (i, j) in sorted(place.items(), key=lambda item: item[1]):
+        own = groups[drafter, temperature]
+        name = drafter if len(temperatures) == 1 else f"{drafter}, T {temperature:g}"
+        if own:
+            yield name, own, i, j
 
 
 def _speedup(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
     for name, own, i, j in _series(rows):
-        colour, dash = ink[INKS[i % len(INKS)]], DASHES[j % len(DASHES)]
+        colour, dash = ink[INKS[i % len(INKS)]], DASHES[j % len(DASHES)] if j else "dot"
         known = [
-            (r.configuration.gamma, r.predicted.speedup)
-            for r in own
-            if r.predicted is not None and r.predicted.speedup is not None
+            (row.configuration.gamma, row.predicted.speedup)
+            for row in own
+            if row.predicted is not None and row.predicted.speedup is not None
         ]
-        yield {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{name}, predicted",
-            "x": [gamma for gamma, _ in known],
-            "y": [speed for _, speed in known],
-            "line": {"color": colour, "width": 2, "dash": "dot" if j == 0 else dash},
-            "hovertemplate": "%{y:.2f} predicted<extra>" + name + "</extra>",
-        }
-        yield _points(name, own, colour, SYMBOLS[j % len(SYMBOLS)])
-
-
-def _points(name: str, own: Sequence[Row], colour: str, symbol: str) -> Spec:
-    known = [
-        (row, row.measured.speedup)
-        for row in own
-        if row.measured is not None and row.measured.speedup is not None
-    ]
-    found = [estimate for _, estimate in known]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{name}, measured",
-        "x": [row.configuration.gamma for row, _ in known],
-        "y": [one.value for one in found],
-        "marker": {
-            "color": colour,
-            "symbol": symbol,
-            "size": [13 if row.mark == "best" else 9 for row, _ in known],
-        },
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [(one.high or one.value) - one.value for one in found],
-            "arrayminus": [one.value - (one.low or one.value) for one in found],
-            "color": colour,
-            "thickness": 1.5,
-        },
-        "hovertemplate": "%{y:.2f} measured<extra>" + name + "</extra>",
-    }
+        yield _chart(
+            "scatter",
+            f"{name}, predicted",
+            known,
+            mode="lines",
+            line={"color": colour, "width": 2, "dash": dash},
+            hovertemplate="%{y:.2f} predicted<extra>" + name + "</extra>",
+        )
+        measured = [
+            (row, row.measured.speedup)
+            for row in own
+            if row.measured is not None and row.measured.speedup is not None
+        ]
+        found = [estimate for _, estimate in measured]
+        yield _chart(
+            "scatter",
+            f"{name}, measured",
+            [(row.configuration.gamma, estimate.value) for row, estimate in measured],
+            mode="markers",
+            marker={
+                "color": colour,
+                "symbol": SYMBOLS[j % len(SYMBOLS)],
+                "size": [13 if row.mark == "best" else 9 for row, _ in measured],
+            },
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [(one.high or one.value) - one.value for one in found],
+                "arrayminus": [one.value - (one.low or one.value) for one in found],
+                "color": colour,
+                "thickness": 1.5,
+            },
+            hovertemplate="%{y:.2f} measured<extra>" + name + "</extra>",
+        )
 
 
 def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
@@ -116,19 +113,14 @@ def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
         figures = longest.measured or longest.predicted
         alphas = figures.alpha_by_position if figures else ()
         known = [(place, alpha) for place, alpha in enumerate(alphas, 1) if alpha is not None]
-        yield {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": name,
-            "x": [place for place, _ in known],
-            "y": [alpha for _, alpha in known],
-            "line": {"color": ink[INKS[i % len(INKS)]], "dash": DASHES[j % len(DASHES)]},
-            "hovertemplate": "%{y:.2f}<extra>" + name + "</extra>",
-        }
+        line = {"color": ink[INKS[i % len(INKS)]], "dash": DASHES[j % len(DASHES)]}
+        hover = "%{y:.2f}<extra>" + name + "</extra>"
+        yield _chart("scatter", name, known, mode="lines+markers", line=line, hovertemplate=hover)
 
 
-def _leaders(rows: Sequence[Row]) -> list[tuple[Row, int]]:
-    """The fastest measured row of each drafter and temperature, with the drafter's number."""
+def _leaders(rows: Sequence[Row]) -> list[tuple[Row, str, int]]:
+    """The fastest measured row of each drafter and temperature, with its name and the drafter's
+    number."""
     best: dict[tuple[str, float], tuple[float, Row]] = {}
     for row in rows:
         found = row.measured.speedup if row.measured else None
@@ -136,85 +128,53 @@ def _leaders(rows: Sequence[Row]) -> list[tuple[Row, int]]:
         if found is not None and found.value > best.get(key, (0.0, row))[0]:
             best[key] = found.value, row
     drafters = list(dict.fromkeys(row.configuration.drafter for row in rows))
-    return [(row, drafters.index(row.configuration.drafter)) for _, row in best.values()]
-
-
-def _title(row: Row, rows: Sequence[Row]) -> str:
     several = len({one.configuration.temperature for one in rows}) > 1
-    tail = f", T {row.configuration.temperature:g}" if several else ""
-    return row.configuration.label + tail
+    return [
+        (row, row.configuration.label + (f", T {t:g}" if several else ""), drafters.index(drafter))
+        for (drafter, t), (_, row) in best.items()
+    ]
 
 
 def _kinds(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
-    for row, i in _leaders(rows):
+    for row, name, i in _leaders(rows):
         found = row.measured.by_kind if row.measured else {}
-        yield {
-            "type": "bar",
-            "name": _title(row, rows),
-            "x": list(found),
-            "y": [one.value for one in found.values()],
-            "marker": {"color": ink[INKS[i % len(INKS)]]},
-            "hovertemplate": "%{y:.2f} on %{x}<extra></extra>",
-        }
+        points = [(kind, one.value) for kind, one in found.items()]
+        marker, hover = {"color": ink[INKS[i % len(INKS)]]}, "%{y:.2f} on %{x}<extra></extra>"
+        yield _chart("bar", name, points, marker=marker, hovertemplate=hover)
 
 
 def _parts(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
-    leaders = [row for row, _ in _leaders(rows)]
-    names = [_title(row, rows) for row in leaders]
-    times = [row.measured.times for row in leaders if row.measured]
-    alone = [sum(one.alone for one in times) / len(times)] if times else []
+    times = {name: row.measured.times for row, name, _ in _leaders(rows) if row.measured}
     colours = {"draft": ink["draft"], "verify": ink["accepted"], "overhead": ink["track"]}
     for part, colour in colours.items():
-        own = [getattr(one, part) for one in times]
-        yield {
-            "type": "bar",
-            "orientation": "h",
-            "name": part,
-            "y": [*names, *(["the target alone"] if alone else [])],
-            "x": [*own, *([alone[0] if part == "verify" else 0.0] if alone else [])],
-            "marker": {"color": colour},
-            "hovertemplate": "%{x:.2f} ms<extra>" + part + "</extra>",
-        }
+        points = [(getattr(one, part), name) for name, one in times.items()]
+        if times:
+            alone = sum(one.alone for one in times.values()) / len(times)
+            points.append((alone if part == "verify" else 0.0, "the target alone"))
+        hover = "%{x:.2f} ms<extra>" + part + "</extra>"
+        style = {"orientation": "h", "marker": {"color": colour}, "hovertemplate": hover}
+        yield _chart("bar", part, points, **style)
 
 
-def _layout(
-    name: str, titles: tuple[str, str], result: SweepResult, ink: dict[str, str]
-) -> dict[str, Any]:
-    axis = {
-        "color": ink["soft"],
-        "gridcolor": ink["line"],
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
-    x, y = ({**axis, "title": {"text": text, "standoff": 6}} for text in titles)
+def _layout(name: str, result: SweepResult, ink: dict[str, str]) -> dict[str, Any]:
+    axis = {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False}
+    axis |= {"fixedrange": True, "automargin": True}
+    x, y = ({**axis, "title": {"text": text, "standoff": 6}} for text in AXES[name])
     if name == "speedup":
         gammas = sorted({row.configuration.gamma for row in result.rows})
         x |= {"tickvals": gammas, "showgrid": False}
-    if name in ("speedup", "kinds"):
-        y["rangemode"] = "tozero"
     if name == "positions":
         x["dtick"], y["range"] = 1, [0, 1.04]
-    even = {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": 1,
-        "y1": 1,
-        "line": {"color": ink["soft"], "width": 1, "dash": "dash"},
-    }
-    note = {
-        "xref": "paper",
-        "x": 1,
-        "y": 1,
-        "text": "break-even",
-        "showarrow": False,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "font": {"color": ink["soft"], "size": 11},
-    }
-    shown = name in ("speedup", "kinds")
+    shapes, notes = [], []
+    if name in ("speedup", "kinds"):
+        y["rangemode"] = "tozero"
+        line = {"color": ink["soft"], "width": 1, "dash": "dash"}
+        shapes = [
+            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": line}
+        ]
+        at = {"xref": "paper", "x": 1, "y": 1, "xanchor": "right", "yanchor": "bottom"}
+        font = {"color": ink["soft"], "size": 11}
+        notes = [{**at, "text": "break-even", "showarrow": False, "font": font}]
     return {
         "font": {"family": FONT, "size": 12, "color": ink["ink"]},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -223,8 +183,8 @@ def _layout(
         "barmode": "stack" if name == "parts" else "group",
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "dragmode": False,
-        "shapes": [even] if shown else [],
-        "annotations": [note] if shown else [],
+        "shapes": shapes,
+        "annotations": notes,
         "xaxis": x,
         "yaxis": y,
     }

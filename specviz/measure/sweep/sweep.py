@@ -13,13 +13,14 @@ from dataclasses import replace
 
 from ...errors import SpecvizError
 from ...pairs.pair import Pair
+from ...pairs.sizes import parameter_bytes
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
 from ..racing import raced, seeded
 from .acceptance import Along, acceptance_along, is_predictable
 from .agenda import Agenda, Standing
-from .observed import Costs, Run, known_text, machine_of, run_of, weight_bytes
+from .observed import known_text, machine_of, run_of
 from .plan import (
     SCOUTED,
     Piece,
@@ -28,7 +29,7 @@ from .plan import (
     impossible_drafters,
     readable,
 )
-from .rounds import KnownText, RoundCounts, predicted_counts
+from .rounds import KnownText, predicted_counts
 from .table import Findings, finished_rows
 from .types import (
     Configuration,
@@ -66,7 +67,7 @@ def sweep(
     yield state.result()
 
 
-class Sweep:
+class Sweep(Findings):
     """A sweep that rests between pieces. It holds plain data and can be pickled.
 
     Raises `SettingsError` for a request that no pair could do.
@@ -74,17 +75,11 @@ class Sweep:
 
     def __init__(self, request: SweepRequest) -> None:
         self.request = checked(request)
-        self.questions = in_turn(self.request.prompts)
-        self.rows: tuple[Configuration, ...] = configurations(self.request)
+        super().__init__(configurations(self.request), in_turn(self.request.prompts))
         self.spent = 0.0
         self.agenda: Agenda | None = None  # until it is planned
-        self.runs: list[Run] = []
-        self.missing: dict[str, str] = {}  # drafter -> why it is left out
         self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences
-        self.predicted: dict[str, dict[int, RoundCounts]] = {}  # row -> question -> counts
-        self.costs = Costs()
         self.machine: Machine | None = None
-        self.weights: tuple[int, int | None] | None = None  # bytes of target and draft
         self._length = self.request.base.max_new_tokens
         self._shortened = False
         self._done = 0
@@ -137,18 +132,7 @@ class Sweep:
 
     def table(self) -> tuple[Row, ...]:
         """Every row as it is known now."""
-        return finished_rows(
-            Findings(
-                rows=self.rows,
-                kinds=tuple(question.kind for question in self.questions),
-                runs=self.runs,
-                predicted=self.predicted,
-                costs=self.costs,
-                missing=self.missing,
-                eliminated=self.agenda.eliminated if self.agenda else set(),
-                weights=self.weights,
-            )
-        )
+        return finished_rows(self, self.agenda.eliminated if self.agenda else set())
 
     def _standing(self) -> Standing:
         return Standing(self.table(), self.runs, self.spent, self._done)
@@ -176,8 +160,8 @@ class Sweep:
         prompt = self.questions[0].text
         self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
         self.weights = (
-            weight_bytes(pair.target),
-            None if pair.draft is None else weight_bytes(pair.draft),
+            parameter_bytes(pair.target),
+            None if pair.draft is None else parameter_bytes(pair.draft),
         )
         possible = [row for row in self.rows if row.drafter not in self.missing]
         self.agenda = Agenda(possible, len(self.questions), self.request.seconds)

@@ -12,10 +12,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core.theory import predicted_tau
 from ...kinds import drafter_kind
+from ...prompts import Question
 from ...runs.intervals import Estimate, Spread, geometric_mean, mean_interval, spread
 from ...runs.metrics import ratio
 from .observed import Costs, Run, only
@@ -104,23 +105,22 @@ def slower(rows: Mapping[str, Values]) -> set[str]:
     return {key for key, interval in found.items() if interval is not None and interval[1] < 0}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Findings:
-    """All that a sweep knows. kinds: of each question. predicted: row -> question -> counts.
-    missing: why drafters are left out. weights: bytes of the target and the draft, once known."""
+    """All that a sweep knows. predicted: row -> question -> counts. missing: why drafters are left
+    out. weights: bytes of the target and the draft, once known."""
 
-    rows: Sequence[Configuration]
-    kinds: Sequence[str]
-    runs: Sequence[Run]
-    predicted: Mapping[str, Mapping[int, RoundCounts]]
-    costs: Costs
-    missing: Mapping[str, str]
-    eliminated: AbstractSet[str]
-    weights: tuple[int, int | None] | None
+    rows: tuple[Configuration, ...]
+    questions: tuple[Question, ...]
+    runs: list[Run] = field(default_factory=list)
+    predicted: dict[str, dict[int, RoundCounts]] = field(default_factory=dict)
+    costs: Costs = field(default_factory=Costs)
+    missing: dict[str, str] = field(default_factory=dict)
+    weights: tuple[int, int | None] | None = None
 
 
-def finished_rows(found: Findings) -> tuple[Row, ...]:
-    """Every row of the table."""
+def finished_rows(found: Findings, eliminated: AbstractSet[str]) -> tuple[Row, ...]:
+    """Every row of the table. eliminated: those that are measured no more."""
     values = values_by_row(found.runs)
     marks: dict[str, Mark] = {}
     for temperature in {row.temperature for row in found.rows}:
@@ -133,7 +133,14 @@ def finished_rows(found: Findings) -> tuple[Row, ...]:
     for run in found.runs:
         by_row[run.key].append(run)
     return tuple(
-        _row(found, one, by_row[one.key], values.get(one.key, {}), marks.get(one.key))
+        _row(
+            found,
+            one,
+            by_row[one.key],
+            values.get(one.key, {}),
+            "eliminated" if one.key in eliminated else "measured",
+            marks.get(one.key),
+        )
         for one in found.rows
     )
 
@@ -168,20 +175,19 @@ def _row(
     one: Configuration,
     runs: Sequence[Run],
     values: Mapping[int, float],
+    done: Status,
     mark: Mark | None,
 ) -> Row:
     counts = found.predicted.get(one.key)
     predicted = _predicted(found, one, counts) if counts else None
-    status: Status = "planned" if predicted is None else "predicted"
-    if runs:
-        status = "eliminated" if one.key in found.eliminated else "measured"
-    note = found.missing.get(one.drafter, "")
+    status: Status = done if runs else "planned" if predicted is None else "predicted"
+    note, kinds = found.missing.get(one.drafter, ""), [one.kind for one in found.questions]
     return Row(
         configuration=one,
         status="left out" if note else status,
         mark=mark,
         predicted=predicted,
-        measured=_measured(one, runs, values, found.kinds) if runs else None,
+        measured=_measured(one, runs, values, kinds) if runs else None,
         memory=_memory(one, found.weights),
         note=note,
     )

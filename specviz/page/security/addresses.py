@@ -11,9 +11,8 @@ from urllib.parse import parse_qs
 from gradio.data_classes import _StaticFiles
 from starlette.types import Scope
 
-from ...measure.sweep.reading import PROMPTS
 from ...prompts import OF_A_SWEEP
-from ...runs.reading import FORMS, TRACE
+from ...runs.reading import FORMS, PROMPTS, TRACE
 from ...runs.recording import MOST_PACKED, MOST_UNPACKED
 from .bodies import (
     EVENT,

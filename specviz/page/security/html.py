@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from ...environment import ASSETS
-from ...runs.modules import PAGE, served_map
+from ...runs.html import PAGE, served_map
 
 TITLE = "specviz: speculative decoding, token by token"
 DESCRIPTION = (

@@ -10,30 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from ...errors import PairError
-from ...remote.wire import RefusedError, Server
+from ...remote.wire import RefusedError
 from ...settings import Settings
-from .interface import (
-    LISTS,
-    Drawn,
-    Spent,
-    UnsuitedError,
-    listed_count,
-    rate_of,
-    row_of,
-    texts_or_ids,
-)
+from .interface import ANOTHER_FORM, Drawn, TargetServer, UnsuitedError
 
 ID_MARK = "token_id:"  # nosec B105
 NEVER = -9999.0  # what vLLM writes for the logarithm of 0
+LISTS = (20, 5, 1)  # lengths to try where not a whole vocabulary is listed; 20 is the usual limit
 
 # What a server would take from the model's own generation_config.json is said here.
 PLAIN = {
@@ -47,17 +34,21 @@ PLAIN = {
 LEAST_TEMPERATURE = 0.01  # vLLM raises lower ones to it
 
 
-class Completions:
-    """The model of one name on a server that speaks vLLM's completions: a `TargetServer`."""
+class Completions(TargetServer):
+    """The model of one name on a server that speaks vLLM's completions."""
 
-    def __init__(self, server: Server, model: str) -> None:
-        self.server, self.model = server, model
-        self.spent = Spent()
+    path = "completions"
+    wanted = "vLLM gives them (logprobs, return_tokens_as_token_ids)"
 
-    def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
-        answer = self.server.post("completions", self._question(prefixes, listed))
-        self.spent = Spent(answer.sent + answer.received)
-        return self._read(answer.value, len(prefixes), vocab)
+    def lists(self, vocab: int, wanted: int) -> int:
+        for listed in (wanted, *(shorter for shorter in LISTS if shorter < wanted)):
+            try:
+                return super().lists(vocab, listed)
+            except RefusedError as refused:
+                most = _named_limit(refused.said)
+                if listed == 1 or (most is not None and most >= listed):
+                    raise UnsuitedError(str(refused)) from refused
+        raise AssertionError("the last attempt returns or raises")
 
     def draws(
         self,
@@ -72,36 +63,18 @@ class Completions:
                 f"this server draws at a temperature of {LEAST_TEMPERATURE:g} or more: set "
                 "temperature to 0 for a greedy run."
             )
-        answer = self.server.post(
-            "completions", self._draw_question(prefixes, asked, settings, seed, count)
-        )
-        self.spent = Spent(answer.sent + answer.received)
-        return self._drawn(answer.value, len(prefixes), count)
-
-    def lists(self, vocab: int, wanted: int) -> int:
-        for listed in (wanted, *(shorter for shorter in LISTS if shorter < wanted)):
-            try:
-                answer = self.server.ask("completions", self._question([[0], [0, 0]], listed))
-            except RefusedError as refused:
-                most = _named_limit(refused.said)
-                if listed > 1 and (most is None or most < listed):
-                    continue
-                raise UnsuitedError(str(refused)) from refused
-            return listed_count(self._read(answer, 2, vocab).numpy(), listed, vocab)
-        raise AssertionError("the last attempt returns or raises")
+        answer = self._posted(self._draw_question(prefixes, asked, settings, seed, count))
+        return self._drawn(answer, len(prefixes), count)
 
     def can_draw(self, vocab: int) -> bool:
-        """Whether the server gives the probabilities of chosen tokens under top-k.
-
-        Under a top-k of 1 at least one of two tokens has none, which no softmax of a whole
-        vocabulary ever says. A repeated seed must draw the same token again.
-        """
+        """Under a top-k of 1 at least one of two tokens has no probability, which no softmax of a
+        whole vocabulary ever says. A repeated seed must draw the same token again."""
         settings = Settings(temperature=1.0, top_k=1)
         if vocab < 2:
             return False
         question = self._draw_question([[0], [0, 0]], (0, 1), settings, seed=1, count=2)
         try:
-            found = self._drawn(self.server.ask("completions", question), 2, 2)
+            found = self._drawn(self.server.ask(self.path, question), 2, 2)
         except PairError:
             return False
         return all(
@@ -110,34 +83,21 @@ class Completions:
             for drawn in after
         )
 
-    def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
-        body = self._body([list(prompt)]) | {"max_tokens": count, "ignore_eos": True}
-        began = time.perf_counter()
-        with self.server.stream("completions", body | {"stream": True}) as chunks:
-            return rate_of(self.server, began, (chunk.get("choices") for chunk in chunks), count)
-
     def tokenize(self, text: str) -> list[int]:
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        ids: list[int] = texts_or_ids(
-            self.server, self.server.ask("/tokenize", body), "tokens", list
-        )
-        return ids
+        return list(self._told("/tokenize", body, "tokens", list))
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        answer = self.server.ask("/detokenize", {"model": self.model, "tokens": list(ids)})
-        return str(texts_or_ids(self.server, answer, "prompt", str))
+        body = {"model": self.model, "tokens": list(ids)}
+        return str(self._told("/detokenize", body, "prompt", str))
 
-    def _body(self, prefixes: Sequence[Sequence[int]]) -> dict[str, Any]:
-        prompts = [list(ids) for ids in prefixes]
-        return {"model": self.model, "prompt": prompts, "temperature": 0.0, **PLAIN}
+    def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
+        greedy = {"max_tokens": count, "temperature": 0.0, **PLAIN}
+        return {"model": self.model, "prompt": list(prompt), **greedy}
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
-        return {
-            **self._body(prefixes),
-            "max_tokens": 1,
-            "logprobs": listed,
-            "return_tokens_as_token_ids": True,  # nosec B105
-        }
+        names = {"logprobs": listed, "return_tokens_as_token_ids": True}  # nosec B105
+        return self._body([list(ids) for ids in prefixes], 1) | names
 
     def _draw_question(
         self,
@@ -164,31 +124,25 @@ class Completions:
             raise ValueError
         return (choice["logprobs"] for choice in choices)
 
-    def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
-        try:
-            rows = [
-                row_of([_id(name) for name in top], list(top.values()), vocab)
-                for said in self._choices(answer, count)
-                for top in said["top_logprobs"][:1]
-            ]
-            return torch.from_numpy(np.stack(rows))
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise UnsuitedError(self._no_rows(answer)) from error
+    def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        for said in self._choices(answer, count):
+            top = said["top_logprobs"][0]
+            yield [_id(name) for name in top], list(top.values())
+
+    def _has_text(self, chunk: dict[str, Any]) -> bool:
+        return bool(chunk.get("choices"))
 
     def _drawn(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
         try:
             found = [_one_drawn(said) for said in self._choices(answer, prefixes * count)]
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except ANOTHER_FORM as error:
             raise UnsuitedError(self._no_rows(answer)) from error
         return [found[place * count : (place + 1) * count] for place in range(prefixes)]
 
     def _no_rows(self, answer: Any) -> str:
         if not isinstance(answer, dict) or "choices" not in answer:
             return self.server.rubbish()
-        return (
-            f"{self.server.shown} gives no log-probabilities by token id after several prefixes: "
-            "a target needs them, as vLLM gives them (logprobs, return_tokens_as_token_ids)."
-        )
+        return super()._no_rows(answer)
 
 
 def _id(name: str) -> int:

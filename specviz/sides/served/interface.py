@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import PairError
 from ...remote.wire import Server
 from ...settings import Settings
-
-USUAL_LIST = 20
-"""The most log-probabilities that servers list by default."""
-
-LISTS = (USUAL_LIST, 5, 1)
-"""The lengths of lists to try where a server does not list a whole vocabulary."""
 
 
 class Drawn(NamedTuple):
@@ -45,32 +40,38 @@ class Spent(NamedTuple):
         told = [one for one in (self.server, other.server) if one is not None]
         return Spent(self.exchanged + other.exchanged, sum(told) if told else None)
 
-    def since(self, before: Spent) -> Spent:
-        """What was added to `before`, an earlier sum, to make this one."""
-        server = None if self.server is None else self.server - (before.server or 0.0)
-        return Spent(self.exchanged - before.exchanged, server)
+
+class UnsuitedError(PairError):
+    """A server does not answer in the form that an adapter reads."""
 
 
-class TargetServer(Protocol):
-    """A model on a server.
+class TargetServer:
+    """A model on a server. What depends on its engine is in the classes below this one.
 
     model: its name there. spent: on the last call of `rows` or `draws`. In both, `prefixes` are
     the first n, n + 1, ... tokens of one text.
     """
 
-    server: Server
-    model: str
-    spent: Spent
+    path = ""  # where it is asked for log-probabilities
+    wanted = ""  # what its engine gives, for a sentence
+
+    def __init__(self, server: Server, model: str) -> None:
+        self.server, self.model = server, model
+        self.spent = Spent()
 
     def lists(self, vocab: int, wanted: int) -> int:
         """How many log-probabilities the server gives after a prefix, up to `wanted`, by the shape
         of its answers. Raises `ServerError`, and `UnsuitedError` if they have another form."""
-        ...
+        rows = self._read(
+            self.server.ask(self.path, self._question([[0], [0, 0]], wanted)), 2, vocab
+        )
+        found = int(torch.isfinite(rows).sum(-1).min())
+        return vocab if found >= vocab else min(wanted, found)
 
     def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
         """The log-probabilities of the `listed` likeliest next tokens after each prefix, at
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
-        ...
+        return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
 
     def draws(
         self,
@@ -84,32 +85,91 @@ class TargetServer(Protocol):
         `settings`, and the probabilities of the tokens `asked`. Those after one prefix are
         independent; those after different ones need not be. Raises `ServerError`, and `PairError`
         if the server cannot draw."""
-        ...
+        raise PairError("this server does not tell the probabilities of chosen tokens.")
 
     def can_draw(self, vocab: int) -> bool:
         """Whether it does. A server that speculates must not be asked: vLLM 0.32.0 has ended over
         the question. Raises `ServerError`."""
-        ...
+        return False
 
     def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
-        """Tokens per second of the server's own greedy stream after a prompt, without the first
-        token, as this machine sees it. Raises `ServerError` and `PairError`."""
-        ...
+        """Tokens per second of the server's own greedy stream after a prompt, as this machine sees
+        it. Raises `ServerError` and `PairError`.
+
+        The time to the first token is in it: on a busy machine chunks may wait and arrive together,
+        so that the time between the first and the last of them says nothing.
+        """
+        body = self._body(prompt, count) | {"ignore_eos": True, "stream": True}
+        began = time.perf_counter()
+        with self.server.stream(self.path, body) as chunks:
+            times = [time.perf_counter() for chunk in chunks if self._has_text(chunk)]
+        if not times:
+            raise PairError(f"{self.server.shown} streams nothing: its own speed is unknown.")
+        return count / (times[-1] - began)
 
     def tokenize(self, text: str) -> list[int]:
         """The ids of a text without special tokens. Raises `ServerError`."""
-        ...
+        raise NotImplementedError
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of ids. Raises `ServerError`."""
-        ...
+        raise NotImplementedError
+
+    def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
+        """What asks for `count` greedy tokens after a prompt, or after each of several."""
+        raise NotImplementedError
+
+    def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
+        """The same of one token, with the log-probabilities of the likeliest."""
+        raise NotImplementedError
+
+    def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        """The listed ids and log-probabilities of each place. Raises `ANOTHER_FORM`."""
+        raise NotImplementedError
+
+    def _has_text(self, chunk: dict[str, Any]) -> bool:
+        """Whether a chunk of a stream brings a token."""
+        raise NotImplementedError
+
+    def _worked(self, answer: Any) -> float | None:
+        """Seconds that the server says it worked on an answer."""
+        return None
+
+    def _posted(self, body: dict[str, Any]) -> Any:
+        answer = self.server.post(self.path, body)
+        self.spent = Spent(answer.sent + answer.received, self._worked(answer.value))
+        return answer.value
+
+    def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
+        try:
+            rows = [_row(ids, values, vocab) for ids, values in self._tops(answer, count)]
+            return torch.from_numpy(np.stack(rows))
+        except ANOTHER_FORM as error:
+            raise UnsuitedError(self._no_rows(answer)) from error
+
+    def _no_rows(self, answer: Any) -> str:
+        return (
+            f"{self.server.shown} gives no log-probabilities by token id after several prefixes: "
+            f"a target needs them, as {self.wanted}."
+        )
+
+    def _told(self, path: str, body: dict[str, Any], name: str, kind: type) -> Any:
+        """The part of an answer with this name, which must be of this kind; a list must hold ids.
+        Raises `ServerError`, and `UnsuitedError`."""
+        answer = self.server.ask(path, body)
+        found = answer.get(name) if isinstance(answer, dict) else None
+        if not isinstance(found, kind) or (
+            isinstance(found, list) and not all(type(one) is int for one in found)
+        ):
+            raise UnsuitedError(self.server.rubbish())
+        return found
 
 
-class UnsuitedError(PairError):
-    """A server does not answer in the form that an adapter reads."""
+ANOTHER_FORM = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""What is raised where an answer has another form."""
 
 
-def row_of(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:
+def _row(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[np.float32]:
     """fp32 [vocab] with `values` at `ids` and -inf elsewhere. Raises `ValueError` if nothing is
     known or a value is NaN."""
     row = np.full(vocab, -np.inf, np.float32)
@@ -119,32 +179,3 @@ def row_of(ids: Sequence[int], values: Sequence[float], vocab: int) -> NDArray[n
     if not np.isfinite(row).any() or np.isnan(known).any():
         raise ValueError
     return row
-
-
-def listed_count(rows: Any, asked: int, vocab: int) -> int:
-    """How many log-probabilities a server lists that was asked for `asked` and gave `rows`."""
-    found = int(np.isfinite(rows).sum(-1).min())
-    return vocab if found >= vocab else min(asked, found)
-
-
-def texts_or_ids(server: Server, answer: Any, name: str, kind: type) -> Any:
-    """`answer[name]`, which must be of this kind; a list must hold ids. Raises `UnsuitedError`."""
-    found = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(found, kind) or (
-        isinstance(found, list) and not all(type(one) is int for one in found)
-    ):
-        raise UnsuitedError(server.rubbish())
-    return found
-
-
-def rate_of(server: Server, began: float, chunks: Iterable[Any], count: int) -> float:
-    """Tokens per second of a stream of `count` tokens that was asked for at `began`, a time of
-    `time.perf_counter`. Raises `PairError` if the stream holds nothing.
-
-    The time to the first token is in it: on a busy machine chunks may wait and arrive together, so
-    that the time between the first and the last of them says nothing.
-    """
-    times = [time.perf_counter() for chunk in chunks if chunk]
-    if not times:
-        raise PairError(f"{server.shown} streams nothing: its own speed is unknown.")
-    return count / (times[-1] - began)

@@ -8,101 +8,54 @@ exact, and nothing is gained in speed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from ...errors import PairError
-from ...remote.wire import Server
-from ...settings import Settings
-from .interface import Drawn, Spent, UnsuitedError, listed_count, rate_of, row_of, texts_or_ids
+from .interface import TargetServer
 
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
 
 
-class LlamaServer:
-    """The model on a server of llama.cpp: a `TargetServer` that does not draw."""
+class LlamaServer(TargetServer):
+    """The model on a server of llama.cpp, which does not draw."""
 
-    def __init__(self, server: Server, model: str) -> None:
-        self.server, self.model = server, model
-        self.spent = Spent()
-
-    def rows(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
-        answer = self.server.post("/completion", self._question(prefixes, listed))
-        self.spent = Spent(answer.sent + answer.received, _worked(answer.value))
-        return self._read(answer.value, len(prefixes), vocab)
-
-    def draws(
-        self,
-        prefixes: Sequence[Sequence[int]],
-        asked: Sequence[int],
-        settings: Settings,
-        seed: int,
-        count: int = 1,
-    ) -> list[list[Drawn]]:
-        raise PairError("llama.cpp's server does not tell the probabilities of chosen tokens.")
-
-    def lists(self, vocab: int, wanted: int) -> int:
-        answer = self.server.ask("/completion", self._question([[0], [0, 0]], wanted))
-        return listed_count(self._read(answer, 2, vocab).numpy(), wanted, vocab)
-
-    def can_draw(self, vocab: int) -> bool:
-        return False
-
-    def streaming_rate(self, prompt: Sequence[int], count: int) -> float:
-        body = {**self._body([list(prompt)], count), "prompt": list(prompt), "stream": True}
-        began = time.perf_counter()
-        with self.server.stream("/completion", body | {"ignore_eos": True}) as chunks:
-            return rate_of(self.server, began, (not chunk.get("stop") for chunk in chunks), count)
+    path = "/completion"
+    wanted = "llama.cpp's server gives them (n_probs)"
 
     def tokenize(self, text: str) -> list[int]:
         body = {"content": text, "add_special": False, "parse_special": True}
-        answer = self.server.ask("/tokenize", body)
-        ids: list[int] = texts_or_ids(self.server, answer, "tokens", list)
-        return ids
+        return list(self._told("/tokenize", body, "tokens", list))
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        answer = self.server.ask("/detokenize", {"tokens": list(ids)})
-        return str(texts_or_ids(self.server, answer, "content", str))
+        return str(self._told("/detokenize", {"tokens": list(ids)}, "content", str))
 
-    def _body(self, prompts: list[list[int]], count: int) -> dict[str, Any]:
-        return {"prompt": prompts, "n_predict": count, "temperature": 0.0, "cache_prompt": True}
+    def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
+        greedy = {"temperature": 0.0, "cache_prompt": True}
+        return {"prompt": list(prompt), "n_predict": count, **greedy}
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
         prompts = [list(ids) for ids in prefixes]
         return {**self._body(prompts, 1), "n_probs": listed, "response_fields": FIELDS}
 
-    def _read(self, answer: Any, count: int, vocab: int) -> Tensor:
+    def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
+        places = sorted(_listed(answer), key=lambda one: int(one["index"]))
+        if len(places) != count:
+            raise ValueError
+        for one in places:
+            top = one["completion_probabilities"][0]["top_logprobs"]
+            yield [int(t["id"]) for t in top], [float(t["logprob"]) for t in top]
+
+    def _has_text(self, chunk: dict[str, Any]) -> bool:
+        return not chunk.get("stop")
+
+    def _worked(self, answer: Any) -> float | None:
         try:
-            places = sorted(_listed(answer), key=lambda one: int(one["index"]))
-            if len(places) != count:
-                raise ValueError
-            tops = [one["completion_probabilities"][0]["top_logprobs"] for one in places]
-            rows = [
-                row_of([int(t["id"]) for t in top], [float(t["logprob"]) for t in top], vocab)
-                for top in tops
-            ]
-            return torch.from_numpy(np.stack(rows))
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise UnsuitedError(
-                f"{self.server.shown} gives no log-probabilities by token id after several "
-                "prefixes, as llama.cpp's server gives them (n_probs)."
-            ) from error
+            told = [one["timings"] for one in _listed(answer)]
+            return sum(float(one["prompt_ms"]) + float(one["predicted_ms"]) for one in told) / 1000
+        except (KeyError, TypeError, ValueError):
+            return None
 
 
 def _listed(answer: Any) -> list[dict[str, Any]]:
     """The answers to several prompts; the answer to a single one comes by itself."""
     return answer if isinstance(answer, list) else [answer]
-
-
-def _worked(answer: Any) -> float | None:
-    """Seconds that the server says it worked on its answers."""
-    try:
-        told = [one["timings"] for one in _listed(answer)]
-        return sum(float(one["prompt_ms"]) + float(one["predicted_ms"]) for one in told) / 1000
-    except (KeyError, TypeError, ValueError):
-        return None

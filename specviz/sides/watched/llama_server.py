@@ -6,22 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.events import UNKNOWN_ID, EndReason
-from ...errors import PairError, ServerError, SettingsError
-from ...remote.identity import Identity
-from ...remote.wire import Server
+from ...errors import SettingsError
 from ...settings import Settings
-from .stream import Arrival, Prompt
+from .stream import Arrival, Engine, Prompt, Reader
 
 RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
 
 
-class LlamaServer:
+class LlamaServer(Engine):
     """A model on llama.cpp's server."""
 
     steps_told = True
-
-    def __init__(self, server: Server, model: str, identity: Identity) -> None:
-        self.server, self.model, self.identity = server, model, identity
 
     def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
         if settings.seed >= RANDOM_SEED:
@@ -45,52 +40,36 @@ class LlamaServer:
             "return_tokens": True,  # nosec B105
         }
 
-    def reader(self, settings: Settings) -> LlamaReader:
+    def reader(self, settings: Settings) -> Reader:
         return LlamaReader(self, settings)
 
     def tokenize(self, prompt: str) -> list[int]:
-        try:
-            answer = self.server.ask("/tokenize", {"content": prompt, "add_special": True})
-            return [int(one) for one in answer["tokens"]]
-        except (PairError, RuntimeError, KeyError, TypeError, ValueError):
-            return []
+        return self.told_ids({"content": prompt, "add_special": True})
 
 
-class LlamaReader:
+class LlamaReader(Reader):
     """Reads one stream. A token that holds a part of a character is not sent, only counted."""
 
-    def __init__(self, engine: LlamaServer, settings: Settings) -> None:
-        self._shown, self._rubbish = engine.server.shown, engine.server.rubbish()
-        self._most = settings.max_new_tokens
-        self._count = self._drafted = self._accepted = 0
-        self._step: object = None
+    _drafted = _accepted = 0
+    _step: object = None
 
-    def read(self, chunk: dict[str, Any]) -> Arrival:
-        if "error" in chunk:
-            error = chunk["error"]
-            said = error.get("message") if isinstance(error, dict) else error
-            raise ServerError(f"{self._shown} failed in mid-answer: {str(said)[:200].rstrip('.')}.")
-        try:
-            ids = [int(one) for one in chunk["tokens"]]
-            text, count = str(chunk["content"]), int(chunk["tokens_predicted"])
-            timings = chunk.get("timings") or {}
-            # Until something was drafted the counts are left out.
-            self._drafted = int(timings.get("draft_n", self._drafted))
-            self._accepted = int(timings.get("draft_n_accepted", self._accepted))
-            ended = self._reason(chunk, count) if chunk["stop"] else None
-        except (KeyError, TypeError, ValueError) as error:
-            raise ServerError(self._rubbish) from error
+    def _told(self, chunk: dict[str, Any]) -> Arrival:
+        ids = [int(one) for one in chunk["tokens"]]
+        text, count = str(chunk["content"]), int(chunk["tokens_predicted"])
+        timings = chunk.get("timings") or {}
+        # Until something was drafted the counts are left out.
+        self._drafted = int(timings.get("draft_n", self._drafted))
+        self._accepted = int(timings.get("draft_n_accepted", self._accepted))
+        missing = [UNKNOWN_ID] * max(0, count - self._count - len(ids))
+        self._count = max(count, self._count)
+        ended = self._reason(chunk) if chunk["stop"] else None
         if ended is None or self._step is None:
             # The last chunk's time is that of the whole text.
             self._step = (self._drafted, self._accepted, timings.get("predicted_ms"))
-        missing = [UNKNOWN_ID] * max(0, count - self._count - len(ids))
-        self._count = max(count, self._count)
         ids = [*missing, *ids]
         texts = [""] * (len(ids) - 1) + [text] if ids else []
         return Arrival(ids, texts, self._drafted, self._accepted, self._step, ended)
 
-    def _reason(self, chunk: dict[str, Any], count: int) -> EndReason:
+    def _reason(self, chunk: dict[str, Any]) -> EndReason:
         reason = chunk.get("stop_type")
-        if reason == "limit":
-            return "length" if count >= self._most else "context"
-        return "stop" if reason == "word" else "eos"
+        return self._full() if reason == "limit" else "stop" if reason == "word" else "eos"

@@ -8,10 +8,10 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.events import EndReason
-from ...errors import ServerError
+from ...errors import PairError, ServerError
 from ...remote.identity import Identity
 from ...remote.wire import Server
 from ...settings import Settings
@@ -40,35 +40,62 @@ class Arrival:
     counts: Counts | None = None
 
 
-class Reader(Protocol):
-    """Reads the chunks of one stream, in order."""
-
-    def read(self, chunk: dict[str, Any]) -> Arrival:
-        """What a chunk tells. Raises `ServerError` if it tells of a failure or no token ids."""
-        ...
-
-
-class Engine(Protocol):
+class Engine:
     """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
     otherwise a chunk is taken as a step."""
 
-    server: Server
-    model: str
-    identity: Identity
-    steps_told: bool
+    steps_told = False
+
+    def __init__(self, server: Server, model: str, identity: Identity) -> None:
+        self.server, self.model, self.identity = server, model, identity
 
     def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
         """The address and the body that ask for a stream. Raises `SettingsError` for a setting that
         this engine lacks."""
-        ...
+        raise NotImplementedError
 
     def reader(self, settings: Settings) -> Reader:
         """A reader for one stream."""
-        ...
+        raise NotImplementedError
 
     def tokenize(self, prompt: str) -> list[int]:
         """The ids of a prompt as the engine reads it; empty if it does not tell."""
-        ...
+        raise NotImplementedError
+
+    def told_ids(self, body: dict[str, Any]) -> list[int]:
+        """The ids that it answers to a question of its tokenizer; empty if it does not tell."""
+        try:
+            found = self.server.ask("/tokenize", body)["tokens"]
+            return found if all(type(one) is int for one in found) else []
+        except (PairError, RuntimeError, KeyError, TypeError):
+            return []
+
+
+class Reader:
+    """Reads the chunks of one stream, in order."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._server, self._most = engine.server, settings.max_new_tokens
+        self._count = 0  # tokens so far
+
+    def read(self, chunk: dict[str, Any]) -> Arrival:
+        """What a chunk tells. Raises `ServerError` if it tells of a failure or no token ids."""
+        if "error" in chunk:
+            error = chunk["error"]
+            said = error.get("message") if isinstance(error, dict) else error
+            why = f": {' '.join(str(said).split())[:200].rstrip('.')}" if said else ""
+            raise ServerError(f"{self._server.shown} failed in mid-answer{why}.")
+        try:
+            return self._told(chunk)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ServerError(self._server.rubbish()) from error
+
+    def _told(self, chunk: dict[str, Any]) -> Arrival:
+        raise NotImplementedError
+
+    def _full(self) -> EndReason:
+        """Why a text ended that no token ended."""
+        return "length" if self._count >= self._most else "context"
 
 
 def stamped(

@@ -13,22 +13,21 @@ from ...remote.identity import Identity
 from ...remote.wire import Server
 from ...settings import Settings
 from .steps import Counts, counts_of
-from .stream import Arrival, Prompt
+from .stream import Arrival, Engine, Prompt, Reader
 
 MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for
 MOST_BLOCKS = 128
 BROKEN = "\ufffd"
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
 
 
-class Vllm:
+class Vllm(Engine):
     """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
-    steps_told = False
-
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
-        self.server, self.model, self.identity = server, model, identity
-        self._texts = _vocabulary(server, model)
+        super().__init__(server, model, identity)
+        self.texts = self._vocabulary()
 
     def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
         return "completions", {
@@ -50,50 +49,58 @@ class Vllm:
             "return_token_ids": True,  # nosec B105
         }
 
-    def reader(self, settings: Settings) -> VllmReader:
-        return VllmReader(self, settings, self._texts)
+    def reader(self, settings: Settings) -> Reader:
+        return VllmReader(self, settings)
 
-    def tokenize(self, prompt: str) -> list[int]:
-        return _ids(self.server, self.model, prompt, special=True)
+    def tokenize(self, prompt: str, *, special: bool = True) -> list[int]:
+        body = {"model": self.model, "prompt": prompt, "add_special_tokens": special}
+        return self.told_ids(body)
+
+    def _vocabulary(self) -> dict[int, str]:
+        """The texts of all tokens that are whole characters, by id; empty if the server does not
+        tell. It is asked before any clock runs, since chunks tell only the text of all their
+        tokens."""
+        mark = self.tokenize(MARK, special=False)
+        texts: dict[int, str] = {}
+        for block in range(MOST_BLOCKS if mark else 0):
+            ids = range(block * BLOCK, (block + 1) * BLOCK)
+            marked = [part for one in ids for part in (*mark, one)] + mark
+            body = {"model": self.model, "tokens": marked}
+            with suppress(PairError, RuntimeError, *ANOTHER_FORM):
+                _, *found, _ = self.server.ask("/detokenize", body)["prompt"].split(MARK)
+                if len(found) == len(ids) and any(found):
+                    texts |= {one: text for one, text in zip(ids, found, strict=True) if text}
+                    continue
+            break
+        return {one: text for one, text in texts.items() if BROKEN not in text}
 
 
-class VllmReader:
+class VllmReader(Reader):
     """Reads one stream. Its text may lag behind its tokens, by a part of a character or of a stop
     string: a token's text is then the vocabulary's."""
 
-    def __init__(self, engine: Vllm, settings: Settings, texts: Mapping[int, str]) -> None:
-        self._shown = engine.server.shown
-        self._rubbish = engine.server.rubbish()
-        self._most, self._known = settings.max_new_tokens, texts
-        self._count = 0
+    def __init__(self, engine: Vllm, settings: Settings) -> None:
+        super().__init__(engine, settings)
+        self._known = engine.texts
         self._lag = ""  # told by tokens, but not yet by the server
 
-    def read(self, chunk: dict[str, Any]) -> Arrival:
-        if "error" in chunk:
-            raise ServerError(f"{self._shown} failed in mid-answer{_said(chunk['error'])}.")
+    def _told(self, chunk: dict[str, Any]) -> Arrival:
         choices = chunk.get("choices")
         if not choices:
             return Arrival(counts=counts_in(chunk))
-        try:
-            choice = choices[0]
-            ids, text, reason = choice.get("token_ids"), choice["text"], choice.get("finish_reason")
-            if ids is None:
-                raise ServerError(
-                    f"{self._shown} streams no token ids: watch vLLM from 0.11 on, or "
-                    "llama.cpp's server."
-                )
-            ids = [int(one) for one in ids]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ServerError(self._rubbish) from error
+        choice = choices[0]
+        ids, text, reason = choice.get("token_ids"), choice["text"], choice.get("finish_reason")
+        if ids is None:
+            raise ServerError(
+                f"{self._server.shown} streams no token ids: watch vLLM from 0.11 on, or "
+                "llama.cpp's server."
+            )
+        ids = [int(one) for one in ids]
         self._count += len(ids)
         texts, self._lag = spread(ids, str(text or ""), self._lag, self._known)
-        ended = None if reason is None else self._reason(str(reason), choice.get("stop_reason"))
-        return Arrival(ids, texts, ended=ended)
-
-    def _reason(self, reason: str, stopped_by: object) -> EndReason:
-        if reason == "length":
-            return "length" if self._count >= self._most else "context"
-        return "stop" if isinstance(stopped_by, str) else "eos"
+        by_text = isinstance(choice.get("stop_reason"), str)
+        why: EndReason = self._full() if reason == "length" else "stop" if by_text else "eos"
+        return Arrival(ids, texts, ended=None if reason is None else why)
 
 
 def spread(
@@ -117,36 +124,3 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     if not isinstance(told, Mapping):
         return None
     return counts_of(told.get("per_step_drafted"), told.get("per_step_accepted"))
-
-
-def _said(error: Any) -> str:
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return f": {' '.join(str(message).split())[:200].rstrip('.')}" if message else ""
-
-
-def _ids(server: Server, model: str, text: str, *, special: bool) -> list[int]:
-    body = {"model": model, "prompt": text, "add_special_tokens": special}
-    try:
-        found = server.ask("/tokenize", body)["tokens"]
-    except (PairError, RuntimeError, KeyError, TypeError):
-        return []
-    return found if all(type(one) is int for one in found) else []
-
-
-def _vocabulary(server: Server, model: str) -> dict[int, str]:
-    """The texts of all tokens that are whole characters, by id; empty if the server does not tell.
-
-    It is asked before any clock runs, since chunks tell only the text of all their tokens.
-    """
-    mark = _ids(server, model, MARK, special=False)
-    texts: dict[int, str] = {}
-    for block in range(MOST_BLOCKS if mark else 0):
-        ids = range(block * BLOCK, (block + 1) * BLOCK)
-        body = {"model": model, "tokens": [part for one in ids for part in (*mark, one)] + mark}
-        with suppress(PairError, RuntimeError, LookupError, TypeError, ValueError, AttributeError):
-            _, *found, _ = server.ask("/detokenize", body)["prompt"].split(MARK)
-            if len(found) == len(ids) and any(found):
-                texts |= {one: text for one, text in zip(ids, found, strict=True) if text}
-                continue
-        break
-    return {one: text for one, text in texts.items() if BROKEN not in text}

@@ -223,7 +223,8 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
 def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     visitor, trace = shown_to_the_end(visit)
     page = visitor.page
-    page.locator("[data-lane=speculative] .sv-n").last.click()
+    page.locator("[data-lane=speculative] .t").last.focus()
+    page.keyboard.press("e")
     last = len(trace.lane("speculative"))
     dialog = page.get_by_role("dialog", name=f"Round {last} of {last}, slowly")
     expect(dialog.get_by_role("button", name="Next", exact=True)).to_be_focused()
@@ -262,7 +263,7 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("r")
     visitor.state("running")
-    page.get_by_role("button", name="Explain").click()
+    page.get_by_role("button", name="Step by step").click()
     visitor.state("paused")  # the race waits for its reader
     dialog = page.get_by_role("dialog", name=re.compile("slowly"))
     dialog.get_by_role("button", name="Play").press("Enter")
@@ -271,21 +272,29 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     visitor.state("running")
 
 
-def test_a_first_visitor_is_offered_one_round_slowly_once(visit: Visit, names: list[str]) -> None:
-    visitor = visit(width=390, height=844)
-    page, offer = visitor.page, visitor.page.locator(".sv-offer")
-    page.get_by_role("button", name="See one round, slowly").click()
-    expect(page.locator(".sv-explain[open]")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(offer).to_have_count(0)
-    page.reload()
-    visitor.ready()
-    visitor.playing()
-    expect(offer).to_have_count(0)
-    page.evaluate("localStorage.clear()")
-    base = page.url.split("?")[0]
-    for query in (f"?recording={names[1]}", "?gamma=3", "?stage=1"):
-        page.goto(base + query)
-        visitor.ready()
-        visitor.playing()
-        expect(offer).to_have_count(0)
+def test_one_round_is_played_slowly_and_pauses_at_its_end(visit: Visit) -> None:
+    visitor, trace = shown_to_the_end(visit)
+    page = visitor.page
+    visitor.button("Slow down one round").click()
+    for phase in ("guess", "check", "verdict"):
+        expect(visitor.player).to_have_attribute("data-told", phase)
+        if phase == "check":  # all guesses are there, none of them is judged
+            tokens = page.locator("[data-lane=speculative] .t.pending")
+            guesses = tokens.all_text_contents()
+    visitor.state("paused")
+    expect(visitor.player).not_to_have_attribute("data-told", re.compile("."))
+    done = page.evaluate("window.specviz.finished('speculative')")
+    told = trace.lane("speculative")[done - 1]
+    assert guesses == [token.text for token in told.drafted]
+    shown = page.locator(f"[data-lane=speculative] [data-round='{told.index}']")
+    own = [token for token in told.emitted if token.outcome != "accepted"]
+    assert shown.evaluate_all("all => all.map((one) => one.dataset.outcome)") == [
+        token.outcome for token in (*told.drafted, *own)
+    ]
+
+
+def test_who_wants_no_motion_goes_through_the_round_step_by_step(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.emulate_media(reduced_motion="reduce")
+    visitor.button("Slow down one round").click()
+    expect(visitor.page.locator(".sv-explain[open]")).to_be_visible()

@@ -12,28 +12,29 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from .core.engines import make_engine
-from .core.header import model_name
-from .core.sampling import greedy_ids
-from .core.text import Pieces, TextStream
-from .environment import BUILTIN
-from .errors import PairError, PromptError, ServerError, SpecvizError
-from .options import add_color, also_called, colored, whole
-from .pairs.load import load_pair
-from .pairs.pair import Pair, context_length
-from .pairs.progress import terminal_watcher
-from .pairs.spec import NO_DRAFT, is_row
-from .remote.address import server_address
-from .remote.wire import RefusedError, Server
-from .runs.terminal import STYLES, printable, styled
-from .runs.words import shown_number
-from .settings import Settings
+from ..core.engines import make_engine
+from ..core.header import model_name
+from ..core.sampling import greedy_ids
+from ..core.text import Pieces, TextStream
+from ..environment import BUILTIN
+from ..errors import PairError, PromptError, ServerError, SpecvizError
+from ..options import add_color, also_called, colored, whole
+from ..pairs.load import load_pair
+from ..pairs.pair import Pair, context_length
+from ..pairs.progress import terminal_watcher
+from ..pairs.spec import NO_DRAFT, is_row
+from ..remote.address import server_address
+from ..remote.wire import RefusedError, Server
+from ..runs.metrics import ratio
+from ..runs.tables import shown_number
+from ..runs.terminal import STYLES, printable, styled
+from ..settings import Settings
 
 NAME = "No speed-up: a thought experiment"
 WHY = (
@@ -71,22 +72,15 @@ class WouldBe(NamedTuple):
     """The rounds that the guesses would have made at one gamma.
 
     rounds: how many tokens each would have written. right, judged: guesses that would have been
-    kept, and all that would have been judged.
+    kept, and all that would have been judged. alpha: right / judged. tau: tokens per round. Both
+    are None where there are none.
     """
 
     rounds: tuple[int, ...]
     right: int
     judged: int
-
-    @property
-    def alpha(self) -> float | None:
-        """right / judged; None if nothing was judged."""
-        return self.right / self.judged if self.judged else None
-
-    @property
-    def tau(self) -> float | None:
-        """Tokens per round; None without a round."""
-        return sum(self.rounds) / len(self.rounds) if self.rounds else None
+    alpha: float | None
+    tau: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +93,8 @@ class Guesses:
 
     draft: str
     before: str
-    places: tuple[Guess, ...]
     left_out: int
+    places: tuple[Guess, ...]
 
     @property
     def right(self) -> int:
@@ -127,7 +121,8 @@ def would_be(right: Sequence[bool], gamma: int) -> WouldBe:
         kept, judged = kept + held, judged + min(held + 1, len(drafted))
         rounds.append(held + 1)
         start += held + 1
-    return WouldBe(tuple(rounds), kept, judged)
+    alpha, tau = ratio(kept, judged), ratio(len(right), len(rounds))
+    return WouldBe(tuple(rounds), kept, judged, alpha, tau)
 
 
 def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
@@ -156,7 +151,7 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
         for wrote, own, q in _choices(draft, before, ids)
     ]
     places[-1] = places[-1]._replace(text=places[-1].text + stream.flush())
-    return Guesses(draft.name, first, tuple(places), len(whole) - start - len(ids))
+    return Guesses(draft.name, first, len(whole) - start - len(ids), tuple(places))
 
 
 def _choices(
@@ -298,7 +293,10 @@ def main(options: argparse.Namespace) -> None:
     text = _asked(options) if options.api else _text(options.text)
     found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
     if options.json:
-        print(json.dumps(_as_dict(found), indent=1))
+        places = [one._asdict() for one in found.places]
+        rounds = {gamma: found.would_be(gamma)._asdict() for gamma in GAMMAS}
+        whole = {"name": NAME, **asdict(found), "places": places, "would_be": rounds}
+        print(json.dumps(whole, indent=1))
         return
     print(*guess_lines(found, options.gamma, color=colored(options)), sep="\n")
 
@@ -323,22 +321,6 @@ def _text(file: str) -> str:
 
 
 def _draft(name: str) -> Pair:
-    watcher = terminal_watcher()
     if is_row(name) or "+" in name:
-        return draft_of(load_pair(name, on_progress=watcher))
-    return load_pair(f"{name}+{NO_DRAFT}", on_progress=watcher)
-
-
-def _as_dict(found: Guesses) -> dict[str, Any]:
-    by_gamma = {gamma: found.would_be(gamma) for gamma in GAMMAS}
-    return {
-        "name": NAME,
-        "draft": found.draft,
-        "before": found.before,
-        "left_out": found.left_out,
-        "places": [one._asdict() for one in found.places],
-        "would_be": {
-            gamma: {"alpha": its.alpha, "tau": its.tau, **its._asdict()}
-            for gamma, its in by_gamma.items()
-        },
-    }
+        return draft_of(load_pair(name, on_progress=terminal_watcher()))
+    return load_pair(f"{name}+{NO_DRAFT}", on_progress=terminal_watcher())

@@ -1,4 +1,4 @@
-"""The points of the charts of a run. The page computes the same in JavaScript."""
+"""The points of the charts of a run, as the page must compute them in JavaScript."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.events import Round
-from ..core.theory import predicted_tau
-from ..lanes import BASELINE, LANES, Lane, label_of
+from specviz.core.events import Round
+from specviz.core.theory import predicted_tau
+from specviz.lanes import BASELINE, LANES, Lane, label_of
 
 Points = dict[str, list[Any]]
 """The points of one Plotly trace: {"x": [...], "y": [...]}."""
