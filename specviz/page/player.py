@@ -20,13 +20,13 @@ from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
-from .choosing import choose_config
 from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
-from .experiment import MOST_DRAWS
 from .files import find_recordings
 from .look import static_url
 from .memory import listed_drafters
+from .questions import MOST_DRAWS
 from .security.addresses import FILES
+from .sweeps import choose_config
 
 PRESETS = ASSETS / "pair" / "presets.json"
 QUESTIONS = ASSETS / "pair" / "questions.json"
