@@ -149,6 +149,7 @@ type WireRound = Omit<Round, "drafted" | "emitted"> & {
 interface Delta {
   run: string;
   seq: number;
+  next: number;
   over: boolean;
   header?: Header;
   rounds?: WireRound[];
@@ -159,7 +160,7 @@ interface Delta {
   remark?: string;
 }
 
-/** What became of a sampling experiment so far, as specviz/page/sameness.py tells it. */
+/** What became of a sampling experiment so far, as specviz/page/questions.py tells it. */
 interface ExperimentState {
   id?: string;
   over: boolean;

@@ -18,7 +18,6 @@ from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, add_sweep_api
 from .choices import chosen_pair
-from .choosing import choosing_functions
 from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
@@ -32,9 +31,8 @@ from .controls import (
     summary_of,
     values_of,
 )
-from .delivery import delivery_functions, deltas
+from .delivery import delivery_functions, delta_of, deltas
 from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
-from .experiment import difference_functions, sampling_functions
 from .files import Reader
 from .jobs import Run
 from .look import (
@@ -48,9 +46,10 @@ from .look import (
 )
 from .memory import Memories, Offers
 from .player import Preset, make_player, presets_of
+from .questions import question_functions
 from .queue import RunQueue
-from .rerun import rerun_functions
 from .security.errors import Page, answering
+from .sweeps import choosing_functions
 
 FEW_PRESETS = 3  # that stand beside the prompt
 
@@ -149,9 +148,7 @@ def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any
     """The server functions of the player."""
     functions = (
         *delivery_functions(runs),
-        *sampling_functions(runs, pair),
-        *difference_functions(runs, pair),
-        *rerun_functions(runs, pair),
+        *question_functions(runs, pair),
         *choosing_functions(runs, pair),
     )
     return [answering(one) for one in functions]
@@ -216,8 +213,8 @@ def _started(
         lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
-        refused.error = str(error)
-        yield refused.delta(refused.update(over=True))
+        refused.refuse(str(error))
+        yield delta_of(refused.state(""))
         return
     every = (settings, *(lanes or {}).values())
     reads = any(drafter_kind(one.drafter).reads_memory for one in every)

@@ -21,13 +21,13 @@ from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
-from .choosing import choose_config
 from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
-from .experiment import MOST_DRAWS
 from .files import find_recordings
 from .look import static_url
 from .memory import listed_drafters
+from .questions import MOST_DRAWS
 from .security.addresses import FILES
+from .sweeps import choose_config
 
 PRESETS, QUESTIONS = "presets.json", "questions.json"
 """In a pair's folder: its presets, and prompts and settings of the runs that answer the stage's
