@@ -28,7 +28,6 @@ from specviz.core.race import race
 from specviz.environment import ASSETS
 from specviz.page.api import streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
-from specviz.page.wire import Update
 from specviz.runs.recording import read_recording
 
 BUILTIN = (ASSETS / "pair" / "target").is_dir()
@@ -113,8 +112,9 @@ def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: s
 
 def test_an_update_without_news_is_a_value() -> None:
     """Else the server would not notice that a program which waits for its turn has left."""
-    updates = (one for one in (Update(["Wait."]), Update(), Update(over=True)))
-    assert list(streamed(updates)) == [{"status": "Wait."}, {}]
+    said = (("Wait.", False), ("", False), ("", True))
+    states = ({"status": status, "over": over} for status, over in said)
+    assert list(streamed(states)) == [{"status": "Wait."}, {}]
 
 
 def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
@@ -157,13 +157,13 @@ def test_programs_race_further_lanes_by_what_differs(
 def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:
     """Gradio sends only that, and is wrong about some lists."""
 
-    def update(*rounds: Round) -> Update:
-        return Update(notes=rounds)
+    def state(*rounds: Round) -> dict[str, Any]:
+        return {"rounds": rounds, "status": "", "over": False}
 
     runs = race(toy_pair(), "the cat", Settings(gamma=6, temperature=1.0, max_new_tokens=80))
     rounds = [event for event in runs if isinstance(event, Round)]
     parts = [rounds[at : at + 7 - at % 5] for at in range(0, len(rounds), 5)]
-    values: list[Any] = list(streamed(update(*part) for part in parts))
+    values: list[Any] = list(streamed(state(*part) for part in parts))
     for before, after in itertools.pairwise([None, *json.loads(json.dumps(values))]):
         assert apply_diff(before, diff(before, after)) == after
 

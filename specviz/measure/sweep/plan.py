@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...core.race import race
 from ...errors import PairError, PromptError, SettingsError
@@ -57,7 +58,7 @@ def checked(request: SweepRequest) -> SweepRequest:
     if request.base.max_new_tokens < 2:
         raise SettingsError("max_new_tokens is below 2: a sweep needs texts to compare.")
     request = replace(request, temperatures=tuple(map(float, request.temperatures)))
-    once = {name: tuple(dict.fromkeys(getattr(request, name))) for name in SWEPT}
+    once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(request, name))) for name in SWEPT}
     request = replace(request, **once)
     if (count := len(configurations(request))) > MOST_ROWS:
         raise SettingsError(f"these are {count} rows: sweep {MOST_ROWS} or fewer at once.")
