@@ -205,7 +205,7 @@ def add_sweep_api(runs: RunQueue, own: str) -> None:
 
 def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
     try:
-        job = sweep_of(asked_pair(pair, own=own), asked_request(asked))
+        job = sweep_of(asked_pair(pair, own=own), asked_request(asked, own))
     except SpecvizError as error:
         raise sentence(str(error)) from None
     with closing(_without_errors(states(runs, job))) as stream:

@@ -120,7 +120,7 @@ def make_player(
         "mostPacked": MOST_PACKED,
         "mostGamma": MOST_GAMMA,
         "draws": MOST_DRAWS,
-        "choose": choose_config(),
+        "choose": choose_config(own),
     }
     return gr.HTML(
         value=None,

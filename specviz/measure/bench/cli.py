@@ -19,7 +19,8 @@ from ...options import also_called, real, whole
 from ...pairs.load import load_pair
 from ...pairs.pair import Pair
 from ...pairs.served import address_of
-from ...prompts import prompts_file
+from ...pairs.spec import is_row
+from ...prompts import OWN_SET, in_turn, prompts_file
 from ...settings import Settings, add_settings, settings_from
 from ..racing import all_with
 from .batch import batch_report, check_batches
@@ -117,10 +118,18 @@ def _subject(options: argparse.Namespace) -> Subject:
     if options.shape:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
-        prompts = _texts(options.prompts or ASSETS / "pair" / "prompts.json")[: options.count]
+        prompts = _prompts(options)[: options.count]
         pair = load_pair(address_of(options.target_url, options.pair))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
+
+
+def _prompts(options: argparse.Namespace) -> list[str]:
+    """Those of the file; else the pair's own, one of each kind first, or the held-out ones."""
+    own = ASSETS / options.pair / OWN_SET
+    if options.prompts is None and is_row(options.pair) and own.is_file():
+        return [one.text for one in in_turn(prompts_file(own))]
+    return _texts(options.prompts or ASSETS / "pair" / "prompts.json")
 
 
 def _texts(path: Path) -> list[str]:
