@@ -39,7 +39,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     page = visitor.page
     visitor.set("number input for Length", 40)
     visitor.prompt("the cat sat on the mat, the cat sat on")
-    page.get_by_role("radio", name="last token", exact=True).click()
+    page.get_by_role("radio", name="Last token", exact=True).click()
     header = visitor.run()["header"]
     assert header["settings"]["drafter"] == "last-token"
     assert header["versions"]["lasttoken"] == "unknown"
@@ -56,7 +56,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     assert read_recording(raw).header.settings.drafter == "last-token"
 
     other = visit()  # a page that has never heard of it
-    expect(other.page.get_by_role("radio", name="last token", exact=True)).to_have_count(0)
+    expect(other.page.get_by_role("radio", name="Last token", exact=True)).to_have_count(0)
     other.page.locator("[data-open]").set_input_files(
         {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
     )
