@@ -148,7 +148,7 @@ export class Readout {
     const speed = metrics.tokens_per_second[name];
     const pace = speed === null || !isDone(name, measured) ? plural(tokens, "token")
       : `${duration(metrics.seconds[name], longest)} · ${Math.round(speed)} tokens/s`;
-    this.#set(`[data-pace="${CSS.escape(name)}"]`, pace);
+    this.#set(`[data-rate="${CSS.escape(name)}"]`, pace);
     markFinish(find(bar, "u"), name, measured);
   }
 }
