@@ -41,7 +41,7 @@ from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .settings import Settings, add_settings, settings_from
-from .sides.watched.pair import Watched
+from .sides.watched.watching import Watched
 from .train import cli as train
 
 
@@ -215,7 +215,8 @@ def _run(options: argparse.Namespace) -> None:
             _print_event(one, color)
     for lane in trace.header.speculative:
         named = [] if trace.header.lanes is None else [f"{lane}:"]
-        print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
+        begun = trace.header.prompt if trace.header.question is None else ""
+        print("", *named, begun + trace.text(lane), sep="\n")
     print("", *metric_lines(trace), sep="\n")
     if options.out:
         trace.save(options.out)

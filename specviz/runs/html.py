@@ -75,7 +75,8 @@ const read = (id) => document.getElementById(id).textContent;
 if (matchMedia("(prefers-color-scheme: dark)").matches) document.body.classList.add("dark");
 const config = JSON.parse(read("config"));
 config.trace = JSON.parse(read("trace"));
-document.querySelector(".sv-prompt").textContent = config.trace.header.prompt;
+const { prompt, question } = config.trace.header;
+document.querySelector(".sv-prompt").textContent = question ?? prompt;
 const packed = Uint8Array.from(atob(read("plotly")), (one) => one.charCodeAt(0));
 if (packed.length) {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -99,7 +100,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
     packed = packed_map()
     return _PAGE.format(
         policy=_policy(packed, _START),
-        title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
+        title=html.escape(f"specviz: {(trace.header.question or trace.header.prompt)[:80]}"),
         style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
         classes="sv-standalone sv-embed" if is_small else "sv-standalone",
         modules=packed,

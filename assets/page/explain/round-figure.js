@@ -5,7 +5,7 @@ import { secondsOf, textBefore } from "specviz/explain/numbers.js";
 import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
 import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { ruleOf } from "specviz/words/rules.js";
-import { plural, visible } from "specviz/words/words.js";
+import { begunBy, plural, visible } from "specviz/words/words.js";
 
 /** @import { Colours } from "specviz/share/paint.js" */
 
@@ -180,7 +180,7 @@ function heading(sheet, round, { header, rounds }, width) {
   viz.textContent = "viz";
   name.append(viz);
   write(sheet, runLine(header), EDGE, 78, { size: 14, colour: "soft" });
-  const before = header.prompt + textBefore(round, rounds).map(({ text }) => text).join("");
+  const before = begunBy(header) + textBefore(round, rounds).map(({ text }) => text).join("");
   write(sheet, tailOf(before, width - 2 * EDGE), EDGE, 126, { size: 22, family: SERIF, colour: "soft" });
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...core.race import race
 from ...errors import PairError, PromptError, SettingsError
@@ -15,6 +16,7 @@ from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .types import Configuration, SweepRequest
 
 MOST_ROWS = 200
+SWEPT = ("drafters", "gammas", "policies", "temperatures")
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
@@ -35,8 +37,18 @@ def checked(request: SweepRequest) -> SweepRequest:
     if not request.prompts:
         raise SettingsError("there are no prompts to sweep: give at least one.")
     for name, allowed in (("drafters", swept_drafters()), ("policies", GAMMA_POLICIES)):
-        _check_choices(name, getattr(request, name), allowed)
-    _check_gammas(request.gammas)
+        given, words = getattr(request, name), f"use some of {', '.join(allowed)}."
+        if not given:
+            raise SettingsError(f"{name} is empty: {words}")
+        for one in given:
+            if one not in allowed:
+                raise SettingsError(f"{name} has {str(one)[:40]!r}: {words}")
+    if not request.gammas:
+        raise SettingsError("gammas is empty: use whole numbers from 1 on.")
+    most = int(RANGES["gamma"][1])
+    for gamma in request.gammas:
+        if type(gamma) is not int or not 1 <= gamma <= most:
+            raise SettingsError(f"gammas has {str(gamma)[:40]}: use whole numbers, 1 to {most}.")
     if not request.temperatures:
         raise SettingsError("there is no temperature to sweep: give at least one, such as 0.")
     if not 1.0 <= request.seconds <= 86_400.0:
@@ -45,33 +57,12 @@ def checked(request: SweepRequest) -> SweepRequest:
         replace(request.base, temperature=temperature)  # raises for what no run allows
     if request.base.max_new_tokens < 2:
         raise SettingsError("max_new_tokens is below 2: a sweep needs texts to compare.")
-    request = replace(
-        request,
-        drafters=tuple(dict.fromkeys(request.drafters)),
-        gammas=tuple(dict.fromkeys(request.gammas)),
-        policies=tuple(dict.fromkeys(request.policies)),
-        temperatures=tuple(dict.fromkeys(map(float, request.temperatures))),
-    )
+    request = replace(request, temperatures=tuple(map(float, request.temperatures)))
+    once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(request, name))) for name in SWEPT}
+    request = replace(request, **once)
     if (count := len(configurations(request))) > MOST_ROWS:
         raise SettingsError(f"these are {count} rows: sweep {MOST_ROWS} or fewer at once.")
     return request
-
-
-def _check_choices(name: str, given: Sequence[str], allowed: Sequence[str]) -> None:
-    if not given:
-        raise SettingsError(f"{name} is empty: use some of {', '.join(allowed)}.")
-    for one in given:
-        if one not in allowed:
-            raise SettingsError(f"{name} has {str(one)[:40]!r}: use some of {', '.join(allowed)}.")
-
-
-def _check_gammas(gammas: Sequence[int]) -> None:
-    most = int(RANGES["gamma"][1])
-    if not gammas:
-        raise SettingsError("gammas is empty: use whole numbers from 1 on.")
-    for gamma in gammas:
-        if type(gamma) is not int or not 1 <= gamma <= most:
-            raise SettingsError(f"gammas has {str(gamma)[:40]}: use whole numbers, 1 to {most}.")
 
 
 def configurations(request: SweepRequest) -> tuple[Configuration, ...]:
