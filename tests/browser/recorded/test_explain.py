@@ -242,9 +242,8 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     texts = [node.text for node in figure.iter("{http://www.w3.org/2000/svg}text")]
     told = trace.lane("speculative")[last - 2]
     kept = sum(token.outcome == "accepted" for token in told.drafted)
-    assert (
-        texts[0] == f"{len(told.drafted)} tokens drafted, {kept} accepted, {len(told.emitted)} written"
-    )
+    sums = f"{len(told.drafted)} tokens drafted, {kept} accepted, {len(told.emitted)} written"
+    assert texts[0] == sums
     words = {re.sub(r"[\x00-\x1f]", "\ufffd", visible(token.text)) for token in told.drafted}
     assert words <= set(texts)
     draws = [f"{token.u:.4f}"[:3] for token in told.drafted if token.u is not None]
