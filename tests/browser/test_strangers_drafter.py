@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,12 @@ def strange_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A page whose operator named the guide's example in SPECVIZ_PLUGINS."""
     folder = tmp_path_factory.mktemp("plugin")
     (folder / "lasttoken.py").write_text(PLUGIN, "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_PLUGINS", "lasttoken")
-        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        with served_page([str(HERE / "serve.py")]) as address:
-            yield address
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:  # this process has no such module
+            patch.setenv("SPECVIZ_PLUGINS", "lasttoken")
+            patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+            address = stack.enter_context(served_page([str(HERE / "serve.py")]))
+        yield address
 
 
 def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere(
@@ -48,7 +50,8 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     lane.locator("[data-outcome=rejected]").first.click()
     expect(page.locator(".sv-card")).to_be_visible()
     page.keyboard.press("Escape")
-    page.locator("[data-share] summary").click()
+    page.locator("[data-toggle-panel]").click()  # it lies over the menu
+    page.locator("[data-share] > summary").click()
     with page.expect_download(timeout=PATIENCE) as coming:
         visitor.button("Save this run (.json.gz)").click()
     coming.value.save_as(tmp_path / "run.json.gz")
