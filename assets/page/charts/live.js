@@ -205,7 +205,7 @@ export class LiveCharts {
       const head = this.#heads[key];
       if (!head) return;
       head.hidden = !point;
-      head.classList.toggle("is-up", point !== null && point.y > this.#boxes[name].clientHeight - MINI.bottom - LABEL);
+      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#boxes[name].clientHeight - MINI.bottom - LABEL);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
     put(name, at);
