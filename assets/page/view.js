@@ -8,7 +8,7 @@ import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { MOTION, tellingRound } from "specviz/run/story.js";
-import { Panels } from "specviz/panels/panels.js";
+import { Openers } from "specviz/race/openers.js";
 import { Readout } from "specviz/race/readout.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { Strip } from "specviz/race/strip.js";
@@ -76,7 +76,10 @@ export class View {
     this.#strip = new Strip(root, () => session.differences);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(root, () => session.trace);
-    this.#panels = new Panels(root, { server, config, session });
+    this.#panels = new Openers(root, async (closed) => {
+      const { Panels } = await import("specviz/panels/panels.js");
+      return new Panels(root, { server, config, session, closed });
+    });
     this.#transport = new Transport(root, timeline);
   }
 

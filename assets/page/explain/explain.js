@@ -57,9 +57,6 @@ export class Explain {
     this.#timeline = timeline;
     this.#furnish();
     root.append(this.#dialog);
-    root.addEventListener("click", (event) => {
-      if (closest(event, "[data-explain]")) this.open();
-    });
   }
 
   /**

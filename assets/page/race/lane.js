@@ -293,7 +293,7 @@ function tokenNode(token, round, index, atBreak, told) {
     const isBreak = piece === "\n";
     const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
     if (kind) part.classList.add(`md-${kind}`);
-    // Every line break shows its mark. It breaks no line if it was refused, nor if one stands
+    // Every line break shows its mark. It breaks no line if it was rejected, nor if one stands
     // before it already: an empty line would only cost room.
     if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
     if (isWritten(token)) atBreak = isBreak;

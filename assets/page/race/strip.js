@@ -49,7 +49,8 @@ export class Strip {
       node.classList.toggle("sv-inexact", isInexact);
       return node;
     }));
-    if (header.question != null) this.#run.append(wholePrompt(header.prompt));
+    this.#root.querySelector(".sv-template")?.remove();
+    if (header.question != null) this.#run.after(wholePrompt(header.prompt));
     const { machine, made } = provenance(header);
     this.#badge.replaceChildren(element("span", "sv-pill", origin), element("span", "sv-machine", ` · ${machine}${made}`));
     this.#run.title = [question?.text, ...items.filter((item) => item !== question).map(({ text }) => text), machine].join(" · ");
