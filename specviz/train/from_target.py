@@ -210,7 +210,7 @@ class HeadTraining:
                     seed=args.seed,
                 )
             )
-        rows = np.concatenate(pieces)
+        rows: np.ndarray = np.concatenate(pieces)
         rows = rows[rows[:, 1].sum(1) > 1]
         if len(rows) < 4:
             raise SpecvizError(f"only {len(rows)} texts were written: raise --written-tokens.")
