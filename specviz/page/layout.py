@@ -47,7 +47,7 @@ from .memory import Memories, Offers
 from .player import PRESETS, Preset, load_presets, make_player
 from .questions import question_functions
 from .queue import RunQueue
-from .security.errors import Page, answering
+from .security.blocks import Page, answering
 from .sweeps import choosing_functions
 
 FEW_PRESETS = 3  # that stand beside the prompt

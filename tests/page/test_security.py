@@ -27,7 +27,7 @@ from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
-from specviz.page.security import bodies, guard, heads, sign_in
+from specviz.page.security import blocks, bodies, guard, sign_in
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST, security_headers
 from specviz.page.security.bodies import (
@@ -286,7 +286,7 @@ WHOLE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 def test_half_a_head_is_not_waited_for(
     site: Site, before: bytes, pieces: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heads, "PATIENCE", 0.4)
+    monkeypatch.setattr(blocks, "HEAD_PATIENCE", 0.4)
     plugs = half_heads(site, 25, [before] if before else [], 0.3)
     for plug in plugs if before else []:
         assert plug.recv(65536).startswith(b"HTTP/1.1 200")
@@ -301,7 +301,7 @@ def test_half_a_head_is_not_waited_for(
 
 def test_a_whole_head_is_waited_for_no_longer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is for the head alone: an answer may take longer, and so may a kept connection."""
-    monkeypatch.setattr(heads, "PATIENCE", 0.4)
+    monkeypatch.setattr(blocks, "HEAD_PATIENCE", 0.4)
     connection = http.client.HTTPConnection(site.host, site.port, timeout=30)
     for _ in range(3):
         connection.request("GET", "/healthz")
