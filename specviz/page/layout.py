@@ -17,7 +17,7 @@ from ..runs.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, add_sweep_api
-from .choices import chosen_pair
+from .choices import Offers, chosen_pair
 from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
@@ -33,7 +33,7 @@ from .controls import (
 from .delivery import delivery_functions, delta_of, deltas
 from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
 from .files import Reader
-from .jobs import Run
+from .jobs import Memories, Run
 from .look import (
     IN_BROWSER,
     PRIVATE,
@@ -43,7 +43,6 @@ from .look import (
     rest_when_idle,
     serve_static_files,
 )
-from .memory import Memories, Offers
 from .player import PRESETS, Preset, load_presets, make_player
 from .questions import question_functions
 from .queue import RunQueue

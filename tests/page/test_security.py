@@ -27,7 +27,7 @@ from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
-from specviz.page.security import blocks, bodies, guard, sign_in
+from specviz.page.security import blocks, bodies, guard
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST, security_headers
 from specviz.page.security.bodies import (
@@ -38,8 +38,7 @@ from specviz.page.security.bodies import (
     check_event,
     check_question,
 )
-from specviz.page.security.guard import guarded_options
-from specviz.page.security.sign_in import WRONG
+from specviz.page.security.guard import WRONG, guarded_options
 from specviz.runs.html import PLOTLY
 from specviz.runs.reading import MOST
 from specviz.runs.recording import MOST_UNPACKED
@@ -568,16 +567,16 @@ def test_passwords_cannot_be_tried_fast(locked: Site, monkeypatch: pytest.Monkey
         body = f"username=somebody&password={password}".encode()
         return locked.post("/login", body, {**FORM, "X-Forwarded-For": address})
 
-    monkeypatch.setattr(sign_in, "SLOWER", 0.05)
+    monkeypatch.setattr(guard, "SLOWER", 0.05)
     began = time.monotonic()
-    tries = [tried("open", "10.0.0.1") for _ in range(sign_in.MOST_TRIES)]
-    assert time.monotonic() - began > 0.04 * sum(range(sign_in.MOST_TRIES))
+    tries = [tried("open", "10.0.0.1") for _ in range(guard.MOST_TRIES)]
+    assert time.monotonic() - began > 0.04 * sum(range(guard.MOST_TRIES))
     assert {one.status for one in tries} == {400}
     paused = tried("sesame", "10.0.0.1")
-    assert paused.status == 429 and paused.json["detail"] == sign_in.PAUSED
+    assert paused.status == 429 and paused.json["detail"] == guard.PAUSED
     assert int(paused.headers["retry-after"]) > 0
     assert tried("sesame", "10.0.0.2").status == 200  # others are not kept out
-    monkeypatch.setattr(sign_in, "PAUSE", 0.01)
+    monkeypatch.setattr(guard, "PAUSE", 0.01)
     assert tried("sesame", "10.0.0.1").status == 200
     assert tried("open", "10.0.0.1").status == 400
 
