@@ -1,6 +1,5 @@
 // Opens the view "Choose". Its modules and its style sheet are fetched when somebody opens it first.
 
-import { fetchPlotly } from "specviz/charts/charts.js";
 import { closest, find } from "specviz/dom/dom.js";
 
 /** @import { Address } from "specviz/run/address.js" */
@@ -70,7 +69,8 @@ export class Choosing {
 
   async #fetch() {
     const { server, config, address, shell } = this.#parts;
-    const [{ ChooseView }] = await Promise.all([import("specviz/choose/view.js"), styled(), fetchPlotly(config)]);
+    const [{ ChooseView }, { fetchPlotly }] = await Promise.all([import("specviz/choose/view.js"), import("specviz/charts/charts.js"), styled()]);
+    fetchPlotly(config).catch(() => {}); // its charts come a little later
     return new ChooseView(this.#root, {
       server, config, address, shell,
       set: (values) => { this.wanted = values; shell.adopt(); },

@@ -73,6 +73,7 @@ interface Model {
 
 interface Header {
   prompt: string;
+  question?: string | null; // what was asked, if it stands in a chat template within the prompt
   prompt_ids: number[];
   settings: Settings;
   lanes?: Record<string, Settings> | null; // of a race with several lanes

@@ -8,13 +8,13 @@ import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { MOTION, tellingRound } from "specviz/run/story.js";
-import { Panels } from "specviz/panels/panels.js";
+import { Openers } from "specviz/race/openers.js";
 import { Readout } from "specviz/race/readout.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
-import { spoken } from "specviz/words/words.js";
+import { begunBy, spoken } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
 /** @import { Repeats } from "specviz/race/repeats.js" */
@@ -76,7 +76,10 @@ export class View {
     this.#strip = new Strip(root, () => session.differences);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(root, () => session.trace);
-    this.#panels = new Panels(root, { server, config, session });
+    this.#panels = new Openers(root, async (closed) => {
+      const { Panels } = await import("specviz/panels/panels.js");
+      return new Panels(root, { server, config, session, closed });
+    });
     this.#transport = new Transport(root, timeline);
   }
 
@@ -93,7 +96,7 @@ export class View {
     this.#charts.begin();
     this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
     this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
-    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
+    for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.#readout.begin();
     this.#strip.show(trace, origin);
   }
@@ -104,7 +107,7 @@ export class View {
    */
   retell(trace) {
     this.#card.close();
-    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
+    for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.requestDraw();
   }
 

@@ -148,7 +148,7 @@ def _model(seed: int) -> LlamaForCausalLM:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        head_dim=16,
+        head_dim=32,
         max_position_embeddings=64,
         initializer_range=0.3,
         bos_token_id=None,

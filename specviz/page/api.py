@@ -19,7 +19,14 @@ from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
 from ..settings import Settings
 from .choices import asked_pair
-from .controls import CHOICES, DEFAULTS, LIMITS, checked_others, checked_prompt, checked_settings
+from .controls import (
+    CHOICES,
+    LIMITS,
+    checked_others,
+    checked_prompt,
+    checked_settings,
+    defaults_of,
+)
 from .delivery import states
 from .doctor import Doctor
 from .jobs import Run
@@ -66,15 +73,15 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
 def signature_of(own: str) -> inspect.Signature:
     """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
     defaults. Programs may pass them by place, so their order never changes."""
-    types = get_type_hints(Settings)
+    types, usual = get_type_hints(Settings), defaults_of(own)
     names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
     rows: list[tuple[str, Any, Any]] = [
         ("prompt", str, Parameter.empty),
         ("pair", str, own),
-        *((name, types[name], DEFAULTS[name]) for name in names),
+        *((name, types[name], usual[name]) for name in names),
         ("stop", list[str] | None, None),
         ("lanes", list[str] | None, None),
-        *((name, types[name], DEFAULTS[name]) for name in LATER),
+        *((name, types[name], usual[name]) for name in LATER),
     ]
     kind = Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
@@ -198,7 +205,7 @@ def add_sweep_api(runs: RunQueue, own: str) -> None:
 
 def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
     try:
-        job = sweep_of(asked_pair(pair, own=own), asked_request(asked))
+        job = sweep_of(asked_pair(pair, own=own), asked_request(asked, own))
     except SpecvizError as error:
         raise sentence(str(error)) from None
     with closing(_without_errors(states(runs, job))) as stream:

@@ -26,6 +26,7 @@ from .controls import (
     checked_prompt,
     checked_settings,
     compared_with,
+    defaults_of,
     make_controls,
     summary_of,
     values_of,
@@ -43,7 +44,7 @@ from .look import (
     rest_when_idle,
     serve_static_files,
 )
-from .player import PRESETS, Preset, load_presets, make_player
+from .player import Preset, make_player, presets_of
 from .questions import question_functions
 from .queue import RunQueue
 from .security.blocks import Page, answering
@@ -85,12 +86,12 @@ def build_page(
     runs = RunQueue(worker)
     runs.start(pair)
     examiner = Doctor(doctor or ProcessWorker())
-    presets = load_presets(PRESETS)
+    presets = presets_of(pair)
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
     page.runs, page.reader = runs, Reader()
     with page:
         with gr.Row(elem_id="topbar"):
-            bar = _bar(presets)
+            bar = _bar(presets, pair)
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
                 with gr.Row(elem_id="more-presets"):
@@ -103,13 +104,13 @@ def build_page(
         connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
         add_sweep_api(runs, pair)
-        _connect_buttons(bar, presets, controls)
+        _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
     rest_when_idle(page)
     return page
 
 
-def _bar(presets: Sequence[Preset]) -> Bar:
+def _bar(presets: Sequence[Preset], pair: str) -> Bar:
     _static("brand", (PAGE / "brand.html").read_text("utf-8"))
     with gr.Row(elem_id="prompt-row"):
         prompt = gr.Textbox(
@@ -130,7 +131,7 @@ def _bar(presets: Sequence[Preset]) -> Bar:
         adopt = gr.Button("As shown", elem_id="adopt")
         examine = gr.Button("Examine", elem_id="examine")
     tools = (PAGE / "tools.html").read_text("utf-8")
-    _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
+    _static("tools", tools.replace("@settings", summary_of(defaults_of(pair))))
     return Bar(prompt, run, stop, buttons, adopt, examine)
 
 
@@ -225,10 +226,10 @@ def _started(
             memories.add(session, name, tuple(run.ids))
 
 
-def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) -> None:
+def _connect_buttons(bar: Bar, presets: Sequence[Preset], pair: str, controls: Controls) -> None:
     """Fill prompt and settings in the browser, without a request."""
     for button, preset in zip(bar.presets, presets, strict=True):
-        filled = json.dumps([preset.prompt, *values_of(preset.settings)])
+        filled = json.dumps([preset.prompt, *values_of(preset.settings, pair)])
         outputs = [bar.prompt, *controls.tunable]
         button.click(None, None, outputs, js=f"() => {filled}", **IN_BROWSER)
 

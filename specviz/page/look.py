@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..runs.charts import PALETTE
-from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, modules, styles
+from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, first_modules, styles
 from .probes import Probes
 from .requests import Requests
 from .security.guard import guarded_options
@@ -117,8 +117,7 @@ def _head() -> str:
     style = f"{css_variables()}\n{styles(SHEETS)}".replace("@fonts", static_url(FONTS))
     font = f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{static_url(FONT)}">'
     scripts = "".join(
-        f'<link rel="modulepreload" href="{static_url(path)}">'
-        for path in modules(with_fetched=False).values()
+        f'<link rel="modulepreload" href="{static_url(path)}">' for path in first_modules()
     )
     about = f'<meta name="description" content="{DESCRIPTION}">'
     return f"{about}{font}{scripts}<style>{style}</style>"

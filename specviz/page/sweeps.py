@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from ..environment import SWEEP, SWEEP_SECONDS, on_zerogpu
+from ..environment import BUILTIN, SWEEP, SWEEP_SECONDS, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
 from ..measure.sweep.export import sweep_csv
@@ -57,7 +57,7 @@ def sweeps_allowed() -> bool:
     return SWEEP.read() and not on_zerogpu()
 
 
-def choose_config() -> dict[str, Any] | None:
+def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
     """What the view offers, for the browser; None if there are no sweeps here."""
     if not sweeps_allowed():
         return None
@@ -66,7 +66,7 @@ def choose_config() -> dict[str, Any] | None:
     labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
     policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
-        "kinds": kinds_of(builtin_prompts()),
+        "kinds": kinds_of(builtin_prompts(own)),
         "drafters": {name: labels.get(name, name) for name in swept_drafters()},
         "policies": policies,
         "gammas": GAMMAS,
@@ -97,7 +97,7 @@ def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any
         naming = dict(asked["naming"])
         names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
         pair = chosen_pair(*names, own=own)
-        return begun(runs, sweep_of(pair, asked_request(asked)))
+        return begun(runs, sweep_of(pair, asked_request(asked, own)))
 
     return [begin_sweep]
 
@@ -110,15 +110,16 @@ def sweep_of(pair: str, request: SweepRequest) -> SweepJob:
     return SweepJob(f"sweep-{uuid4().hex}", pair, request)
 
 
-def asked_request(asked: dict[str, Any]) -> SweepRequest:
+def asked_request(asked: dict[str, Any], own: str = BUILTIN) -> SweepRequest:
     """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
-    pairs of a kind and a text. Raises `SpecvizError`."""
+    pairs of a kind and a text. own: the pair that the page was started with, whose prompts are
+    taken where there are none. Raises `SpecvizError`."""
     bounds = Bounds.here()
     if asked.get("prompts"):
         prompts = tuple(map(_own_prompt, list(asked["prompts"])[:MOST]))
     else:
         kinds = _texts(asked.get("kinds"))
-        prompts = tuple(one for one in builtin_prompts() if not kinds or one.kind in kinds)
+        prompts = tuple(one for one in builtin_prompts(own) if not kinds or one.kind in kinds)
     length, seconds = int(asked["length"]), float(asked["seconds"])
     if not 2 <= length <= MAX_LENGTH:
         raise SettingsError(f"the length is {length}: use 2 to {MAX_LENGTH} tokens.")

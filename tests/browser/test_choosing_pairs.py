@@ -217,7 +217,7 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     ]
     assert "lanes=drafters" in page.url
 
-    page.locator("[data-share] summary").click()
+    page.locator("[data-share] > summary").click()
     with page.expect_download(timeout=PATIENCE) as download:
         page.locator("[data-save=packed]").click()
     file = tmp_path / "four.json.gz"

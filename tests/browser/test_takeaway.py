@@ -59,7 +59,7 @@ def taken(visitor: Visitor, name: str, folder: Path) -> Path:
 def taken_on(page: Page, name: str, folder: Path) -> Path:
     menu = page.locator("[data-share]")
     if menu.get_attribute("open") is None:
-        menu.locator("summary").click()
+        menu.locator("> summary").click()
     charts = menu.locator(".sv-take-charts")
     if "." in name and charts.get_attribute("open") is None:
         charts.locator("summary").click()
@@ -126,7 +126,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     assert picture.startswith(b"\x89PNG")
     assert struct.unpack(">II", picture[16:24]) == (1200, 630)
     menu = offline.locator("[data-share]")
-    menu.locator("summary").click()
+    menu.locator("> summary").click()
     menu.locator("[data-take=film]").click()
     expect(menu.get_by_role("progressbar")).to_be_visible()
     menu.get_by_role("button", name="Cancel").click()
@@ -237,13 +237,13 @@ def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visit: Visit) -> 
     visitor.run()
     page = visitor.page
     menu = page.locator("[data-share]")
-    menu.locator("summary").focus()
+    menu.locator("> summary").focus()
     page.keyboard.press("Enter")
     expect(menu.locator("[data-take=html]")).to_be_visible()
     page.keyboard.press("Escape")
     expect(menu.locator("[data-take=html]")).to_be_hidden()
 
     page.evaluate("window.specviz.trace.rounds[0].clock += 1")
-    menu.locator("summary").click()
+    menu.locator("> summary").click()
     menu.locator("[data-take=html]").click()
     expect(page.locator("[data-notice]")).to_contain_text("clock")

@@ -63,7 +63,7 @@ def figures(token: Token, around: list[Token]) -> list[str]:
         return [*said, "whatever the draw"]
     assert token.u is not None
     if token.outcome == "accepted":
-        return [*said, "so it was kept"]
+        return [*said, "so it was accepted"]
     rest = ["rules it out"] if p == 0 else []
     return [*said, *rest, "rejected", f"then drew “{visible(own.text)}”"]
 

@@ -308,16 +308,17 @@ def test_toy_pairs_are_what_the_tests_think() -> None:
     assert toy_pair().tokenizer.decode(toy_pair().encode("<b>")) == "<b>"
 
 
-def blocks_of_the_readme(language: str) -> list[str]:
-    """What the README's section for programs shows in a language."""
-    text = (ASSETS.parent / "README.md").read_text("utf-8")
-    section = text.split("## From a program\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+DOCUMENT = (ASSETS.parent / "docs" / "api.md").read_text("utf-8")
+
+
+def blocks_of_the_document(language: str) -> list[str]:
+    """What the document for programs shows in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
 @pytest.mark.skipif(not BUILTIN, reason="no built-in pair here")
-def test_the_readmes_python_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks_of_the_readme("python")
+def test_the_documents_python_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks_of_the_document("python")
     exec(code.replace("http://127.0.0.1:7860", site.url), {})
     printed = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("baseline [") for line in printed) == 64
@@ -325,8 +326,8 @@ def test_the_readmes_python_runs(site: Site, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
-def test_the_readmes_shell_runs(site: Site) -> None:
-    (code,) = blocks_of_the_readme("sh")
+def test_the_documents_shell_runs(site: Site) -> None:
+    (code,) = blocks_of_the_document("sh")
     script = code.replace("http://127.0.0.1:7860", site.url)
     run = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
@@ -336,8 +337,7 @@ def test_the_readmes_shell_runs(site: Site) -> None:
     assert result["metrics"]["tokens"]["baseline"] == 64
 
 
-def test_the_readme_names_every_setting_that_programs_have(site: Site) -> None:
-    section = (ASSETS.parent / "README.md").read_text("utf-8").split("## From a program\n")[1]
+def test_the_document_names_every_setting_that_programs_have(site: Site) -> None:
     parameters = site.get("/gradio_api/info").json["named_endpoints"]["/generate"]["parameters"]
     for parameter in parameters:
-        assert f"`{parameter['parameter_name']}`" in section.split("\n## ")[0]
+        assert f"`{parameter['parameter_name']}`" in DOCUMENT

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +14,11 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.errors import PairError, PromptError
-from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
+from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings, defaults_of
 from specviz.page.delivery import delivery_functions, delta_of, deltas
 from specviz.page.jobs import Run
-from specviz.page.player import FALLBACK, load_presets
+from specviz.page.memory import listed_drafters
+from specviz.page.player import presets_of
 from specviz.page.queue import RunQueue
 from specviz.runs.trace import event_dict
 from specviz.settings import CHOICES as ALL_CHOICES
@@ -275,9 +275,24 @@ def test_the_page_offers_what_settings_allow() -> None:
     assert DEFAULTS.keys() == LIMITS.keys() | CHOICES.keys()
 
 
-def test_presets_are_read_or_made_up(tmp_path: Path) -> None:
-    assert load_presets(tmp_path / "none.json") == FALLBACK
-    path = tmp_path / "presets.json"
-    path.write_text(json.dumps([{"name": "easy", "prompt": "One", "why": "Known."}]))
-    (only,) = load_presets(path)
-    assert (only.name, only.prompt, only.why, only.settings) == ("easy", "One", "Known.", {})
+def test_a_pair_has_presets_that_it_can_run() -> None:
+    recorded: set[str] = set()
+    for pair in ("builtin", "smollm2-135m"):
+        presets = presets_of(pair)
+        offered = listed_drafters(pair)
+        assert len(presets) == 5 and offered is not None
+        assert all(one.why and one.prompt.strip() for one in presets)
+        for one in presets:
+            settings = checked_settings({**defaults_of(pair), **one.settings})
+            assert settings.drafter in offered
+        names = {one.name for one in presets}
+        assert not names & recorded, "a recording has one name"
+        recorded |= names
+    assert presets_of("../pair") == presets_of("builtin") == presets_of("TARGET+DRAFT")
+
+
+def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:
+    own = defaults_of("smollm2-135m")
+    assert own["drafter"] == "ngram" and own["max_new_tokens"] > DEFAULTS["max_new_tokens"]
+    assert defaults_of("builtin") == DEFAULTS
+    assert own.keys() == DEFAULTS.keys()

@@ -8,7 +8,7 @@ import { readsPrompt, series } from "specviz/facts/metrics.js";
 import { SERVER } from "specviz/words/description.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
-const DEEP = ["parts", "positions", "rates", REQUESTS]; // what the landing does not show
+const DEEP = ["positions", "rates", REQUESTS]; // what neither the landing nor the drawer draws itself
 const HEIGHT = 250; // px
 const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
@@ -111,7 +111,8 @@ export class Charts {
       if (!isOffered) continue;
       const { data, layout } = chartFigure(this.#config, name, rounds, names);
       const title = { ...layout.title, font: { ...layout.title.font, size: 15 } };
-      window.Plotly.react(plot, data, { ...layout, title, width: plot.clientWidth || width, height: HEIGHT, paper_bgcolor: "rgba(0,0,0,0)" }, OPTIONS);
+      window.Plotly.react(plot, data, { ...layout, title, width: plot.clientWidth || width, height: HEIGHT, paper_bgcolor: "rgba(0,0,0,0)",
+        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily } }, OPTIONS);
       plot.setAttribute("aria-label", saidOf(data));
     }
   }

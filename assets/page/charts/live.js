@@ -16,6 +16,7 @@ import { duration, fixed } from "specviz/words/words.js";
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
 const AIR = 1.15; // how much further than what is there the axis of a live run goes
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
+const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
 const LABEL = 22; // px between two labels, at least
 const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
 
@@ -205,7 +206,7 @@ export class LiveCharts {
       const head = this.#heads[key];
       if (!head) return;
       head.hidden = !point;
-      head.classList.toggle("is-up", point !== null && point.y > this.#boxes[name].clientHeight - MINI.bottom - LABEL);
+      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#boxes[name].clientHeight - MINI.bottom - LABEL);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
     put(name, at);
@@ -276,7 +277,7 @@ function keysOf(header) {
 
 /**
  * What lies between two lines: up to the clock that both have reached, and in a finished run up to
- * the end of the later one, where both wrote as much.
+ * the tokens that both have written.
  * @param {Point[]} ours
  * @param {Point[]} alone
  * @param {boolean} isWhole
@@ -285,7 +286,8 @@ function keysOf(header) {
 function gapOf(ours, alone, isWhole) {
   if (ours.length < 2 || alone.length < 2) return null;
   const [a, b] = [lastOf(ours), lastOf(alone)];
-  if (isWhole) return a.y === b.y ? [...ours, ...[...alone].reverse()] : null;
+  const low = Math.min(a.y, b.y), below = (/** @type {Point[]} */ line) => line.filter(({ y }) => y <= low);
+  if (isWhole) return [...below(ours), ...below(alone).reverse()];
   const now = Math.max(a.x, b.x), till = (/** @type {Point[]} */ line) => [...line, { x: now, y: lastOf(line).y }];
   return [...till(ours), ...till(alone).reverse()];
 }
@@ -306,11 +308,11 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
     { at: a, text: duration(a.x, clock), className: "is-ours is-above", by: [0, -10] },
     { at: b, text: duration(b.x, clock), className: "is-alone is-above", by: [0, -10] },
   ];
-  if (a.y !== b.y) return found;
+  if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
   const isNamed = ratio !== "?" && Math.abs(a.x - b.x) > WIDE * clock;
   const [fast, slow] = isAhead ? [a, b] : [b, a];
   // The middle of the gap at three quarters of its height.
-  if (isNamed) found.push({ at: { x: (0.78 * (fast.x + slow.x)) / 2, y: 0.78 * a.y }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
+  if (isNamed) found.push({ at: { x: (0.78 * (fast.x + slow.x)) / 2, y: 0.78 * Math.min(a.y, b.y) }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
   const on = (/** @type {Point[]} */ line, /** @type {number} */ share) => line[Math.floor((line.length - 1) * share)];
   const left = isAhead ? { line: ours, text: name, className: "is-ours" } : { line: alone, text: "alone", className: "is-alone" };
   const right = isAhead ? { line: alone, text: "alone", className: "is-alone" } : { line: ours, text: name, className: "is-ours" };

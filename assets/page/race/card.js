@@ -172,8 +172,8 @@ function watchedContent(at) {
 function standing(token, round, place) {
   const number = `round ${round.index + 1}`;
   if (isOwn(token, round)) return `the target’s own in ${number}`;
-  const refused = round.drafted.findIndex((other) => other.outcome === "rejected");
-  const at = token.outcome === "corrected" && refused >= 0 ? refused : place;
+  const rejected = round.drafted.findIndex((other) => other.outcome === "rejected");
+  const at = token.outcome === "corrected" && rejected >= 0 ? rejected : place;
   return `${token.outcome} in ${number}, place ${at + 1}`;
 }
 

@@ -96,7 +96,7 @@ export class LaneGrid {
     if (isNamed) head.append(dataElement("b", "ratio", name, "sv-lane-ratio"));
     if (warning) head.append(Object.assign(element("em", "sv-inexact", text), { title: warning }));
     else head.append(Object.assign(dataElement("small", "guesser", name), { textContent: text, title: text }));
-    head.append(dataElement("span", "pace", name, "sv-value"));
+    head.append(dataElement("span", "rate", name, "sv-value"));
     const bar = dataElement("div", "bar", name, "sv-bar"), mark = element("u");
     mark.hidden = true;
     bar.append(element("i"), mark);

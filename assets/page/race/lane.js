@@ -2,6 +2,9 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
+import { isSpecial, read, START } from "specviz/words/markdown.js";
+
+/** @import { Piece, Reading } from "specviz/words/markdown.js" */
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
@@ -16,13 +19,16 @@ const MOST_FRESH = 12; // rounds that are looked at for that
 
 /**
  * @typedef {{ node: HTMLElement, tokens: number }} Block
+ * @typedef {object} Standing  where a text stands
+ * @property {boolean} isBroken  whether it ends in a line break
+ * @property {Reading | null} reading  as Markdown; null if it is none
  * @typedef {object} DrawnRound
  * @property {HTMLElement} node
  * @property {Block} block
  * @property {Round} round
  * @property {ShownToken[]} tokens
- * @property {boolean} isAfterBreak  whether a line break stands before its text
- * @property {boolean} atBreak  whether its text ends in one
+ * @property {Standing} before
+ * @property {Standing} after
  * @property {boolean} isPartial
  * @property {number} at  ms, when it was drawn
  */
@@ -39,6 +45,8 @@ export class Lane {
   /** @type {Block[]} */
   #blocks = [];
   #total = 0; // tokens
+  /** @type {Standing} */
+  #start = { isBroken: false, reading: null };
   #pinned = true; // whether the end of the text stays in sight
   #movedAt = -Infinity; // ms, when a visitor last scrolled
 
@@ -66,15 +74,17 @@ export class Lane {
     toEnd.observe(this.#text);
   }
 
-  /** @param {string} prompt */
+  /** @param {string} prompt  that the text goes on from; empty before an answer, which is read as Markdown */
   reset(prompt) {
+    this.#start = { isBroken: false, reading: prompt ? null : START };
     this.#drawn = [];
     this.#blocks = [];
     this.#total = 0;
     this.#pinned = true;
     this.#text.replaceChildren();
     this.stream.replaceChildren(this.#text);
-    this.#newBlock().node.append(element("span", "sv-given", prompt));
+    const { node } = this.#newBlock();
+    if (prompt) node.append(element("span", "sv-given", prompt));
     this.stream.scrollTop = 0;
   }
 
@@ -123,7 +133,7 @@ export class Lane {
       return;
     }
     const first = this.#total - last.tokens.length, before = last.tokens;
-    last.atBreak = this.#fill(last.node, { ...last, tokens }, before, first);
+    last.after = this.#fill(last.node, { ...last, tokens }, before, first);
     last.block.tokens += tokens.length - before.length;
     this.#total += tokens.length - before.length;
     Object.assign(last, { tokens, isPartial: done !== last.round });
@@ -170,34 +180,39 @@ export class Lane {
    * @param {boolean} isPartial
    */
   #append(round, tokens, isPartial) {
-    const isAfterBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
+    const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
     const last = this.#blocks[this.#blocks.length - 1];
-    const block = !last || isFull(last, isAfterBreak) ? this.#newBlock() : last;
+    const block = !last || isFull(last, before.isBroken) ? this.#newBlock() : last;
     const node = element("span", "sv-round");
-    const atBreak = this.#fill(node, { round, tokens, isAfterBreak }, [], this.#total);
+    const after = this.#fill(node, { round, tokens, before }, [], this.#total);
     block.node.append(node);
     block.tokens += tokens.length;
     this.#total += tokens.length;
-    this.#drawn.push({ node, block, round, tokens, isAfterBreak, atBreak, isPartial, at: performance.now() });
+    this.#drawn.push({ node, block, round, tokens, before, after, isPartial, at: performance.now() });
   }
 
   /**
-   * Put tokens into the node of their round; those that stand there as they are stay. Whether the text
-   * then ends in a line break.
+   * Put tokens into the node of their round; those that stand there as they are stay. Returns where the
+   * text then stands.
    * @param {HTMLElement} node
-   * @param {Pick<DrawnRound, "round" | "tokens" | "isAfterBreak">} drawn
-   * @param {ShownToken[]} before  what stands there
+   * @param {Pick<DrawnRound, "round" | "tokens" | "before">} drawn
+   * @param {ShownToken[]} there  what stands there
    * @param {number} first  place of the first token in its lane
+   * @returns {Standing}
    */
-  #fill(node, { round, tokens, isAfterBreak }, before, first) {
-    let atBreak = isAfterBreak;
+  #fill(node, { round, tokens, before }, there, first) {
+    let { isBroken, reading } = before;
     tokens.forEach((token, i) => {
-      const old = node.children[i];
-      if (!old) node.append(tokenNode(token, round, first + i, atBreak));
-      else if (before[i].outcome !== token.outcome) old.replaceWith(tokenNode(token, round, first + i, atBreak));
-      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
+      const old = node.children[i], told = reading && read(token.text, reading);
+      if (!old || there[i].outcome !== token.outcome) {
+        const drawn = tokenNode(token, round, first + i, isBroken, told?.pieces);
+        if (old) old.replaceWith(drawn); else node.append(drawn);
+      }
+      if (!token.text || !(isWritten(token) || token.outcome === "pending")) return;
+      if (isWritten(token)) isBroken = token.text.endsWith("\n");
+      reading = told && told.after;
     });
-    return atBreak;
+    return { isBroken, reading };
   }
 
   #takeBack() {
@@ -262,8 +277,9 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
  * @param {Round} round
  * @param {number} index of the token in its lane
  * @param {boolean} atBreak whether the text before ends in a line break
+ * @param {Piece[]} [told] its text in pieces, if it is Markdown
  */
-function tokenNode(token, round, index, atBreak) {
+function tokenNode(token, round, index, atBreak, told) {
   const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
@@ -272,10 +288,12 @@ function tokenNode(token, round, index, atBreak) {
   node.tabIndex = -1;
   const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
   if (lead) node.append(lead);
-  for (const piece of token.text.slice(lead.length).match(/\n|[^\n]+/g) ?? []) {
+  node.classList.toggle("code", Boolean(told?.some(({ kind }) => kind === "code")));
+  for (const { text: piece, kind } of piecesOf(token.text, lead.length, told)) {
     const isBreak = piece === "\n";
     const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
-    // Every line break shows its mark. It breaks no line if it was refused, nor if one stands
+    if (kind) part.classList.add(`md-${kind}`);
+    // Every line break shows its mark. It breaks no line if it was rejected, nor if one stands
     // before it already: an empty line would only cost room.
     if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
     if (isWritten(token)) atBreak = isBreak;
@@ -283,4 +301,22 @@ function tokenNode(token, round, index, atBreak) {
   }
   if (!token.text) node.append(element("span", "w none"));
   return node;
+}
+
+/**
+ * A token's text behind its first blanks, in pieces: line breaks stand alone.
+ * @param {string} text
+ * @param {number} lead how many blanks
+ * @param {Piece[]} [told]
+ * @returns {Piece[]}
+ */
+function piecesOf(text, lead, told) {
+  if (!told) return (text.slice(lead).match(/\n|[^\n]+/g) ?? []).map((piece) => ({ text: piece, kind: "" }));
+  if (isSpecial(text)) return [{ text: text.slice(lead), kind: "sign" }];
+  let left = lead;
+  return told.flatMap((piece) => {
+    const rest = piece.text.slice(left);
+    left = Math.max(0, left - piece.text.length);
+    return rest ? [{ ...piece, text: rest }] : [];
+  });
 }

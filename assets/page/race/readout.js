@@ -84,7 +84,7 @@ export class Readout {
    * @param {Metrics} metrics
    * @param {Header} header
    */
-  #tellFigures({ alpha, tau, tau_predicted: formula, c, efficiency, tokens_per_second: rates }, header) {
+  #tellFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
     const [ours, alone] = Object.values(rates), isSeveral = Boolean(header.lanes);
     this.#charts.tell({
       alpha: [fixed(alpha, 2), alpha === null ? "" : "of judged"],
@@ -92,7 +92,6 @@ export class Readout {
       speed: [fixed(ours, 0), ours === null ? "" : "with drafts"],
       "speed-alone": [fixed(alone, 0), alone === null ? "" : "alone"],
     });
-    for (const [name, value] of Object.entries({ tau_predicted: formula, c, efficiency })) this.#set(`[data-metric="${name}"]`, fixed(value, 2));
   }
 
   /**
@@ -149,7 +148,7 @@ export class Readout {
     const speed = metrics.tokens_per_second[name];
     const pace = speed === null || !isDone(name, measured) ? plural(tokens, "token")
       : `${duration(metrics.seconds[name], longest)} · ${Math.round(speed)} tokens/s`;
-    this.#set(`[data-pace="${CSS.escape(name)}"]`, pace);
+    this.#set(`[data-rate="${CSS.escape(name)}"]`, pace);
     markFinish(find(bar, "u"), name, measured);
   }
 }

@@ -49,6 +49,8 @@ export class Strip {
       node.classList.toggle("sv-inexact", isInexact);
       return node;
     }));
+    this.#root.querySelector(".sv-template")?.remove();
+    if (header.question != null) this.#run.after(wholePrompt(header.prompt));
     const { machine, made } = provenance(header);
     this.#badge.replaceChildren(element("span", "sv-pill", origin), element("span", "sv-machine", ` · ${machine}${made}`));
     this.#run.title = [question?.text, ...items.filter((item) => item !== question).map(({ text }) => text), machine].join(" · ");
@@ -70,6 +72,16 @@ export class Strip {
     this.#differs.hidden = !others.size;
     this.#root.toggleAttribute("data-other-controls", others.size > 0);
   }
+}
+
+/**
+ * The text that the models read, behind a click: the question within the target's chat template.
+ * @param {string} prompt
+ */
+function wholePrompt(prompt) {
+  const whole = element("details", "sv-template");
+  whole.append(element("summary", "", "template"), element("pre", "", prompt));
+  return whole;
 }
 
 /**

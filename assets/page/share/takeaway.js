@@ -3,7 +3,7 @@
 
 import { chartFigure, fetchPlotly, REQUESTS } from "specviz/charts/charts.js";
 import { SERVER } from "specviz/words/description.js";
-import { closable, element, find, findAll } from "specviz/dom/dom.js";
+import { element, find, findAll } from "specviz/dom/dom.js";
 import { filmItem } from "specviz/share/film-item.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { pictureOf } from "specviz/share/picture.js";
@@ -36,8 +36,6 @@ const copyLink = () => navigator.clipboard.writeText(location.href);
  */
 
 export class Takeaway {
-  /** Close the menu; whether it was open. */
-  close;
   #menu;
   #list;
   #parts;
@@ -50,7 +48,6 @@ export class Takeaway {
     this.#menu = find(root, "[data-share]", HTMLDetailsElement);
     this.#list = find(this.#menu, "[data-take-list]");
     this.#parts = parts;
-    this.close = closable(this.#menu);
     if (parts.server.take_away) {
       this.#list.append(this.#item(COPY, "link", copyLink));
     }
@@ -67,6 +64,7 @@ export class Takeaway {
     if (parts.config.plotly) this.#list.append(charts);
     this.#menu.addEventListener("toggle", () => this.#offer());
     this.#wireFiles();
+    this.#offer();
   }
 
   /** A run as a file that can be opened again. */
@@ -77,13 +75,13 @@ export class Takeaway {
         saveTrace(this.#trace(), button.dataset.save === "packed");
       });
     }
-    const input = find(this.#menu, "[data-open]", HTMLInputElement);
-    find(this.#menu, "[data-choose]").addEventListener("click", () => input.click());
-    input.addEventListener("change", () => this.#open(input));
   }
 
-  /** @param {HTMLInputElement} input */
-  async #open(input) {
+  /**
+   * Open the file that somebody chose.
+   * @param {HTMLInputElement} input
+   */
+  async open(input) {
     const file = input.files?.[0];
     input.value = ""; // so that the same file can be chosen again
     this.#menu.open = false;

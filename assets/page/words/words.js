@@ -31,6 +31,18 @@ export function quoted(text) {
 }
 
 /**
+ * What was asked, or the text that the lanes go on from.
+ * @param {Pick<Header, "prompt" | "question">} header
+ */
+export const askedIn = ({ prompt, question }) => question ?? prompt;
+
+/**
+ * The text that a lane begins with: none if it answers a question.
+ * @param {Pick<Header, "prompt" | "question">} header
+ */
+export const begunBy = ({ prompt, question }) => (question == null ? prompt : "");
+
+/**
  * Seconds of a lane's clock, in milliseconds where all of them are short.
  * @param {number} seconds
  * @param {number} most  the longest of those that are shown beside each other

@@ -87,7 +87,7 @@ def check_verdict(body: Locator, token: Token, own: Token) -> None:
         assert at == pytest.approx(value, abs=1e-12)
         said = pin.locator("b").inner_text()
         assert float(said) == pytest.approx(value, abs=0.51 * 10.0 ** -len(said.split(".")[1]))
-    word = "kept" if token.outcome == "accepted" else "refused"
+    word = "accepted" if token.outcome == "accepted" else "rejected"
     expect(body.get_by_role("img")).to_have_attribute("aria-label", re.compile(f": {word}\\.$"))
     expect(body.locator(".sx-word-of-verdict")).to_have_text(word)
     check_overlay(body, token, own if token.outcome == "rejected" else token)
@@ -158,9 +158,9 @@ def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
 def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
     visitor, trace = shown_to_the_end(visit, width=390, height=844)
     ours = trace.lane("speculative")
-    refused = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
+    rejected = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
     kept = next(r for r in ours if r.drafted and r.emitted[-1].outcome == "bonus")
-    for r in (refused, kept):
+    for r in (rejected, kept):
         own, places = r.emitted[-1], iter(r.drafted)
 
         def check(chapter: str, said: str, body: Locator, r=r, own=own, places=places) -> None:  # type: ignore[no-untyped-def]
@@ -187,7 +187,7 @@ def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
         open_round(visitor, r)
         chapters = walk(visitor, check)
         judged = sum(t.p is not None for t in r.drafted)
-        last = ["Correct", "Correct"] if r is refused else ["Bonus"]
+        last = ["Correct", "Correct"] if r is rejected else ["Bonus"]
         assert chapters == ["Guess", "Check", *["Judge"] * judged, *last, "Balance"]
         visitor.page.keyboard.press("Escape")
 
@@ -205,7 +205,7 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
             first = token.top_p[0]
             kept = token.id == first.id  # a character may be split over two tokens' texts
             assert f"“{visible(token.text if kept else first.text)}”" in said
-            assert kept == ("so it is kept" in said)
+            assert kept == ("so it is accepted" in said)
             assert rows(body, ".is-p li") == listed(token.top_p, token, token.soft_p)
 
     open_round(visitor, r)
@@ -242,9 +242,8 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     texts = [node.text for node in figure.iter("{http://www.w3.org/2000/svg}text")]
     told = trace.lane("speculative")[last - 2]
     kept = sum(token.outcome == "accepted" for token in told.drafted)
-    assert (
-        texts[0] == f"{len(told.drafted)} tokens drafted, {kept} kept, {len(told.emitted)} written"
-    )
+    sums = f"{len(told.drafted)} tokens drafted, {kept} accepted, {len(told.emitted)} written"
+    assert texts[0] == sums
     words = {re.sub(r"[\x00-\x1f]", "\ufffd", visible(token.text)) for token in told.drafted}
     assert words <= set(texts)
     draws = [f"{token.u:.4f}"[:3] for token in told.drafted if token.u is not None]

@@ -21,6 +21,7 @@ from visitor import Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
+from specviz.page.look import RECORDINGS
 from specviz.runs.recording import MOST_PACKED, UNVERIFIED, read_recording
 
 # Whether a lane has scrolled, and how many words its upper edge cuts through.
@@ -145,7 +146,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path
         ("Save this run (.json.gz)", ".json.gz"),
         ("Save this run (.json)", ".json"),
     ):
-        page.locator("[data-share] summary").click()
+        page.locator("[data-share] > summary").click()
         with page.expect_download() as coming:
             visitor.button(button).click()
         path = tmp_path / coming.value.suggested_filename
@@ -165,7 +166,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path
     expect(page.locator("[data-notice]")).to_have_text(UNVERIFIED)
     assert UNVERIFIED in (badge.get_attribute("title") or "")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
-    expect(page.locator("[data-pace]")).to_be_visible()  # slower than it was, and says so
+    expect(page.locator("[data-speed]")).not_to_have_value("1")  # slower than it was, and says so
     page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
     page.wait_for_function("!window.specviz.trace.isOld")
@@ -262,6 +263,27 @@ def test_hostile_text_in_a_file_is_shown_as_text(visit: Visit) -> None:
     assert visitor.page.locator("[data-player] :is(img, script, iframe)").count() == 0
 
 
+def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visit: Visit) -> None:
+    visitor = visit()
+    raw = (RECORDINGS / "function.json.gz").read_bytes()
+    header = read_recording(raw).header
+    opened(visitor, raw)
+    visitor.page.wait_for_function("() => window.specviz.trace?.header.question")
+    bar = visitor.page.locator("[data-scrub]")
+    bar.fill(str(bar.get_attribute("max")))
+    visitor.drawn()
+    lane = visitor.lane("speculative")
+    expect(lane.locator(".sv-given")).to_have_count(0)
+    expect(lane.locator(".sv-stream")).not_to_contain_text("You are a helpful AI assistant named")
+    code = "".join(lane.locator(".t.code:not(.rejected, .ignored)").all_text_contents())
+    assert "def reverse_string(" in code and "This function" not in code
+    assert lane.locator(".t.accepted .md-code, .t.bonus .md-code").count() > 5, "marks stay"
+    whole = visitor.page.locator(".sv-template")
+    expect(whole.locator("pre")).to_be_hidden()
+    whole.locator("summary").click()
+    expect(whole.locator("pre")).to_have_text(header.prompt, use_inner_text=True)
+
+
 def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
     visitor = visit()
     visitor.set("number input for Length", 60)
@@ -319,12 +341,12 @@ def test_escape_closes_one_thing_at_a_time(visit: Visit) -> None:
     drawer = page.get_by_role("dialog", name="Why this speed?")
     expect(drawer).to_be_visible()
     for menu, entry in (("[data-share]", "data-choose"), ("[data-share]", "data-take=tokens")):
-        page.locator(f"{menu} summary").focus()  # by keyboard: the panel may lie over it
+        page.locator(f"{menu} > summary").focus()  # by keyboard: the panel may lie over it
         page.keyboard.press("Enter")
         expect(page.locator(f"{menu} [{entry}]")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(f"{menu} [{entry}]")).to_be_hidden()
         expect(drawer).to_be_visible()
-        expect(page.locator(f"{menu} summary")).to_be_focused()
+        expect(page.locator(f"{menu} > summary")).to_be_focused()
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()

@@ -84,7 +84,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     page.keyboard.press("s")
 
     menu = page.locator("[data-share]")
-    menu.locator("summary").click()
+    menu.locator("> summary").click()
     with page.expect_download(timeout=PATIENCE) as download:
         menu.locator("[data-take=html]").click()
     download.value.save_as(tmp_path / "run.html")
@@ -118,7 +118,7 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.locator("[data-share] summary").click()
+    page.locator("[data-share] > summary").click()
     page.locator("[data-take=link]").click()
     page.wait_for_function("navigator.clipboard.readText().then((text) => text === location.href)")
 
