@@ -40,8 +40,7 @@ from specviz.page.security.bodies import (
 )
 from specviz.page.security.guard import WRONG, guarded_options
 from specviz.runs.html import PLOTLY
-from specviz.runs.reading import MOST
-from specviz.runs.recording import MOST_UNPACKED
+from specviz.runs.recording import MOST, MOST_UNPACKED
 
 SECRET = "hf_" + "Secret" * 5
 INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")
