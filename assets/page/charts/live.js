@@ -5,7 +5,7 @@
 import { drawLines, move } from "specviz/charts/lines.js";
 import { ticks } from "specviz/charts/plot.js";
 import { element, find } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, hasBaseline, lanesOf } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
 import { duration, fixed } from "specviz/words/words.js";
 
@@ -150,7 +150,7 @@ export class LiveCharts {
       margin: LARGE,
     };
     drawLines(this.#boxes.tokens, chart);
-    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
+    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name === OURS ? "with drafts" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
   }
 
   /**
