@@ -310,9 +310,9 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
   ];
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
   const isNamed = ratio !== "?" && Math.abs(a.x - b.x) > WIDE * clock;
-  const [fast, slow] = isAhead ? [a, b] : [b, a];
   // The middle of the gap at three quarters of its height.
-  if (isNamed) found.push({ at: { x: (0.78 * (fast.x + slow.x)) / 2, y: 0.78 * Math.min(a.y, b.y) }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
+  const y = 0.78 * Math.min(a.y, b.y), at = (/** @type {Point[]} */ line) => (line.find((point) => point.y >= y) ?? lastOf(line)).x;
+  if (isNamed) found.push({ at: { x: (at(ours) + at(alone)) / 2, y }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
   const on = (/** @type {Point[]} */ line, /** @type {number} */ share) => line[Math.floor((line.length - 1) * share)];
   const left = isAhead ? { line: ours, text: name, className: "is-ours" } : { line: alone, text: "alone", className: "is-alone" };
   const right = isAhead ? { line: alone, text: "alone", className: "is-alone" } : { line: ours, text: name, className: "is-ours" };
