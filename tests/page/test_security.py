@@ -41,8 +41,7 @@ from specviz.page.security.bodies import (
 from specviz.page.security.guard import guarded_options
 from specviz.page.security.sign_in import WRONG
 from specviz.runs.html import PLOTLY
-from specviz.runs.reading import MOST
-from specviz.runs.recording import MOST_UNPACKED
+from specviz.runs.recording import MOST, MOST_UNPACKED
 
 SECRET = "hf_" + "Secret" * 5
 INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")

@@ -30,7 +30,7 @@ from specviz.page.sweeps import (
     sweep_of,
 )
 from specviz.prompts import Question
-from specviz.runs.reading import PROMPTS
+from specviz.runs.recording import PROMPTS
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
 

@@ -113,30 +113,18 @@ def readable(
 
 def scouts(rows: Sequence[Configuration], question: int) -> list[Piece]:
     """The first pieces on a prompt: each drafter at its largest gamma, at every temperature; after
-    the first prompt, the costs of the other gammas."""
-    largest: dict[tuple[str, float], Configuration] = {}
+    the first prompt, the costs of the other gammas, with the first drafter, which always drafts if
+    it is a model: the pass that judges does not know who drafted."""
+    groups: dict[tuple[str, float], list[Configuration]] = defaultdict(list)
     for row in rows:
-        known = largest.get((row.drafter, row.temperature))
-        if known is None or (row.policy == "fixed", row.gamma) > (
-            known.policy == "fixed",
-            known.gamma,
-        ):
-            largest[row.drafter, row.temperature] = row
-    keys = [row.key for row in largest.values()]
-    pieces = [Piece(key, question) for key in rotated(keys, question)]
-    return pieces if question else pieces + _timings(rows)
-
-
-def _timings(rows: Sequence[Configuration]) -> list[Piece]:
-    """One piece for each gamma but the largest, with the first drafter, which always drafts if it
-    is a model: the pass that judges does not know who drafted."""
-    fixed = [row for row in rows if row.policy == "fixed"]
-    first = [
-        row
-        for row in fixed
-        if (row.drafter, row.temperature) == (fixed[0].drafter, fixed[0].temperature)
+        groups[row.drafter, row.temperature].append(row)
+    largest = [
+        max(own, key=lambda row: (row.policy == "fixed", row.gamma)) for own in groups.values()
     ]
-    return [Piece(row.key, 0, timing=True) for row in first[:-1]]
+    pieces = [Piece(key, question) for key in rotated([row.key for row in largest], question)]
+    fixed = [[row for row in own if row.policy == "fixed"] for own in groups.values()]
+    first = next((own for own in fixed if own), [])
+    return pieces if question else pieces + [Piece(row.key, 0, timing=True) for row in first[:-1]]
 
 
 def promising(
@@ -144,20 +132,19 @@ def promising(
 ) -> dict[float, list[str]]:
     """The rows worth measuring, by temperature: those predicted to be near the best one, the best
     of each drafter, and those of which nothing is predicted."""
-    chosen: dict[float, list[str]] = defaultdict(list)
+    chosen: dict[float, list[str]] = {}
     for temperature in dict.fromkeys(row.temperature for row in rows):
         group = [row for row in rows if row.temperature == temperature]
         speeds = {row.key: predicted.get(row.key) for row in group}
-        known = [speed for speed in speeds.values() if speed is not None]
-        bar = KEEP * max(known, default=0.0)
-        leaders = set()
-        for drafter in {row.drafter for row in group}:
-            own = [row.key for row in group if row.drafter == drafter]
-            leaders.add(max(own, key=lambda key: speeds[key] or 0.0))
-        for row in group:
-            speed = speeds[row.key]
-            if speed is None or speed >= bar or row.key in leaders:
-                chosen[temperature].append(row.key)
+        bar = KEEP * max((speed for speed in speeds.values() if speed is not None), default=0.0)
+        leaders: dict[str, str] = {}
+        for row in sorted(group, key=lambda row: speeds[row.key] or 0.0, reverse=True):
+            leaders.setdefault(row.drafter, row.key)
+        chosen[temperature] = [
+            key
+            for key, speed in speeds.items()
+            if speed is None or speed >= bar or key in leaders.values()
+        ]
     return chosen
 
 
