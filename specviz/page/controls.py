@@ -16,8 +16,7 @@ from ..pairs.table import named_pair
 from ..settings import Settings
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
-from .choices import OTHER, pair_choices
-from .memory import listed_drafters
+from .choices import OTHER, listed_drafters, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
