@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from ..core.agreement import agreement_of
-from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token
+from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token, agreement_of
 from ..errors import ADVICE, SettingsError, TraceError
 from ..lanes import BASELINE, Lane, check_shared
 from ..settings import Settings

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.events import Event
 from ...errors import PairError, SettingsError
 from ...lanes import SPECULATIVE, Lane
+from ...pairs.progress import Progress
 from ...pairs.spec import WatchedSpec
 from ...remote.address import ServerAddress, server_address
 from ...remote.identity import LLAMA_CPP, identity_of
@@ -60,6 +61,13 @@ def watched_pair(spec: WatchedSpec) -> Watched:
             "so start it without speculation."
         )
     return Watched(engines[0].model, engines[0], alone)
+
+
+def load_watched(spec: WatchedSpec, asked: Any) -> Watched:
+    """The same as a source of pairs; no option of loading concerns it."""
+    if asked.on_progress is not None:
+        asked.on_progress(Progress("asking the server of the target"))
+    return watched_pair(spec)
 
 
 def recognised(address: ServerAddress, model: str) -> Engine:

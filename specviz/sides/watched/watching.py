@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from ..._version import __version__
-from ...core.agreement import agreement_of
-from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round
+from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round, agreement_of
 from ...errors import ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...remote.identity import Counted, counters, moved
