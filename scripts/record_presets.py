@@ -13,43 +13,45 @@ from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.core.engine import spare_threads
 from specviz.core.threads import leave_one_to_the_page
 from specviz.environment import BUILTIN
-from specviz.page.controls import DEFAULTS
+from specviz.page.controls import defaults_of
 from specviz.page.look import RECORDINGS
-from specviz.page.player import PRESETS, QUESTIONS, Preset, load_presets
+from specviz.page.player import Preset, presets_of, questions_of
 from specviz.runs.recording import file_summary
 
+PAIRS = (BUILTIN, "smollm2-135m")
 MOST = 2**20  # bytes of all recordings together
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Record a real run of every preset and question.")
     parser.add_argument("--out", type=Path, default=RECORDINGS)
-    parser.add_argument("--pair", default=BUILTIN)
+    parser.add_argument("--pairs", nargs="*", default=PAIRS, help="those with presets of their own")
     parser.add_argument("--runs", type=int, default=3, help="of each of them; the median is kept")
     parser.add_argument("--only", nargs="*", help="names; without it, all are recorded")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     spare_threads()
     leave_one_to_the_page()  # as the page itself does
-    pair = load_pair(options.pair)
-    for preset in (*load_presets(PRESETS), *load_presets(QUESTIONS)):
-        path = options.out / f"{preset.name}.json.gz"
-        if options.only is not None and preset.name not in options.only:
-            continue
-        runs = [_raced(pair, preset) for _ in range(options.runs)]
-        runs.sort(key=lambda trace: compute_metrics(trace).speedup or 0.0)
-        kept = runs[len(runs) // 2]
-        kept.save(path)
-        speedup = compute_metrics(kept).speedup or 0.0
-        print(f"{file_summary(path)}, {speedup:.2f} times the speed")
+    for name in options.pairs:
+        presets = (*presets_of(name), *questions_of(name))
+        wanted = [one for one in presets if options.only is None or one.name in options.only]
+        pair = load_pair(name) if wanted else None
+        for preset in wanted:
+            path = options.out / f"{preset.name}.json.gz"
+            runs = [_raced(pair, name, preset) for _ in range(options.runs)]
+            runs.sort(key=lambda trace: compute_metrics(trace).speedup or 0.0)
+            kept = runs[len(runs) // 2]
+            kept.save(path)
+            speedup = compute_metrics(kept).speedup or 0.0
+            print(f"{file_summary(path)}, {speedup:.2f} times the speed")
     total = sum(path.stat().st_size for path in options.out.glob("*.json.gz"))
     print(f"{total:,} bytes together")
     if total > MOST:
         raise SystemExit(f"the recordings hold {total:,} bytes, more than {MOST:,}.")
 
 
-def _raced(pair: object, preset: Preset) -> Trace:
-    settings = Settings(**{**DEFAULTS, **preset.settings})
+def _raced(pair: object, name: str, preset: Preset) -> Trace:
+    settings = Settings(**{**defaults_of(name), **preset.settings})
     return Trace.from_events(race(pair, preset.prompt, settings))  # type: ignore[arg-type]
 
 

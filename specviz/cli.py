@@ -223,7 +223,8 @@ def _run(options: argparse.Namespace) -> None:
             _print_event(one, color)
     for lane in trace.header.speculative:
         named = [] if trace.header.lanes is None else [f"{lane}:"]
-        print("", *named, trace.header.prompt + trace.text(lane), sep="\n")
+        begun = trace.header.prompt if trace.header.question is None else ""
+        print("", *named, begun + trace.text(lane), sep="\n")
     print("", *metric_lines(trace), sep="\n")
     if options.out:
         trace.save(options.out)

@@ -154,6 +154,14 @@ PAIRS: Variable[tuple[str, ...]] = Variable(
     "The named pairs that visitors may choose beside the built-in pair; on ZeroGPU, the pairs that "
     "are loaded.",
 )
+PAIR: Variable[str | None] = Variable(
+    "SPECVIZ_PAIR",
+    str,
+    None,
+    "smollm2-135m where its file is at hand, else builtin",
+    "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served",
+    "The pair that the page starts with.",
+)
 ANY_MODEL = _off(
     "SPECVIZ_ANY_MODEL",
     "Whether visitors may name any model of the hub and any folder of the machine.",
@@ -303,6 +311,7 @@ METRICS = _off(
 
 VARIABLES: tuple[Variable[Any], ...] = (
     PAIRS,
+    PAIR,
     ANY_MODEL,
     ANY_WITH_TOKEN,
     AUTH,

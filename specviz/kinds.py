@@ -249,7 +249,7 @@ PAIR_SOURCES = (
     PairSource(
         name="watched",
         label="a server that speculates by itself",
-        load=".sides.watched.pair:load_watched",
+        load=".sides.watched.watching:load_watched",
         examine=".pairs.doctor:examine_watched",
     ),
 )

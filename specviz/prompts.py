@@ -10,10 +10,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from .environment import ASSETS
+from .environment import ASSETS, BUILTIN
 from .errors import PromptError
+from .pairs.spec import is_row
 
 BUILTIN_SET = ASSETS / "pair" / "sweep.json"
+OWN_SET = "prompts.json"  # in the folder of a pair
 LONGEST = 100_000  # characters of a prompt
 LONGEST_KIND = 40  # characters; longer ones are cut
 FORMS = (
@@ -43,9 +45,12 @@ OF_A_SWEEP = Limits(4_000_000, 2_000)
 OF_A_TRAINING = Limits(256_000_000, 1_000_000)
 
 
-def builtin_prompts() -> tuple[Question, ...]:
-    """The prompts that come with the program: three of each kind."""
-    return prompts_from(BUILTIN_SET.read_bytes(), BUILTIN_SET.name)
+def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
+    """The prompts that come with the program: three of each kind. pair: one of the table may have
+    prompts of its own, questions for a target that was tuned for chat."""
+    own = ASSETS / pair / OWN_SET
+    path = own if own.is_file() and is_row(pair) and pair != BUILTIN else BUILTIN_SET
+    return prompts_from(path.read_bytes(), path.name)
 
 
 def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:

@@ -19,7 +19,7 @@ from .environment import DRAIN_SECONDS, check_variables, on_zerogpu
 from .errors import SettingsError, SpecvizError
 from .logs import adopt_libraries, in_json, set_up_logging
 from .options import Parser
-from .pairs.table import operator_pairs
+from .pairs.table import first_pair, operator_pairs
 from .worker.client import ProcessWorker, Worker
 from .worker.process import end_processes
 
@@ -42,6 +42,7 @@ def start_page() -> tuple[Worker, Any]:
     check_variables()
     set_up_logging()
     operator_pairs()
+    pair = first_pair()
     _check_free(*address())
     # The first process of a container is not ended by a signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -49,7 +50,7 @@ def start_page() -> tuple[Worker, Any]:
     from .page import build_page
 
     # On ZeroGPU only this process knows what the GPU will be like.
-    return worker, build_page(worker, doctor=worker if on_zerogpu() else None)
+    return worker, build_page(worker, pair=pair, doctor=worker if on_zerogpu() else None)
 
 
 def launch(page: Any) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Pages that tests start as programs open at once, also where a larger pair is installed.
+os.environ.setdefault("SPECVIZ_PAIR", "builtin")
 
 # Its fixtures start a real engine once per run, for tests of any folder.
 pytest_plugins = ["llama_server"]

@@ -109,29 +109,38 @@ def test_places_to_write_to(tmp_path: Path) -> None:
             check_writable(locked / "x.json")
 
 
-VERBS = ["variables", "pairs", "--help", "doctor --help", "page --help", "doctor builtin"]
+VERBS = ["variables", "pairs", "--help", "doctor --help", "doctor builtin"]
+FULL = "specviz: the output cannot be written: No space left on device."
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("line", [*VERBS, "run x --max-new-tokens 3"])
-def test_an_output_that_is_full_or_closed_is_a_sentence(line: str) -> None:
-    command = [sys.executable, "-m", "specviz", *line.split()]
+def test_an_output_that_is_full_is_a_sentence(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1] == (
-        "specviz: the output cannot be written: No space left on device."
-    )
-    if line != "variables":
-        return
-    closed = subprocess.run(
-        f"{sys.executable} -m specviz {line} >&-", shell=True, cwd=ROOT, capture_output=True
-    )
+        monkeypatch.setattr(sys, "stdout", full)
+        try:
+            done = main(line.split())
+        except SystemExit as ended:  # after --help
+            done = ended.code
+    assert done == 2
+    assert capsys.readouterr().err.splitlines()[-1] == FULL
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_process_whose_output_is_full_or_closed_ends_with_a_sentence() -> None:
+    def ended(words: str) -> subprocess.CompletedProcess[bytes]:
+        command = f"{sys.executable} -m specviz {words}"
+        return subprocess.run(command, shell=True, cwd=ROOT, capture_output=True)
+
+    for line in ("variables", "page --help"):
+        full = ended(f"{line} >/dev/full")
+        assert (full.returncode, full.stderr.decode()) == (2, f"{FULL}\n")
+    closed = ended("variables >&-")
     assert closed.returncode == 2
     assert closed.stderr == b"specviz: the standard output is closed: nothing can be printed.\n"
-    early = subprocess.run(
-        f"{sys.executable} -m specviz {line} | head -c 1", shell=True, cwd=ROOT, capture_output=True
-    )
+    early = ended("variables | head -c 1")
     assert early.stderr == b"" and len(early.stdout) == 1
 
 

@@ -22,6 +22,7 @@ READERS = [ROOT / "app.py", *(ROOT / "specviz").rglob("*.py"), *(ROOT / "scripts
 ALLOWED = [
     (environment.PAIRS, " a, ,b,", ("a", "b")),
     (environment.PAIRS, ",", ()),
+    (environment.PAIR, "owner/model+none", "owner/model+none"),
     (environment.ANY_MODEL, "1", True),
     (environment.ANY_MODEL, "True", True),
     (environment.ANY_MODEL, "false", False),

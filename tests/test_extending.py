@@ -59,18 +59,18 @@ def test_the_example_drafts_is_recorded_and_keeps_the_distribution(guide: None, 
     assert trace.header.versions["lasttoken"] == "unknown"
     trace.save(tmp_path / "run.json")
     assert Trace.load(tmp_path / "run.json").rounds == trace.rounds
-    assert prove("last-token", 1500).kept
+    assert prove("last-token", 1000).kept
 
 
 def test_the_wrong_example_is_caught(guide: None, capsys: pytest.CaptureFixture[str]):
     __import__("sharper")
-    assert main(["prove", "sharper", "--runs", "1500"]) == 1
+    assert main(["prove", "sharper", "--runs", "1000"]) == 1
     assert "not kept" in capsys.readouterr().out
 
 
 def test_ours_are_kept_and_typical_is_not():
     assert prove("model", 1000).kept
-    assert not prove("typical", 1500).kept
+    assert not prove("typical", 1000).kept
     with pytest.raises(SettingsError, match="no drafter or verdict 'nothing'"):
         prove("nothing")
 

@@ -76,3 +76,9 @@ def test_a_vast_file_is_not_read(tmp_path):
         prompts_file(vast)
     with pytest.raises(PromptError, match=r"missing.txt cannot be read"):
         prompts_file(tmp_path / "missing.txt")
+
+
+def test_a_pair_for_chat_has_questions_of_eight_kinds():
+    own = builtin_prompts("smollm2-135m")
+    assert len({one.kind for one in own}) == 8 and len(own) == 24
+    assert builtin_prompts("../pair") == builtin_prompts("qwen3-8b-0.6b") == builtin_prompts()

@@ -1,17 +1,14 @@
 // What keys and buttons do.
 
 import { controlsFor } from "specviz/run/address.js";
-import { closable, closest, dialogOf, find, findAll } from "specviz/dom/dom.js";
-import { Explain } from "specviz/explain/explain.js";
-import { FileMenu } from "specviz/share/filemenu.js";
+import { closable, closest, find } from "specviz/dom/dom.js";
 import { listenToKeys } from "specviz/keys.js";
-import { Takeaway } from "specviz/share/takeaway.js";
 import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
 
 /** @import { Address } from "specviz/run/address.js" */
 /** @import { Choosing } from "specviz/choosing.js" */
-/** @import { Compare } from "specviz/compare/compare.js" */
 /** @import { Notice } from "specviz/dom/notice.js" */
+/** @import { Run } from "specviz/run/pick.js" */
 /** @import { Quiz } from "specviz/stage/quiz.js" */
 /** @import { Session } from "specviz/run/session.js" */
 /** @import { Shell } from "specviz/shell.js" */
@@ -33,14 +30,14 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @property {Stage} stage
  * @property {Timeline} timeline
  * @property {View} view
- * @property {Compare} compare
+ * @property {() => Run[]} runs  that were shown, the newest last
  * @property {Quiz} quiz
  * @property {Choosing} choosing
  */
 
 /** @typedef {() => boolean} Close  closes something; whether it was open */
 
-/** @typedef {ReturnType<typeof actionsOn> & { about(): void }} Actions */
+/** @typedef {ReturnType<typeof actionsOn>} Actions */
 
 /**
  * Have keys, buttons and menus act.
@@ -48,26 +45,10 @@ const SETTING_TAKES = 3000; // ms, at most, until a control has its new value
  * @param {Parts} parts
  */
 export function wireActions(root, parts) {
-  const { server, config, notice, session, view } = parts;
-  const shared = {
-    server, trace: () => session.trace, fail: (/** @type {string} */ sentence) => notice.show(sentence, true),
-  };
-  const fileMenu = new FileMenu(root, {
-    ...shared, most: config.mostPacked, show: (trace) => {
-      session.show(trace, `RECORDED (${FROM_FILE})`);
-      notice.mention(UNVERIFIED);
-    },
-  });
-  const takeaway = new Takeaway(root, { ...shared, config, canDraw: view.canDrawCharts });
-  const explain = new Explain(root, { trace: shared.trace, timeline: parts.timeline, chosen: () => view.chosen });
-  const about = dialogOf(root, "[data-about]");
-  const terms = findAll(root, "[data-term]", HTMLDetailsElement).map(closable);
+  const closeMenu = shareMenu(root, parts);
   // One at a time: what lies over the others comes first.
-  const actions = {
-    ...actionsOn({ ...parts, explain }, [() => view.closeCard(), fileMenu.close, takeaway.close,
-      () => terms.some((close) => close()), () => view.closePanel()]),
-    about: () => about.showModal(),
-  };
+  const actions = actionsOn(root, parts, [() => parts.view.closeCard(), closeMenu, () => parts.view.closePanel(),
+    () => parts.shell.closePanel()]);
   listenToKeys(root, actions);
   listenToPlayback(root, actions);
   listenToPage(parts, actions);
@@ -75,11 +56,53 @@ export function wireActions(root, parts) {
 }
 
 /**
+ * The menu Share: what it holds is fetched when it is first opened. Returns what closes it.
+ * @param {HTMLElement} root
+ * @param {Parts} parts
+ */
+function shareMenu(root, { server, config, notice, session }) {
+  const menu = find(root, "[data-share]", HTMLDetailsElement), input = find(menu, "[data-open]", HTMLInputElement);
+  const fetched = once(async () => {
+    const { Takeaway } = await import("specviz/share/takeaway.js");
+    return new Takeaway(root, {
+      server, config, trace: () => session.trace, fail: (sentence) => notice.show(sentence, true),
+      show: (trace) => {
+        session.show(trace, `RECORDED (${FROM_FILE})`);
+        notice.mention(UNVERIFIED);
+      },
+    });
+  });
+  menu.addEventListener("toggle", fetched);
+  find(menu, "[data-choose]").addEventListener("click", () => input.click());
+  input.addEventListener("change", async () => (await fetched()).open(input));
+  return closable(menu);
+}
+
+/**
+ * What is fetched at its first use.
+ * @template Value
+ * @param {() => Promise<Value>} fetch
+ * @returns {() => Promise<Value>}
+ */
+function once(fetch) {
+  /** @type {Promise<Value> | null} */
+  let coming = null;
+  return () => (coming ??= fetch());
+}
+
+/**
  * Actions by name.
- * @param {Parts & { explain: Explain }} parts
+ * @param {HTMLElement} root
+ * @param {Parts} parts
  * @param {Close[]} closes in the order in which things are closed
  */
-function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, timeline, view }, closes) {
+function actionsOn(root, { choosing, quiz, runs, session, shell, stage, timeline, view }, closes) {
+  const explained = once(async () => {
+    const { Explain } = await import("specviz/explain/explain.js");
+    return new Explain(root, { trace: () => session.trace, timeline, chosen: () => view.chosen });
+  });
+  const compared = once(async () => new (await import("specviz/compare/compare.js")).Compare(root));
+  const explain = async () => (await explained()).open();
   return {
     playOrPause() {
       const { playing, live, following } = timeline;
@@ -105,8 +128,9 @@ function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, ti
     guess() { stage.guess(); },
     enter() { if (stage.isGuessing) stage.guess(); else if (stage.isOn) shell.run(); },
     help() { stage.toggleHelp(); },
-    explain() { explain.open(); },
-    compare() { if (!stage.isGuessing) compare.open(); },
+    explain,
+    slow() { view.slowDown(explain); },
+    async compare() { if (!stage.isGuessing) (await compared()).open(runs()); },
     choose() { choosing.open(); },
     run() { session.awaitRun(); },
     adopt() { shell.adopt(); },
@@ -117,10 +141,9 @@ function actionsOn({ choosing, compare, explain, quiz, session, shell, stage, ti
  * @param {HTMLElement} root
  * @param {Actions} actions
  */
-function listenToPlayback(root, { playOrPause, stepOn, restart, follow }) {
+function listenToPlayback(root, { playOrPause, slow, follow }) {
   find(root, "[data-play]").addEventListener("click", playOrPause);
-  find(root, "[data-step]").addEventListener("click", stepOn);
-  find(root, "[data-restart]").addEventListener("click", restart);
+  find(root, "[data-slow]").addEventListener("click", slow);
   find(root, "[data-follow]").addEventListener("click", follow);
 }
 
@@ -133,12 +156,13 @@ function listenToPage(parts, actions) {
   /** @type {Record<string, (button: HTMLElement) => void>} */
   const buttons = {
     "#run": actions.run,
-    "#presets .preset": (button) => choosePreset(parts, button.textContent.trim()),
+    ".preset": (button) => choosePreset(parts, button.textContent.trim()),
+    "[data-explain]": actions.explain,
+    "[data-compare]": actions.compare,
     "[data-differs]": actions.adopt,
     "[data-run-gamma]": (button) => runWith(parts, Number(button.dataset.runGamma)),
     "[data-toggle-stage]": actions.stage,
     "[data-toggle-help]": actions.help,
-    "[data-toggle-about]": actions.about,
   };
   document.addEventListener("click", (event) => {
     for (const [selector, act] of Object.entries(buttons)) {

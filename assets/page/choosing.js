@@ -69,7 +69,8 @@ export class Choosing {
 
   async #fetch() {
     const { server, config, address, shell } = this.#parts;
-    const [{ ChooseView }] = await Promise.all([import("specviz/choose/view.js"), styled()]);
+    const [{ ChooseView }, { fetchPlotly }] = await Promise.all([import("specviz/choose/view.js"), import("specviz/charts/charts.js"), styled()]);
+    fetchPlotly(config).catch(() => {}); // its charts come a little later
     return new ChooseView(this.#root, {
       server, config, address, shell,
       set: (values) => { this.wanted = values; shell.adopt(); },

@@ -11,7 +11,7 @@ const ANSWER = /^[abc]$/i;
 const REMOTE = { PageDown: "forward", PageUp: "back" };
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
-  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", c: "compare", d: "choose", q: "question", l: "follow",
+  r: "restart", t: "theme", s: "stage", g: "guess", e: "explain", x: "slow", c: "compare", d: "choose", q: "question", l: "follow",
   end: "follow",
   "+": "larger", "=": "larger", "-": "smaller", "?": "help",
 };

@@ -4,7 +4,6 @@
 import { wireActions } from "specviz/actions.js";
 import { Address } from "specviz/run/address.js";
 import { Choosing } from "specviz/choosing.js";
-import { Compare } from "specviz/compare/compare.js";
 import { drafterControl } from "specviz/run/controls.js";
 import { find, findAll } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
@@ -13,14 +12,16 @@ import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
 import { Quiz } from "specviz/stage/quiz.js";
 import { Repeats } from "specviz/race/repeats.js";
+import { newest } from "specviz/run/pick.js";
 import { SlowReplay } from "specviz/run/replay.js";
 import { Session } from "specviz/run/session.js";
-import { withFiles } from "specviz/share/files.js";
+import { withFiles } from "specviz/run/files.js";
 import { Shell } from "specviz/shell.js";
 import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";
-import { offerRound } from "specviz/explain/offer.js";
 import { View } from "specviz/view.js";
+
+/** @import { Run } from "specviz/run/pick.js" */
 
 /**
  * What Gradio gives to a component: `watch` calls back when a property has changed.
@@ -52,7 +53,7 @@ export function mount({ element, props, watch, server: functions, config }) {
         replay.cancel();
         view.begin(trace, origin);
         repeats.shown();
-        compare.shown(trace, origin);
+        runs = newest([...runs.filter((run) => run.trace !== trace), { trace, origin }]);
         stage.shown();
       },
       rounds: (rounds) => view.speak(rounds),
@@ -69,7 +70,7 @@ export function mount({ element, props, watch, server: functions, config }) {
   const repeats = new Repeats(root, {
     session, run: () => shell.run(), canRun: config.served === true,
   });
-  const compare = new Compare(root);
+  let runs = /** @type {Run[]} */ ([]); // that were shown, the newest last
   const stage = new Stage(root, {
     changed: () => {
       address.change({ stage: stage.isOn });
@@ -84,8 +85,8 @@ export function mount({ element, props, watch, server: functions, config }) {
   });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  const actions = wireActions(root, {
-    server, config, address, notice, session, shell, stage, timeline, view, choosing, compare, quiz,
+  wireActions(root, {
+    server, config, address, notice, session, shell, stage, timeline, view, choosing, quiz, runs: () => runs,
   });
   window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
 
@@ -99,7 +100,7 @@ export function mount({ element, props, watch, server: functions, config }) {
   session.receive(props.value);
   view.draw();
   root.dataset.ready = "true";
-  session.open().then(() => { if (session.trace && !config.trace) offerRound(root, address.asked, actions.explain); });
+  session.open();
 }
 
 /**

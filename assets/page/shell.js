@@ -67,7 +67,7 @@ export class Shell {
 
   /** @param {number} number from 1 */
   choosePreset(number) {
-    press("#presets button.preset", number - 1);
+    press("button.preset", number - 1);
   }
 
   /**
@@ -77,9 +77,8 @@ export class Shell {
   summarise({ gamma, gamma_policy: policy, temperature, max_new_tokens: length }) {
     const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
     if (this.#panelButton) {
-      this.#panelButton.textContent = `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${plural(Number(length), "token")}`;
+      this.#panelButton.setAttribute("title", `γ ${policy === "fixed" ? "" : "≤ "}${gamma} · ${sampling} · ${plural(Number(length), "token")}`);
     }
-    document.querySelector("#greedy")?.setAttribute("aria-pressed", String(temperature === 0));
   }
 
   /**
@@ -87,7 +86,7 @@ export class Shell {
    * @param {string | undefined} name
    */
   markPreset(name) {
-    for (const button of document.querySelectorAll("#presets .preset")) {
+    for (const button of document.querySelectorAll("button.preset")) {
       button.setAttribute("aria-pressed", String(button.textContent?.trim() === name));
     }
   }
@@ -96,6 +95,13 @@ export class Shell {
   offerStop(canStop) {
     const button = document.querySelector("#stop");
     if (button instanceof HTMLButtonElement) button.disabled = !canStop;
+  }
+
+  /** Whether the settings were open. */
+  closePanel() {
+    const isOpen = document.body.classList.contains("sv-panel-open");
+    if (isOpen) this.#togglePanel();
+    return isOpen;
   }
 
   #togglePanel() {

@@ -73,6 +73,7 @@ interface Model {
 
 interface Header {
   prompt: string;
+  question?: string | null; // what was asked, if it stands in a chat template within the prompt
   prompt_ids: number[];
   settings: Settings;
   lanes?: Record<string, Settings> | null; // of a race with several lanes
@@ -148,6 +149,7 @@ type WireRound = Omit<Round, "drafted" | "emitted"> & {
 interface Delta {
   run: string;
   seq: number;
+  next: number;
   over: boolean;
   header?: Header;
   rounds?: WireRound[];
@@ -158,7 +160,7 @@ interface Delta {
   remark?: string;
 }
 
-/** What became of a sampling experiment so far, as specviz/page/sameness.py tells it. */
+/** What became of a sampling experiment so far, as specviz/page/questions.py tells it. */
 interface ExperimentState {
   id?: string;
   over: boolean;

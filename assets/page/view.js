@@ -1,19 +1,20 @@
 // What is drawn: everything that follows the playhead.
 
 import { Card } from "specviz/race/card.js";
-import { Charts } from "specviz/charts/charts.js";
+import { LiveCharts } from "specviz/charts/live.js";
 import { find } from "specviz/dom/dom.js";
 import { keepReachable } from "specviz/keys.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { Panels } from "specviz/panels/panels.js";
+import { MOTION, tellingRound } from "specviz/run/story.js";
+import { Openers } from "specviz/race/openers.js";
 import { Readout } from "specviz/race/readout.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
-import { spoken } from "specviz/words/words.js";
+import { begunBy, spoken } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
 /** @import { Repeats } from "specviz/race/repeats.js" */
@@ -70,18 +71,16 @@ export class View {
     this.#shell = shell;
     this.#repeats = repeats;
     this.#say = find(root, "[data-say]");
-    this.#readout = new Readout(root, config.mostGamma);
+    this.#charts = new LiveCharts(root);
+    this.#readout = new Readout(root, config.mostGamma, this.#charts);
     this.#strip = new Strip(root, () => session.differences);
-    this.#charts = new Charts(root, config);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(root, () => session.trace);
-    this.#panels = new Panels(root, { server, config, session });
+    this.#panels = new Openers(root, async (closed) => {
+      const { Panels } = await import("specviz/panels/panels.js");
+      return new Panels(root, { server, config, session, closed });
+    });
     this.#transport = new Transport(root, timeline);
-  }
-
-  /** Kept once there is what draws charts. */
-  get canDrawCharts() {
-    return this.#charts.canDraw;
   }
 
   /**
@@ -94,11 +93,11 @@ export class View {
     this.#root.dataset.source = this.#session.source;
     this.#asked = null;
     this.#grid.arrange(trace.header);
-    this.#charts.begin(trace);
+    this.#charts.begin();
     this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
     this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
-    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
-    this.#readout.begin(trace);
+    for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
+    this.#readout.begin();
     this.#strip.show(trace, origin);
   }
 
@@ -108,7 +107,7 @@ export class View {
    */
   retell(trace) {
     this.#card.close();
-    for (const lane of this.#grid.lanes) lane.reset(trace.header.prompt);
+    for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.requestDraw();
   }
 
@@ -133,8 +132,9 @@ export class View {
     this.#root.dataset.state = this.#state();
     document.body.classList.toggle("sv-busy", busy);
     this.#shell.offerStop(busy);
-    this.#transport.show(rounds.length, trace?.rounds.length ?? 0);
+    this.#transport.show(rounds.length, trace);
     if (!trace) return;
+    const told = this.#timeline.moment?.phase;
     for (const lane of this.#grid.lanes) {
       lane.show(rounds.filter((round) => round.lane === lane.name), partial[lane.name]);
       keepReachable(lane.stream);
@@ -145,10 +145,35 @@ export class View {
     this.#root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#grid.mark(trace.header, standings, this.chosen);
-    this.#charts.show(rounds);
+    this.#tell(told);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#repeats.offer();
     if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
+  }
+
+  /**
+   * Tell the round at the playhead slowly, or at either end of a run the one that tells most.
+   * @param {() => void} still  what those get instead who want nothing to move
+   */
+  slowDown(still) {
+    const { trace } = this.#session, { events, position } = this.#timeline;
+    if (!trace || this.#root.dataset.guess) return;
+    const ours = trace.rounds.filter(({ lane }) => lane === this.chosen), atEnd = position === 0 || position === events.length;
+    const next = events.slice(Math.max(0, position - 1)).find(({ round }) => round.lane === this.chosen)?.round;
+    const round = (atEnd ? null : next) ?? tellingRound(ours);
+    if (trace.header.source || matchMedia("(prefers-reduced-motion: reduce)").matches) still();
+    else if (round) this.#timeline.tell(round);
+  }
+
+  /**
+   * What happens in the round that is told slowly; its one pass is a light over all guesses.
+   * @param {string} [phase]
+   */
+  #tell(phase) {
+    const before = this.#root.dataset.told;
+    if (before === phase) return;
+    if (phase) this.#root.dataset.told = phase; else delete this.#root.dataset.told;
+    if (phase === "check") for (const lane of this.#grid.lanes) if (lane.name === this.chosen) lane.sweep(MOTION.sweep);
   }
 
   /**

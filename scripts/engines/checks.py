@@ -24,7 +24,7 @@ from specviz import (
     speculate,
 )
 from specviz.errors import ServerError
-from specviz.inspect.continuations import draw_continuations
+from specviz.inspect.prove import draw_continuations
 from specviz.runs.identities import check_trace
 from specviz.sides.served.completions import Completions
 

@@ -141,7 +141,9 @@ class Round:
 class Header:
     """What is known before the first round.
 
-    prompt, prompt_ids: the text shown and the ids that the models read.
+    prompt, prompt_ids: the text and the ids that the models read.
+    question: the part of `prompt` that was asked, if the rest of it is the target's chat template;
+        None if the text goes on from `prompt`.
     target, draft: {"name": str, "parameters": int, "form": str, "revision": str | None,
         "context": int | None}; parameters are 0 if unknown, form is the name of the engine,
         revision the hub's commit if the model came from the hub, context the most tokens that it
@@ -185,6 +187,7 @@ class Header:
     drafts: dict[Lane, dict[str, Any] | None] | None = None
     source: str | None = None
     streaming_rate: float | None = None
+    question: str | None = None
 
     @property
     def on_server(self) -> bool:

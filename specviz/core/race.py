@@ -65,7 +65,8 @@ def race(
     first = next(iter(lanes.values()))
     prompt_ids = pair.encode(prompt, chat=first.chat)
     texts = memory_ids(pair, memory, lanes.values())
-    return _race(pair, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts)
+    asked = str(prompt).strip() if pair.uses_template(prompt, first.chat) else ""
+    return _race(pair, prompt_ids, {**lanes, BASELINE: first}, mode, decider, texts, asked)
 
 
 def _race(
@@ -75,8 +76,9 @@ def _race(
     mode: Mode,
     decider: Decide | None,
     memory: EarlierTexts,
+    question: str,
 ) -> Generator[Event, bool | None, None]:
-    """settings: of all lanes, the baseline last."""
+    """settings: of all lanes, the baseline last. question: empty if the prompt is none."""
     # All lanes run the target in one form, or their clocks could not be compared.
     states = any(drafter_kind(own.drafter).reads_states for own in settings.values())
     for lane, own in settings.items():
@@ -88,7 +90,9 @@ def _race(
     try:
         prefilled = {lane: _prefilled(events) for lane, events in lanes.items()}
         header = header_of(pair, prompt_ids, settings, mode, prefilled)
-        if (yield replace(header, memory=memory_described(memory))):
+        # A tokenizer may have changed its letters.
+        asked = question if question and question in header.prompt else None
+        if (yield replace(header, memory=memory_described(memory), question=asked)):
             yield End(dict.fromkeys(lanes, "stopped"))
             return
         emitted: dict[str, list[Round]] = {lane: [] for lane in lanes}

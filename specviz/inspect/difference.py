@@ -88,7 +88,11 @@ def examined(pair: Pair, parting: Parting) -> Generator[str, None, Difference]:
         index=parting.index,
         ours=pair.tokenizer.decode([ours]),
         theirs=pair.tokenizer.decode([theirs]),
-        scored=tuple(_scored(name, row, ours, theirs) for name, row in rows.items()),
+        scored=tuple(
+            Scored(name, p[ours], p[theirs], float(row[theirs] - row[ours]))
+            for name, row in rows.items()
+            for p in [torch.softmax(row, -1).tolist()]
+        ),
         rounding=rounding,
         behind=behind,
         held=held,
@@ -165,7 +169,10 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
         for b in ways[:i]
         for one, other in zip(reversed(a), reversed(b), strict=False)
     )
-    dtype = _computed_in(pair)
+    # Compiled passes are fp32 whatever their weights.
+    dtype, form = pair.target.dtype, make_engine(pair.target, pair.vocab).form
+    if form == "compiled" or not dtype.is_floating_point:
+        dtype = torch.float32
     least, most = UNITS.get(dtype, HALF_UNITS)
     unit = torch.finfo(dtype).eps * max(float(rows.amax(-1).abs().max()) for rows in ways)
     if seen <= most * unit:
@@ -174,14 +181,6 @@ def _rounding(ways: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
         f"passes over one token and over several differ by {seen:.2g} nats, and rounding in "
         f"{str(dtype).removeprefix('torch.')} explains at most {most * unit:.2g}"
     ]
-
-
-def _computed_in(pair: Pair) -> torch.dtype:
-    """The dtype that limits the precision of logits: compiled passes are fp32 whatever their
-    weights."""
-    form = make_engine(pair.target, pair.vocab).form
-    dtype: torch.dtype = pair.target.dtype
-    return torch.float32 if form == "compiled" or not dtype.is_floating_point else dtype
 
 
 def _moved(one: Tensor, other: Tensor) -> float:
@@ -210,8 +209,3 @@ def _control(pair: Pair, parting: Parting) -> tuple[list[float | None], int, int
     judged = [t for r in rounds for t in r.drafted if t.outcome in ("accepted", "rejected")]
     rejected = [margin_of(t) for t in judged if t.outcome == "rejected"]
     return rejected, len(judged) - len(rejected), len(judged)
-
-
-def _scored(name: str, row: Tensor, ours: int, theirs: int) -> Scored:
-    p = torch.softmax(row, -1)
-    return Scored(name, float(p[ours]), float(p[theirs]), float(row[theirs] - row[ours]))

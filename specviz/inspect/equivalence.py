@@ -79,11 +79,11 @@ def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
     rest = Cell((), len(a) - sum(c.ours for c in cells), len(b) - sum(c.theirs for c in cells))
     if rest.ours + rest.theirs >= FEWEST or not cells:
         return (*cells, rest)
-    # Too few draws for a cell: they are added to the rarest cell.
-    last = cells[-1] if rest.ours + rest.theirs else None
-    if last is None:
+    if not rest.ours + rest.theirs:
         return tuple(cells)
-    return (*cells[:-1], Cell((), last.ours + rest.ours, last.theirs + rest.theirs))
+    # Too few draws for a cell: they are added to the rarest cell.
+    last = cells.pop()
+    return (*cells, Cell((), last.ours + rest.ours, last.theirs + rest.theirs))
 
 
 def _statistic(cells: Sequence[Cell]) -> float:

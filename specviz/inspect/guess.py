@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import torch
 
 from ..core.engines import make_engine
+from ..core.events import Round, Token
 from ..core.header import model_name
 from ..core.sampling import greedy_ids
 from ..core.text import Pieces, TextStream
 from ..environment import BUILTIN
 from ..errors import PairError, PromptError, ServerError, SpecvizError
+from ..lanes import SPECULATIVE
 from ..options import add_color, also_called, colored, whole
 from ..pairs.load import load_pair
 from ..pairs.pair import Pair, context_length
@@ -33,7 +35,7 @@ from ..remote.address import server_address
 from ..remote.wire import RefusedError, Server
 from ..runs.metrics import ratio
 from ..runs.tables import shown_number
-from ..runs.terminal import STYLES, printable, styled
+from ..runs.terminal import printable, round_line
 from ..settings import Settings
 
 NAME = "No speed-up: a thought experiment"
@@ -236,38 +238,38 @@ def _pieces(server: Server, chunk: dict[str, Any]) -> Iterator[str]:
         raise ServerError(server.rubbish()) from error
 
 
+def would_be_rounds(found: Guesses, gamma: int) -> Iterator[Round]:
+    """The rounds as a lane would have shown them, without times."""
+    start = 0
+    for index, count in enumerate(found.would_be(gamma).rounds):
+        *kept, own = found.places[start : start + count]
+        start += count
+        drafted = [Token(0, one.text, "accepted") for one in kept]
+        last = Token(0, own.text, "bonus")
+        if count <= gamma and start < len(found.places):  # the place of its own was guessed too
+            drafted.append(Token(0, own.guess, "rejected"))
+            last = Token(0, own.text, "corrected")
+        yield Round(SPECULATIVE, index, drafted, [*drafted[: len(kept)], last], 0.0, 0.0, 0.0, 0.0)
+
+
 def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
     """The would-be rounds at `gamma`, as those of a run are shown, then what each of `GAMMAS` would
     have brought."""
     yield f"{NAME}. {WHY}\n"
     if found.before:
         yield f"     │ {printable(found.before)}"
-    start = 0
-    for index, count in enumerate(found.would_be(gamma).rounds):
-        *kept, own = found.places[start : start + count]
-        start += count
-        drafted = count <= gamma and start < len(found.places)
-        yield f"{index + 1:4} │ {_would_be_line(kept, own, drafted, color)}"
+    for one in would_be_rounds(found, gamma):
+        yield round_line(one, color=color)
     right, places = found.right, len(found.places)
     yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
     if found.left_out:
         yield f"the last {found.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
-    for one in GAMMAS:
-        its = found.would_be(one)
+    for each in GAMMAS:
+        its = found.would_be(each)
         alpha, tau = shown_number(its.alpha, 3), shown_number(its.tau, 2)
-        yield f"{one:7}{len(its.rounds):9}{alpha:>8}{tau:>8}"
+        yield f"{each:7}{len(its.rounds):9}{alpha:>8}{tau:>8}"
     yield UNITS
-
-
-def _would_be_line(kept: Sequence[Guess], own: Guess, drafted: bool, color: bool) -> str:
-    """A would-be round. drafted: whether the place of the target's own token was guessed too."""
-    shown = "".join(styled("accepted", printable(one.text), color) for one in kept)
-    if not drafted:
-        return shown + styled("bonus", STYLES["bonus"][0] + printable(own.text), color)
-    wrong = printable(own.guess)
-    shown += styled("rejected", STYLES["rejected"][0] + (wrong if color else f"[-{wrong}-]"), color)
-    return shown + styled("corrected", STYLES["corrected"][0] + printable(own.text), color)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

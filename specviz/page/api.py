@@ -19,20 +19,27 @@ from ..runs.metrics import compute_metrics
 from ..runs.trace import Trace, event_dict
 from ..settings import Settings
 from .choices import asked_pair
-from .choosing import asked_request, begin, sweeps_allowed
-from .controls import CHOICES, DEFAULTS, LIMITS, checked_others, checked_prompt, checked_settings
-from .delivery import states, updates
+from .controls import (
+    CHOICES,
+    LIMITS,
+    checked_others,
+    checked_prompt,
+    checked_settings,
+    defaults_of,
+)
+from .delivery import states
 from .doctor import Doctor
 from .jobs import Run
 from .queue import RunQueue
 from .security.errors import sentence
-from .wire import Update
+from .sweeps import asked_request, sweep_of, sweeps_allowed
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long
 LATER = ("verdict",)  # settings that came after the others had places
 EXAMINATIONS = 4  # that may wait for the doctor at a time
 
 Values = Iterator[dict[str, Any]]
+States = Generator[dict[str, Any], None, None]
 
 
 def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
@@ -42,13 +49,13 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
         """Race all lanes on a prompt and stream what happens, about ten times a second: each value
         holds any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
         ones with drafts, by what differs in each, such as ["drafter=ngram,gamma=3"]."""
-        yield from streamed(_updates(runs, own, values))
+        yield from streamed(_states(runs, own, values))
 
     def generate(*values: Any) -> Values:
         """Race all lanes on a prompt: the result holds "text" (the continuation), "metrics",
         "lanes" (the metrics of each lane with drafts) and "trace" (the run as a recording has it).
         Until then there are values with a "status". lanes: as in `race`."""
-        yield from collected(_updates(runs, own, values))
+        yield from collected(_states(runs, own, values))
 
     def doctor(pair: str = own) -> dict[str, Any]:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
@@ -66,15 +73,15 @@ def add_api(runs: RunQueue, examiner: Doctor, own: str) -> None:
 def signature_of(own: str) -> inspect.Signature:
     """The parameters of `generate` and `race`: a prompt, a pair, and the page's settings with its
     defaults. Programs may pass them by place, so their order never changes."""
-    types = get_type_hints(Settings)
+    types, usual = get_type_hints(Settings), defaults_of(own)
     names = [name for name in (*LIMITS, *CHOICES) if name not in LATER]
     rows: list[tuple[str, Any, Any]] = [
         ("prompt", str, Parameter.empty),
         ("pair", str, own),
-        *((name, types[name], DEFAULTS[name]) for name in names),
+        *((name, types[name], usual[name]) for name in names),
         ("stop", list[str] | None, None),
         ("lanes", list[str] | None, None),
-        *((name, types[name], DEFAULTS[name]) for name in LATER),
+        *((name, types[name], usual[name]) for name in LATER),
     ]
     kind = Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
@@ -92,8 +99,8 @@ def typed(endpoint: Callable[..., Values], own: str) -> Callable[..., Values]:
     return endpoint
 
 
-def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Update, None, None]:
-    """The updates of the run that a program asks for. Raises `gr.Error` with a sentence."""
+def _states(runs: RunQueue, own: str, values: tuple[Any, ...]) -> States:
+    """The states of the run that a program asks for. Raises `gr.Error` with a sentence."""
     bound = signature_of(own).bind(*values)
     bound.apply_defaults()
     asked = bound.arguments
@@ -107,45 +114,49 @@ def _updates(runs: RunQueue, own: str, values: tuple[Any, ...]) -> Generator[Upd
         run = Run(session, pair, checked_prompt(prompt), settings, lanes)
     except SpecvizError as error:
         raise sentence(str(error)) from None
-    with closing(updates(runs, run)) as stream:
-        for update in stream:
-            yield update
-            if update.error:
-                raise sentence(update.error)
+    yield from _without_errors(states(runs, run))
 
 
-def streamed(stream: Generator[Update, None, None]) -> Values:
-    """Each update as a program reads it, with events as a recording has them.
+def _without_errors(stream: States) -> States:
+    """The states of a job, until one says that it failed: that is raised."""
+    with closing(stream):
+        for state in stream:
+            yield state
+            if state["error"]:
+                raise sentence(state["error"])
 
-    An update without news is a value too, {}: only by sending does the server notice that the
+
+def streamed(stream: States) -> Values:
+    """Each state of a run as a program reads it, with events as a recording has them.
+
+    A state without news is a value too, {}: only by sending does the server notice that the
     program has left. One also stands between two values with rounds: Gradio sends what has changed
     since the value before, and gets that wrong for lists in lists that become shorter.
     """
     rounds_before = False
     with closing(stream):
-        for update in stream:
-            if rounds_before and update.rounds:
+        for state in stream:
+            rounds = [event_dict(one) for one in state.get("rounds", ())]
+            if rounds_before and rounds:
                 yield {}
-            rounds_before = bool(update.rounds)
-            value = {
-                "header": update.header and event_dict(update.header),
-                "rounds": [event_dict(one) for one in update.rounds],
-                "end": update.end and event_dict(update.end),
-                "status": update.status,
-            }
+            rounds_before = bool(rounds)
+            ends = {name: state.get(name) for name in ("header", "end")}
+            value = {name: one and event_dict(one) for name, one in ends.items()}
+            value |= {"rounds": rounds, "status": state["status"]}
             value = {name: part for name, part in value.items() if part}
-            if value or not update.over:
+            if value or not state["over"]:
                 yield value
 
 
-def collected(stream: Generator[Update, None, None]) -> Values:
+def collected(stream: States) -> Values:
     """How far a run is, and last of all the run as one value."""
     events: list[Event] = []
-    status: str | None = ""
+    status = ""
     with closing(stream):
-        for update in stream:
-            events += [note for note in update.notes if not isinstance(note, str)]
-            status = update.status or status
+        for state in stream:
+            told = (state.get("header"), *state.get("rounds", ()), state.get("end"))
+            events += filter(None, told)
+            status = state["status"] or status
             rounds = sum(isinstance(event, Round) for event in events)
             yield {"status": f"{rounds} rounds so far." if rounds else status}
     trace = Trace.from_events(events)
@@ -192,19 +203,17 @@ def add_sweep_api(runs: RunQueue, own: str) -> None:
     gr.api(sweep, concurrency_limit=1, concurrency_id="sweep")
 
 
-def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _swept(runs: RunQueue, own: str, pair: str, asked: dict[str, Any]) -> Values:
     try:
-        job = begin(runs, asked_pair(pair, own=own), asked_request(asked))
+        job = sweep_of(asked_pair(pair, own=own), asked_request(asked, own))
     except SpecvizError as error:
         raise sentence(str(error)) from None
-    for state in states(runs, job):
-        if state["over"]:
-            break
-        progress = job.progress
-        done = f"{progress.done} of about {progress.total} runs." if progress else ""
-        yield {"status": done or state["status"]}
-    if "whole" not in state:
-        raise sentence(str(state["error"]))
+    with closing(_without_errors(states(runs, job))) as stream:
+        for state in stream:
+            progress = job.progress
+            done = f"{progress.done} of about {progress.total} runs." if progress else ""
+            if not state["over"]:
+                yield {"status": done or state["status"]}
     yield {"result": state["whole"], "csv": state["csv"]}
 
 

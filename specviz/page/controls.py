@@ -12,10 +12,12 @@ from ..errors import PromptError, SettingsError
 from ..kinds import drafters, verdicts
 from ..lanes import Lane, beside, parsed_lane
 from ..pairs.spec import MOST_NAME
+from ..pairs.table import named_pair
 from ..settings import Settings
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
 from .choices import OTHER, pair_choices
+from .memory import listed_drafters
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -75,9 +77,23 @@ COMPARED = {words["choice"]: name for name, words in COMPARED_WORDS.items()}
 """What the lanes with drafts of a run may differ in, by label."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(START, name) for name in OFFERED}
+CHAT_LENGTH = 200  # tokens: most answers of a small model end before
+
 LIMITS = {name: one.limits for name, one in OFFERED.items() if one.limits}
 CHOICES = {name: list(one.choices.values()) for name, one in OFFERED.items() if one.choices}
 MAX_LENGTH = int(LIMITS["max_new_tokens"][1])  # tokens
+
+
+def defaults_of(pair: str) -> dict[str, Any]:
+    """The settings with which a page of this pair begins: with a drafter that the pair offers, and
+    with room for an answer if its target was tuned for chat."""
+    offered, row = listed_drafters(pair), named_pair(pair)
+    usual = dict(DEFAULTS)
+    if offered and usual["drafter"] not in offered:
+        usual["drafter"] = offered[0]
+    if row is not None and row.target.chat:
+        usual["max_new_tokens"] = CHAT_LENGTH
+    return usual
 
 
 def checked_settings(values: dict[str, Any]) -> Settings:
@@ -148,6 +164,9 @@ def summary_of(settings: dict[str, Any]) -> str:
     return f"γ {settings['gamma']} · {temperature} · {settings['max_new_tokens']} tokens"
 
 
+ADVANCED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
+"""The settings that are folded away, by their field, beside weights, lanes and memory."""
+
 REMEMBER = "Remember my runs"
 REMEMBERED = "The drafter Counts also reads your last runs in this tab. Without it none are kept."
 
@@ -172,29 +191,42 @@ class Controls:
         return list(self.settings.values())
 
 
-def values_of(settings: dict[str, Any]) -> list[Any]:
-    """The values of `Controls.tunable`: these settings, and the defaults for all others."""
-    return [{**DEFAULTS, **settings}[name] for name in DEFAULTS]
+def values_of(settings: dict[str, Any], pair: str) -> list[Any]:
+    """The values of `Controls.tunable`: these settings, and a page's defaults for all others.
+    pair: the one that the page was started with."""
+    return list({**defaults_of(pair), **settings}.values())
 
 
 def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     """The panel's components, inside the current layout, and where the doctor's report goes."""
-    naming, report = _naming(pair)
-    lanes = gr.Radio(
-        list(COMPARED.items()),
-        value="one",
-        label="Lanes with drafts",
-        info="One, or up to three side by side that differ in this.",
-    )
-    settings: dict[str, Control] = {}
-    for name, setting in OFFERED.items():
-        settings[name] = _control(name, setting)
-        if name == "drafter":
-            remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
-    return Controls(naming, settings, remember, lanes), report
+    chosen, target, draft = _naming(pair)
+    report = gr.HTML(elem_id="doctor", apply_default_css=False, js_on_load=None)
+    usual, offered = defaults_of(pair), listed_drafters(pair)
+    plain = {
+        name: _control(one, usual[name]) for name, one in OFFERED.items() if name not in ADVANCED
+    }
+    if offered:
+        plain["drafter"].choices = drafter_choices(offered)
+    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+        folded = {name: _control(OFFERED[name], usual[name]) for name in ADVANCED}
+        lanes = gr.Radio(
+            list(COMPARED.items()),
+            value="one",
+            label="Lanes with drafts",
+            info="One, or up to three side by side that differ in this.",
+        )
+        weights = gr.Radio(
+            [("Usual", "usual"), ("16 bits", "bfloat16"), ("8", "8bit"), ("4", "4bit")],
+            value="usual",
+            label="Weights",
+            info="Fewer bits take less memory; 8 and 4 need an NVIDIA GPU.",
+        )
+        remember = gr.Checkbox(False, label=REMEMBER, info=REMEMBERED, elem_id="remember")
+    settings = {name: {**plain, **folded}[name] for name in OFFERED}
+    return Controls((chosen, target, draft, weights), settings, remember, lanes), report
 
 
-def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Radio], gr.HTML]:
+def _naming(pair: str) -> tuple[gr.Dropdown, gr.Textbox, gr.Textbox]:
     chosen = gr.Dropdown(
         pair_choices(pair, None),
         value=pair,
@@ -213,22 +245,14 @@ def _naming(pair: str) -> tuple[tuple[gr.Dropdown, gr.Textbox, gr.Textbox, gr.Ra
         show_progress="hidden",
         api_visibility="private",
     )
-    weights = gr.Radio(
-        [("Usual", "usual"), ("16 bits", "bfloat16"), ("8", "8bit"), ("4", "4bit")],
-        value="usual",
-        label="Weights",
-        info="Fewer bits take less memory; 8 and 4 need an NVIDIA GPU.",
-    )
-    report = gr.HTML(elem_id="doctor", apply_default_css=False, js_on_load=None)
-    return (chosen, target, draft, weights), report
+    return chosen, target, draft
 
 
 def _model(label: str, placeholder: str) -> gr.Textbox:
     return gr.Textbox(label=label, placeholder=placeholder, max_length=MOST_NAME)
 
 
-def _control(name: str, setting: Setting) -> Control:
-    value: Any = DEFAULTS[name]
+def _control(setting: Setting, value: Any) -> Control:
     texts: dict[str, Any] = {"label": setting.label, "info": setting.info}
     if setting.choices:
         return gr.Radio(list(setting.choices.items()), value=value, **texts)

@@ -1,78 +1,109 @@
-"""The news of jobs on their way to visitors: those of a run are sent as they come, with numbers, by
-which they can be asked for again; those of all other jobs are asked for from a number on."""
+"""The news of jobs on their way to visitors: as they come, or asked for from a number on.
+
+To the browser, the news of a run are deltas of JSON: `{"run", "seq", "next", "over"}` and any of
+`header`, `rounds`, `end`, `status`, `error`, `fall_back` (whether a recording should play in place
+of the failed run) and `remark` (why a run without an error ended early). A delta holds the events
+from number `seq` to number `next`, so the player can tell what it has and what it missed. A round's
+accepted tokens are sent once, in `drafted`; `kept` says with how many of them `emitted` begins.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Any
 
+import orjson
+
+from ..core.events import Round
 from ..errors import SettingsError, SpecvizError
-from .jobs import GRACE, Polled, Run
+from ..runs.trace import event_dict
+from .jobs import GRACE, Job, Run
 from .queue import RunQueue
-from .wire import Update
 
-TICK = 0.1  # seconds between updates; each costs the browser a frame, and a core may be short
-HEARTBEAT = 0.5  # seconds after which an empty update is sent, so that a closed tab is noticed
+TICK = 0.1  # seconds between states; each costs the browser a frame, and a core may be short
+HEARTBEAT = 0.5  # seconds after which a state without news is sent, to notice a closed tab
 
+READY = "Getting ready."
 CUT_SHORT = "The server is being restarted, so this run ended with what it had."
 LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their runs
 _STEP = 0.02
-ASK_EVERY = 0.5  # seconds between questions for a job's news by a program
 FORGOTTEN = "The server does not know this any more: begin it again. What had arrived stays."
 
 
-def updates(runs: RunQueue, run: Run) -> Generator[Update, None, None]:
-    """Submit a run and yield its updates, at most one per `TICK`, until it is over.
-
-    Closing the generator stops the run.
-    """
-    status = "Getting ready."
-    yield run.update(status)
+def states(runs: RunQueue, job: Job) -> Generator[dict[str, Any], None, None]:
+    """Submit a job and yield its states, at most one per `TICK` and at least one per `HEARTBEAT`,
+    until it is over. Closing the generator stops the job."""
+    yield job.state(READY)
     try:
-        runs.submit(run)
+        runs.submit(job)
     except SpecvizError as refusal:
-        run.error, run.fall_back = str(refusal), True
-        yield run.update(over=True)
+        job.fall_back = True
+        job.refuse(str(refusal))
+        yield job.state("")
         return
-    sent = time.monotonic()
+    known, status, sent = job.number, READY, time.monotonic()
     try:
-        while not run.delivered:
+        while not job.delivered:
             time.sleep(TICK)
-            update = run.next_update()
-            if update is None:
-                reason = status if run.racing else runs.status_of(run)
-                if reason != status or time.monotonic() - sent > HEARTBEAT:
-                    runs.clean_up()
-                    status = reason
-                    update = run.update() if run.racing else run.update(status)
-            if update is not None:
-                sent = time.monotonic()
-                yield update
+            now = runs.status_of(job)
+            is_due = now != status or time.monotonic() - sent > HEARTBEAT
+            state = job.state(now, known)
+            if is_due or state["over"] or state["version"] != known:
+                known, status, sent = state["version"], now, time.monotonic()
+                yield state
     finally:
-        runs.cancel(run)
+        runs.cancel(job)
 
 
 def deltas(runs: RunQueue, run: Run) -> Generator[str, None, None]:
-    """The updates of a run as deltas for the browser. Closing the generator stops the run."""
-    with closing(updates(runs, run)) as stream:
-        for update in stream:
-            yield run.delta(update)
+    """The states of a run for the browser. Closing the generator stops the run."""
+    with closing(states(runs, run)) as stream:
+        for state in stream:
+            yield delta_of(state)
 
 
-def states(runs: RunQueue, job: Polled) -> Iterator[dict[str, Any]]:
-    """The states of a job that was submitted, the last one with its result. Closing the iterator
-    stops the job."""
-    try:
-        while True:
-            state = job.state(runs.status_of(job), job.number)
-            yield state
-            if state["over"]:
-                return
-            time.sleep(ASK_EVERY)
-    finally:
-        runs.cancel(job)
+def delta_of(state: dict[str, Any]) -> str:
+    """A state of a run as a string that is safe inside HTML."""
+    since = max(0, state["since"])
+    delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
+    parts = {
+        "header": state.get("header") and event_dict(state["header"]),
+        "rounds": [_round(one) for one in state.get("rounds", ())],
+        "end": state.get("end") and event_dict(state["end"]),
+        "fall_back": bool(state["error"] and state.get("fall_back")),
+        "remark": None if state["error"] else state["remark"],
+        **{name: state[name] for name in ("status", "error")},
+    }
+    delta |= {name: value for name, value in parts.items() if value}
+    # orjson reads dataclasses in C: encoding must not hold up the thread that reads the results.
+    return orjson.dumps(delta).decode().replace("<", "\\u003c")
+
+
+def _round(event: Round) -> dict[str, Any]:
+    pairs = zip(event.drafted, event.emitted, strict=False)
+    kept = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
+    kept = min(len(event.drafted), len(event.emitted)) if kept is None else kept
+    rare = {name: getattr(event, name) for name in ("wall", "exchanged", "server_seconds")}
+    return {
+        "lane": event.lane,
+        "index": event.index,
+        "drafted": event.drafted,
+        "kept": kept,
+        "emitted": event.emitted[kept:],
+        "draft_seconds": event.draft_seconds,
+        "verify_seconds": event.verify_seconds,
+        "overhead_seconds": event.overhead_seconds,
+        "clock": event.clock,
+        **{name: value for name, value in rare.items() if value is not None},
+    }
+
+
+def begun(runs: RunQueue, job: Job) -> dict[str, Any]:
+    """Submit a job whose news will be asked for; its first state. Raises `SpecvizError`."""
+    runs.submit(job)
+    return job.state(runs.status_of(job))
 
 
 def finished_run(runs: RunQueue, asked: dict[str, Any]) -> Run | None:
@@ -85,25 +116,25 @@ def finished_run(runs: RunQueue, asked: dict[str, Any]) -> Run | None:
 
 
 def delivery_functions(runs: RunQueue) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server functions that send the deltas of a run again, that tell the news of all other
-    jobs, and that end these."""
+    """The server functions that tell the news of a run again, or of another job, and end jobs."""
 
     # Functions and not methods, because Gradio marks them; it passes exactly one argument.
     def missed(asked: dict[str, Any]) -> list[str] | None:
-        run = str(asked["run"])
-        known = not run or runs.job(run) is not None
-        return runs.deltas_from(run, int(asked["seq"])) if known else None
+        run, since = runs.job(str(asked["run"])), int(asked["seq"])
+        if not isinstance(run, Run):
+            return None if asked["run"] else []
+        return [] if run.is_forgotten else [delta_of(run.state(runs.status_of(run), since))]
 
     def ask_job(asked: dict[str, Any]) -> dict[str, Any]:
         job = runs.job(str(asked["id"]))
-        if not isinstance(job, Polled):
+        if job is None or isinstance(job, Run):
             raise SpecvizError(FORGOTTEN)
         since, hidden = int(asked.get("since", -1)), bool(asked.get("hidden"))
         return job.state(runs.status_of(job), since, hidden=hidden)
 
     def end_job(asked: dict[str, Any]) -> None:
         job = runs.job(str(asked["id"]))
-        if isinstance(job, Polled):
+        if job is not None:
             runs.cancel(job)
 
     return [missed, ask_job, end_job]
@@ -113,17 +144,16 @@ def drain(runs: RunQueue, seconds: float) -> None:
     """End the queue: waiting jobs are refused at once, the current one has `seconds` to end by
     itself and `GRACE` more to stop. Returns when visitors were sent its results, or soon after."""
     runs.refuse_from_now_on()
-    deadline = time.monotonic() + seconds
-    while runs.current is not None and time.monotonic() < deadline:
-        time.sleep(_STEP)
-    job = runs.current
-    if job is not None:
+    _wait_while(lambda: runs.current is not None, seconds)
+    if (job := runs.current) is not None:
         job.end_early(CUT_SHORT)
-    deadline = time.monotonic() + GRACE
-    while runs.current is not None and time.monotonic() < deadline:
-        time.sleep(_STEP)
-    deadline = time.monotonic() + LAST_WORDS
-    while _unread(runs) and time.monotonic() < deadline:
+    _wait_while(lambda: runs.current is not None, GRACE)
+    _wait_while(lambda: any(not (j.delivered or j.abandoned()) for j in runs.jobs()), LAST_WORDS)
+
+
+def _wait_while(holds: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while holds() and time.monotonic() < deadline:
         time.sleep(_STEP)
 
 
@@ -131,8 +161,3 @@ def close_page(page: Any) -> None:
     """Close Gradio's server, also if visitors keep connections open."""
     page.server.config.timeout_graceful_shutdown = 1
     page.close(verbose=False)
-
-
-def _unread(runs: RunQueue) -> bool:
-    """Whether a visitor waits for the last results of a run or a sweep."""
-    return any(not (job.delivered or job.abandoned()) for job in runs.jobs())

@@ -20,8 +20,8 @@ from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
 from ..runs.reading import PROMPTS
 from ..worker.failures import FAILED
-from .choosing import taken_prompts
 from .look import static_url
+from .sweeps import taken_prompts
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, add_sweep_api
 from .choices import chosen_pair
-from .choosing import choosing_functions
 from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
@@ -27,13 +26,13 @@ from .controls import (
     checked_prompt,
     checked_settings,
     compared_with,
+    defaults_of,
     make_controls,
     summary_of,
     values_of,
 )
-from .delivery import delivery_functions, deltas
+from .delivery import delivery_functions, delta_of, deltas
 from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
-from .experiment import difference_functions, sampling_functions
 from .files import Reader
 from .jobs import Run
 from .look import (
@@ -46,16 +45,20 @@ from .look import (
     serve_static_files,
 )
 from .memory import Memories, Offers
-from .player import PRESETS, Preset, load_presets, make_player
+from .player import Preset, make_player, presets_of
+from .questions import question_functions
 from .queue import RunQueue
-from .rerun import rerun_functions
 from .security.errors import Page, answering
+from .sweeps import choosing_functions
+
+FEW_PRESETS = 3  # that stand beside the prompt
 
 
 class Bar(NamedTuple):
     """The components above the panel and the player.
 
-    presets: one button for each preset. adopt: a hidden button that the player presses, which sets
+    presets: one button for each preset; the panel has those that the bar has no room for. adopt: a
+    hidden button that the player presses, which sets
     the controls to those of the run that is shown. examine: another, pressed when the address
     named the pair.
     """
@@ -64,7 +67,6 @@ class Bar(NamedTuple):
     run: gr.Button
     stop: gr.Button
     presets: list[gr.Button]
-    greedy: gr.Button
     adopt: gr.Button
     examine: gr.Button
 
@@ -85,14 +87,16 @@ def build_page(
     runs = RunQueue(worker)
     runs.start(pair)
     examiner = Doctor(doctor or ProcessWorker())
-    presets = load_presets(PRESETS)
+    presets = presets_of(pair)
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
     page.runs, page.reader = runs, Reader()
     with page:
         with gr.Row(elem_id="topbar"):
-            bar = _bar(presets)
+            bar = _bar(presets, pair)
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="panel"):
+                with gr.Row(elem_id="more-presets"):
+                    bar.presets.extend(_preset_buttons(presets[FEW_PRESETS:]))
                 controls, report = make_controls(pair)
             player = make_player(_functions(runs, pair), presets, recordings, pair)
         _connect_run(runs, examiner.offers, pair, bar, controls, player)
@@ -101,13 +105,13 @@ def build_page(
         connect_doctor(examiner, pair, bar.examine, controls, report)
         add_api(runs, examiner, pair)
         add_sweep_api(runs, pair)
-        _connect_buttons(bar, presets, controls)
+        _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
     rest_when_idle(page)
     return page
 
 
-def _bar(presets: Sequence[Preset]) -> Bar:
+def _bar(presets: Sequence[Preset], pair: str) -> Bar:
     _static("brand", (PAGE / "brand.html").read_text("utf-8"))
     with gr.Row(elem_id="prompt-row"):
         prompt = gr.Textbox(
@@ -124,13 +128,16 @@ def _bar(presets: Sequence[Preset]) -> Bar:
         run = gr.Button("Run", variant="primary", elem_id="run")
         stop = gr.Button("Stop", variant="secondary", elem_id="stop")
     with gr.Row(elem_id="presets"):
-        buttons = [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
-        greedy = gr.Button("greedy", size="sm", elem_id="greedy")
+        buttons = _preset_buttons(presets[:FEW_PRESETS])
         adopt = gr.Button("As shown", elem_id="adopt")
         examine = gr.Button("Examine", elem_id="examine")
     tools = (PAGE / "tools.html").read_text("utf-8")
-    _static("tools", tools.replace("@settings", summary_of(DEFAULTS)))
-    return Bar(prompt, run, stop, buttons, greedy, adopt, examine)
+    _static("tools", tools.replace("@settings", summary_of(defaults_of(pair))))
+    return Bar(prompt, run, stop, buttons, adopt, examine)
+
+
+def _preset_buttons(presets: Sequence[Preset]) -> list[gr.Button]:
+    return [gr.Button(one.name, size="sm", elem_classes="preset") for one in presets]
 
 
 def _static(name: str, html: str) -> None:
@@ -141,9 +148,7 @@ def _functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any
     """The server functions of the player."""
     functions = (
         *delivery_functions(runs),
-        *sampling_functions(runs, pair),
-        *difference_functions(runs, pair),
-        *rerun_functions(runs, pair),
+        *question_functions(runs, pair),
         *choosing_functions(runs, pair),
     )
     return [answering(one) for one in functions]
@@ -208,8 +213,8 @@ def _started(
         lanes = checked_others(settings, compared_with(settings, compare, offers.of(name)))
     except SpecvizError as error:
         refused = Run(session, "", prompt, Settings())
-        refused.error = str(error)
-        yield refused.delta(refused.update(over=True))
+        refused.refuse(str(error))
+        yield delta_of(refused.state(""))
         return
     every = (settings, *(lanes or {}).values())
     reads = any(drafter_kind(one.drafter).reads_memory for one in every)
@@ -222,15 +227,12 @@ def _started(
             memories.add(session, name, tuple(run.ids))
 
 
-def _connect_buttons(bar: Bar, presets: Sequence[Preset], controls: Controls) -> None:
+def _connect_buttons(bar: Bar, presets: Sequence[Preset], pair: str, controls: Controls) -> None:
     """Fill prompt and settings in the browser, without a request."""
     for button, preset in zip(bar.presets, presets, strict=True):
-        filled = json.dumps([preset.prompt, *values_of(preset.settings)])
+        filled = json.dumps([preset.prompt, *values_of(preset.settings, pair)])
         outputs = [bar.prompt, *controls.tunable]
         button.click(None, None, outputs, js=f"() => {filled}", **IN_BROWSER)
-    temperature = controls.settings["temperature"]
-    toggled = f"(temperature) => temperature > 0 ? 0 : {DEFAULTS['temperature']}"
-    bar.greedy.click(None, temperature, temperature, js=toggled, **IN_BROWSER)
 
 
 def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:

@@ -11,12 +11,14 @@ from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..runs.charts import PALETTE
-from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, modules, styles
+from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, first_modules, styles
 from .probes import Probes
 from .requests import Requests
 from .security.guard import guarded_options
 from .security.html import DESCRIPTION, PICTURE
 
+FONTS = PAGE / "fonts"
+FONT = FONTS / "source-serif-4-latin.woff2"
 RECORDINGS = ASSETS / "recordings"
 SHEETS = ("page.css", "doctor.css", *PLAYER_SHEETS)
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
@@ -112,10 +114,10 @@ def _theme() -> gr.themes.Base:
 def _head() -> str:
     """The page's styles, so that it is never shown without them, and links to its scripts, so that
     they are loaded before Gradio needs them."""
-    style = f"{css_variables()}\n{styles(SHEETS)}"
+    style = f"{css_variables()}\n{styles(SHEETS)}".replace("@fonts", static_url(FONTS))
+    font = f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{static_url(FONT)}">'
     scripts = "".join(
-        f'<link rel="modulepreload" href="{static_url(path)}">'
-        for path in modules(with_fetched=False).values()
+        f'<link rel="modulepreload" href="{static_url(path)}">' for path in first_modules()
     )
     about = f'<meta name="description" content="{DESCRIPTION}">'
-    return f"{about}{scripts}<style>{style}</style>"
+    return f"{about}{font}{scripts}<style>{style}</style>"

@@ -14,23 +14,24 @@ import gradio as gr
 from ..core.theory import MOST_GAMMA
 from ..environment import ASSETS
 from ..kinds import drafter_names
+from ..pairs.spec import is_row
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
 from .choices import naming_choices, naming_defaults, pair_models
-from .choosing import choose_config
-from .controls import CHOICES, COMPARED, DEFAULTS, LIMITS, MOST_CHARACTERS, drafter_choices
-from .experiment import MOST_DRAWS
+from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
 from .files import find_recordings
 from .look import static_url
 from .memory import listed_drafters
+from .questions import MOST_DRAWS
 from .security.addresses import FILES
+from .sweeps import choose_config
 
-PRESETS = ASSETS / "pair" / "presets.json"
-QUESTIONS = ASSETS / "pair" / "questions.json"
-"""Prompts and settings of the runs that answer the stage's questions, where no preset does."""
+PRESETS, QUESTIONS = "presets.json", "questions.json"
+"""In a pair's folder: its presets, and prompts and settings of the runs that answer the stage's
+questions, where no preset does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +44,25 @@ class Preset:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-FALLBACK = (
-    Preset("easy", "Once upon a time there was a", "A phrase that every model knows by heart."),
-    Preset("hard", "Seven quartz jugglers vexed", "Words that hardly ever stand together."),
-    Preset(
-        "repeats",
-        "One little, two little, three little, one little, two little, three little,",
-        "A pattern that the draft sees as well as the target.",
-    ),
-    Preset(
-        "loses",
-        "It was a dark night and",
-        "Long drafts at a high temperature: most of the work is thrown away.",
-        {"gamma": 16, "temperature": 1.5},
-    ),
-)
-"""For a pair without presets."""
+def folder_of(pair: str) -> Path:
+    """The folder with the presets of a pair; those of the built-in pair serve all others."""
+    own = ASSETS / pair
+    return own if is_row(pair) and (own / PRESETS).is_file() else ASSETS / "pair"
 
 
-def load_presets(path: Path) -> tuple[Preset, ...]:
-    """The prompts in a JSON list of {"name", "prompt", "why", "settings"}, or the fallback."""
-    if not path.is_file():
-        return FALLBACK
-    entries = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(
-        Preset(e["name"], e["prompt"], e.get("why", ""), e.get("settings") or {}) for e in entries
-    )
+def presets_of(pair: str) -> tuple[Preset, ...]:
+    """The presets of a page that was started with this pair."""
+    return _read(folder_of(pair) / PRESETS)
+
+
+def questions_of(pair: str) -> tuple[Preset, ...]:
+    """What is recorded of this pair for the stage's questions, beside its presets."""
+    path = folder_of(pair) / QUESTIONS
+    return _read(path) if path.is_file() else ()
+
+
+def _read(path: Path) -> tuple[Preset, ...]:
+    return tuple(Preset(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
 
 
 _MOUNT = """
@@ -94,7 +88,7 @@ def make_player(
 ) -> gr.HTML:
     """The component. Its value is the newest delta; `functions` are the server functions that it
     may call. own: the pair that the page was started with."""
-    pairs = naming_choices(own)
+    pairs, usual = naming_choices(own), defaults_of(own)
     config: dict[str, Any] = {
         "served": True,
         "files": FILES.strip("/") + "/",
@@ -109,24 +103,24 @@ def make_player(
                 "name": one.name,
                 "prompt": one.prompt,
                 "why": one.why,
-                "settings": {**DEFAULTS, **one.settings},
+                "settings": {**usual, **one.settings},
             }
             for one in presets
         ],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
-        "defaults": {**DEFAULTS, **naming_defaults(own), "lanes": "one"},
+        "defaults": {**usual, **naming_defaults(own), "lanes": "one"},
         "limits": LIMITS,
         "choices": {**CHOICES, **pairs, "lanes": list(COMPARED.values())},
         "pairs": pair_models(),
         "drafters": {name: listed_drafters(name) for name in pairs["pair"]},
         "drafterLabels": drafter_choices(drafter_names()),
-        "whole": [name for name, usual in DEFAULTS.items() if isinstance(usual, int)],
+        "whole": [name for name, value in usual.items() if isinstance(value, int)],
         "schema": SCHEMA,
         "mostPrompt": MOST_CHARACTERS,
         "mostPacked": MOST_PACKED,
         "mostGamma": MOST_GAMMA,
         "draws": MOST_DRAWS,
-        "choose": choose_config(),
+        "choose": choose_config(own),
     }
     return gr.HTML(
         value=None,

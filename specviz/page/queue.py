@@ -20,7 +20,7 @@ from .tally import Durations, Tally, about
 log = logging.getLogger(__name__)
 
 KEPT_JOBS = 16  # finished jobs that can still be asked for
-MOST_KEPT = 32 * 2**20  # characters of the deltas of finished runs
+MOST_KEPT = 12_000  # tokens of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
 SHARE_USED = (
@@ -96,10 +96,17 @@ class RunQueue:
             of_client = sum(one.client == job.client for one in self._waiting)
             if job.client and of_client >= self.limits.per_client:
                 raise SpecvizError(SHARE_USED)
+            self._check_kind(job)
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._forget_old()
             self._wake.notify()
+
+    def _check_kind(self, job: Job) -> None:
+        same = [one for one in self._jobs.values() if type(one) is type(job) and not one.over]
+        of_client = sum(one.client == job.client for one in same) if job.client else -1
+        if job.most is not None and (len(same) >= job.most or of_client >= job.most_of_client):
+            raise SpecvizError(job.crowded)
 
     def refuse_from_now_on(self) -> None:
         """Refuse all further jobs, and those that wait."""
@@ -123,11 +130,6 @@ class RunQueue:
                 self._waiting.remove(job)
                 job.close()
 
-    def deltas_from(self, run_id: str, seq: int) -> list[str]:
-        """The deltas of a run from number `seq` on; none if the run is forgotten."""
-        run = self._jobs.get(run_id)
-        return run.deltas[max(0, seq) :] if isinstance(run, Run) else []
-
     def job(self, job_id: str) -> Job | None:
         """The job with this id, unless it is forgotten."""
         return self._jobs.get(job_id)
@@ -137,7 +139,7 @@ class RunQueue:
         with self._wake:
             self.clean_up()
             if job not in self._waiting:
-                return job.said or self._status
+                return self._status if job.said is None else job.said
             place = self._waiting.index(job)
             ahead = place + (self._current is not None)
             if not ahead:
@@ -189,7 +191,7 @@ class RunQueue:
         for run in runs:
             size += run.size
             if size > MOST_KEPT and run.over:
-                run.forget_deltas()
+                run.forget()
 
     def _start_thread(self, pair: str | None) -> None:
         self._thread = threading.Thread(target=self._work, args=(pair,), name="queue", daemon=True)

@@ -1,25 +1,196 @@
-"""A visitor's sweep in the queue: it comes and goes in pieces, and keeps what it has found."""
+"""Sweeps on the page: what the view "Choose" offers, what a visitor may ask for, and the sweep as a
+job in the queue, which comes and goes in pieces and keeps what it has found."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
+from ..environment import BUILTIN, SWEEP, SWEEP_SECONDS, on_zerogpu
+from ..errors import PromptError, SettingsError, SpecvizError
+from ..kinds import swept_drafters
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import Plan, Progress, Row, SweepRequest, SweepResult
+from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.charts import PALETTE
+from ..runs.reading import MOST
+from ..settings import Settings
 from ..worker.tasks import Rest, SweepTask
-from .jobs import Polled
+from .choices import chosen_pair
+from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
+from .delivery import begun
+from .jobs import Job
+from .queue import RunQueue
 
+GAMMAS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
+SECONDS = (5, 15, 30, 60, 180, 600, 1800)
+LENGTHS = (16, 32, 64, 128, 256)
+MOST_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the wish
+
+OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
 RESTARTED = "The server is being restarted, so this sweep ended with what it had."
 
 
-class SweepJob(Polled):
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one sweep of the page may be. rows: configurations. seconds: of decoding."""
+
+    rows: int
+    prompts: int
+    seconds: float
+
+    @classmethod
+    def here(cls) -> Bounds:
+        """Those of this page: smaller where strangers share it. Raises `SettingsError`."""
+        rows, prompts, seconds = (40, 24, 120.0) if os.environ.get("SPACE_ID") else (120, MOST, 600)
+        return cls(rows, prompts, SWEEP_SECONDS.read() or seconds)
+
+
+def sweeps_allowed() -> bool:
+    """Whether the operator lets visitors sweep. Where a GPU is lent for one call, each piece would
+    be charged as a call, and times would be those of different machines."""
+    return SWEEP.read() and not on_zerogpu()
+
+
+def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
+    """What the view offers, for the browser; None if there are no sweeps here."""
+    if not sweeps_allowed():
+        return None
+    bounds, usual = Bounds.here(), SweepRequest(())
+    seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
+    labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
+    policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
+    return {
+        "kinds": kinds_of(builtin_prompts(own)),
+        "drafters": {name: labels.get(name, name) for name in swept_drafters()},
+        "policies": policies,
+        "gammas": GAMMAS,
+        "temperatures": TEMPERATURES,
+        "seconds": seconds,
+        "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
+        "usual": {
+            "drafters": usual.drafters,
+            "gammas": usual.gammas,
+            "policies": usual.policies,
+            "temperatures": usual.temperatures,
+            "seconds": max((one for one in seconds if one <= 60), default=seconds[0]),
+            "length": usual.base.max_new_tokens,
+        },
+        "mostRows": bounds.rows,
+        "mostPrompts": bounds.prompts,
+        "mostFile": OF_A_SWEEP.bytes,
+    }
+
+
+def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any]], Any]]:
+    """The server function that begins a sweep.
+
+    own: the pair that the page was started with.
+    """
+
+    def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
+        naming = dict(asked["naming"])
+        names = (naming.get(name) for name in ("pair", "target", "draft", "weights"))
+        pair = chosen_pair(*names, own=own)
+        return begun(runs, sweep_of(pair, asked_request(asked, own)))
+
+    return [begin_sweep]
+
+
+def sweep_of(pair: str, request: SweepRequest) -> SweepJob:
+    """A new sweep. Raises `SpecvizError` where there are none."""
+    if not sweeps_allowed():
+        raise SpecvizError(OFF)
+    # A visitor's runs have another session: they take their turn and do not end the sweep.
+    return SweepJob(f"sweep-{uuid4().hex}", pair, request)
+
+
+def asked_request(asked: dict[str, Any], own: str = BUILTIN) -> SweepRequest:
+    """The sweep that a visitor asks for, within the bounds of the page. Its prompts are texts, or
+    pairs of a kind and a text. own: the pair that the page was started with, whose prompts are
+    taken where there are none. Raises `SpecvizError`."""
+    bounds = Bounds.here()
+    if asked.get("prompts"):
+        prompts = tuple(map(_own_prompt, list(asked["prompts"])[:MOST]))
+    else:
+        kinds = _texts(asked.get("kinds"))
+        prompts = tuple(one for one in builtin_prompts(own) if not kinds or one.kind in kinds)
+    length, seconds = int(asked["length"]), float(asked["seconds"])
+    if not 2 <= length <= MAX_LENGTH:
+        raise SettingsError(f"the length is {length}: use 2 to {MAX_LENGTH} tokens.")
+    if not 1 <= seconds <= bounds.seconds:
+        raise SettingsError(f"the time is {seconds:g} s: use 1 to {bounds.seconds:g}.")
+    request = SweepRequest(
+        prompts=prompts[: bounds.prompts],
+        drafters=tuple(_texts(asked["drafters"])),
+        gammas=tuple(int(one) for one in list(asked["gammas"])[:100]),
+        policies=tuple(_texts(asked["policies"])),
+        temperatures=tuple(float(one) for one in list(asked["temperatures"])[:100]),
+        seconds=seconds,
+        base=Settings(max_new_tokens=length, ignore_eos=True),
+    )
+    rows = _rows(request)
+    if rows > bounds.rows:
+        raise SettingsError(f"these are {rows} rows: sweep {bounds.rows} or fewer here.")
+    return request
+
+
+def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
+    """What is told about a visitor's file, from what the reading process found: the prompts that
+    a sweep here takes of it, how many there are of each kind, and how many are left out. Raises
+    `PromptError`."""
+    prompts = [Question(kind[:LONGEST_KIND], text) for kind, text in found["prompts"]]
+    longest = max(len(one.text) for one in prompts)
+    if longest > MOST_CHARACTERS:
+        raise PromptError(
+            f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
+            "`python -m specviz sweep`."
+        )
+    kept: list[Question] = []
+    room = MOST_SENT
+    for one in prompts[: Bounds.here().prompts]:
+        room -= len(one.text.encode("utf-8", "replace"))
+        if room < 0:
+            break
+        kept.append(one)
+    left_out = len(prompts) - len(kept) + int(found["left_out"])
+    pairs = [[one.kind, one.text] for one in kept]
+    return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
+
+
+def _own_prompt(asked: Any) -> Question:
+    kind, text = ("prompts", asked) if isinstance(asked, str) else asked
+    return Question(str(kind)[:LONGEST_KIND], checked_prompt(text))
+
+
+def _rows(request: SweepRequest) -> int:
+    """How many configurations it has; a policy that adapts gamma has one."""
+    adaptive = sum(policy != "fixed" for policy in request.policies)
+    fixed = (len(request.policies) - adaptive) * len(request.gammas)
+    return len(request.drafters) * len(request.temperatures) * (fixed + adaptive)
+
+
+def _texts(values: Any) -> list[str]:
+    return [str(one) for one in list(values or [])[:100]]
+
+
+class SweepJob(Job):
     """A sweep, of which the models do a few pieces at a time.
 
     plan, progress, result: the newest of each. rows: by the keys of their configurations.
     """
+
+    most = 3  # each lets every run wait for one turn of it
+    most_of_client = 2
+    crowded = (
+        "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep "
+        "on your own machine with `python -m specviz sweep`."
+    )
 
     def __init__(self, session: str, pair: str, request: SweepRequest) -> None:
         super().__init__(session, SweepTask(pair, request))
@@ -31,8 +202,7 @@ class SweepJob(Polled):
         self._numbers: dict[str, int] = {}  # of the rows
         self._rest: Rest | None = None
 
-    def add(self, item: Any) -> None:
-        super().add(item)
+    def take(self, item: Any) -> None:
         if isinstance(item, Plan):
             self.plan = item
             self._keep_rows(item.rows)
@@ -63,7 +233,7 @@ class SweepJob(Polled):
     def has_result(self) -> bool:
         return self.result is not None
 
-    def news(self, since: int, *, over: bool) -> dict[str, Any]:
+    def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
         news: dict[str, Any] = {"progress": self.progress and self.progress.to_dict()}
         if self.plan is not None and since <= 0:
             news |= {"kinds": self.plan.kinds, "pieces": self.plan.pieces}
@@ -81,12 +251,12 @@ class SweepJob(Polled):
         for row in rows:
             key = row.configuration.key
             if self.rows.get(key) != row:
-                self._numbers[key] = self.number
+                self._numbers[key] = self.number + 1
                 self.rows[key] = row
 
     def _find(self, result: SweepResult) -> None:
         self.result = result
-        self._found_at = self.number = self.number + 1
+        self._found_at = self.number + 1
         self._keep_rows(result.rows)
 
 

@@ -55,7 +55,9 @@ class Durations:
 
     def add(self, job: Job, seconds: float) -> None:
         """Remember a job that has ended."""
-        self._past.setdefault(type(job), deque(maxlen=REMEMBERED)).append((job.length, seconds))
+        self._past.setdefault(type(job.task), deque(maxlen=REMEMBERED)).append(
+            (job.length, seconds)
+        )
 
     def expected(self, job: Job) -> float | None:
         """Seconds that a job of this length takes; None if there was none of its kind yet.
@@ -63,7 +65,7 @@ class Durations:
         A line through the past jobs, by least squares. If all had one length, or longer ones were
         no slower, it is the median; a job of another length then takes its proportion.
         """
-        past = self._past.get(type(job))
+        past = self._past.get(type(job.task))
         if not past:
             return None
         lengths = [length for length, _ in past]

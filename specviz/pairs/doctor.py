@@ -12,9 +12,7 @@ import torch
 from ..core.kinds import resolved
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
-from ..pairs.weights import checked_device
-from ..sides.watched.pair import watched_pair
-from ..sides.watched.watching import tells_steps
+from ..sides.watched.watching import tells_steps, watched_pair
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -53,8 +51,8 @@ from .spec import (
     operator_spec,
     parse_pair,
 )
-from .table import known_head, known_model, named_pair, suggested_draft
-from .weights import LoadOptions, checked_dtype, checked_quantization
+from .table import known_head, known_model, named_pair, suggested_draft, wheel_file
+from .weights import LoadOptions, checked_device, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -237,8 +235,6 @@ def _names(target: str, draft: str | None) -> list[str]:
     one, other = model_names(spec)
     row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
     if row is not None and row.wheel is not None:
-        from .unpack import wheel_file
-
         one = str(wheel_file(row) or one)
     return [one, other] if other else [one]
 

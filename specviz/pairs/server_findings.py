@@ -37,25 +37,24 @@ def watched_findings(engine: Engine, alone: Engine | None, *, told: bool) -> lis
 
 def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
     """What a target on a server can do. draft: the name of the draft, as shown."""
-    able = target.abilities
-    whole = able.listed >= target.vocab
+    whole = target.listed >= target.vocab
     lists = (
-        f"the server lists {able.listed} log-probabilities: greedy runs are exact, and others with "
-        f"top_k from 1 to {able.listed}"
+        f"the server lists {target.listed} log-probabilities: greedy runs are exact, and others "
+        f"with top_k from 1 to {target.listed}"
     )
     draws = ", or with the verdict token, for which it draws; beta is then unknown"
     exact = (
         "the server gives whole distributions: every setting is exact."
         if whole
-        else f"{lists}{draws if not whole and able.draws else ''}."
+        else f"{lists}{draws if not whole and target.draws else ''}."
     )
     context = (
-        f"of {able.identity.context:,} tokens"
-        if able.identity.context
+        f"of {target.identity.context:,} tokens"
+        if target.identity.context
         else "of a length that it does not tell"
     )
     return [
-        Finding("good", "server", f"{able.identity.software} answers, with a context {context}."),
+        Finding("good", "server", f"{target.identity.software} answers, with a context {context}."),
         Finding("good", "tokenizer", f"the server splits and spells text as {draft} does."),
         Finding("good" if whole else "warning", "distributions", exact),
         Finding(

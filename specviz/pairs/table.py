@@ -6,10 +6,12 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from ..environment import ASSETS, PAIRS
-from ..errors import SettingsError
+from ..environment import ASSETS, BUILTIN, PAIR, PAIRS, REMOTE, SERVED
+from ..errors import PairError, SettingsError
 from ..kinds import drafters_for
 from .sizes import (
     DRAFTING_LANES,
@@ -22,6 +24,9 @@ from .sizes import (
 )
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
+HUB_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+"""Of a model on the hub: with them it can be loaded without a network."""
+
 GROUPS = (FITS, FITS_SMALLER, TOO_LARGE)
 """Whether a pair fits into memory; smaller weights have 8 or 4 bits, or 16 bits on a CPU."""
 
@@ -167,6 +172,52 @@ def operator_pairs() -> tuple[NamedPair, ...]:
             known = ", ".join(pair.name for pair in named_pairs())
             raise SettingsError(f"{PAIRS.name} names {name!r}: use some of {known}.")
     return tuple(pair for pair in named_pairs() if pair.name in PAIRS.read())
+
+
+def wheel_file(pair: NamedPair) -> Path | None:
+    """A row's GGUF file, if its package is installed. The package's code is not imported."""
+    if pair.wheel is None:
+        return None
+    package, file = pair.wheel
+    try:
+        path = Path(str(metadata.distribution(package).locate_file(file)))
+    except metadata.PackageNotFoundError:
+        return None
+    return path if path.is_file() else None
+
+
+def at_hand(pair: NamedPair) -> bool:
+    """Whether the target of a row that has a package lies on this machine: in the package, or in
+    the hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if wheel_file(pair) is not None:
+        return True
+    cached = (try_to_load_from_cache(pair.target.name, one) for one in HUB_FILES)
+    return all(isinstance(one, str) for one in cached)
+
+
+def first_pair() -> str:
+    """The pair that a page starts with: that of SPECVIZ_PAIR, else the first of the table that
+    comes in a package, if it is at hand, else the built-in one. Raises `SettingsError`."""
+    from .spec import OperatorSpec, ServedSpec, WatchedSpec, operator_spec, parse_pair
+
+    name = PAIR.read()
+    if name is None:
+        packed = next(pair for pair in named_pairs() if pair.wheel is not None)
+        return packed.name if at_hand(packed) else BUILTIN
+    try:
+        spec = parse_pair(name)
+        if isinstance(spec, OperatorSpec):
+            operator_spec()
+    except PairError as error:
+        raise SettingsError(f"{PAIR.name}: {error}") from None
+    if isinstance(spec, ServedSpec | WatchedSpec):
+        raise SettingsError(
+            f"{PAIR.name} holds an address, which every visitor would see: name the server in "
+            f"{REMOTE.name}, and set {PAIR.name} to {SERVED}."
+        )
+    return str(spec)
 
 
 def known_model(name: str) -> ModelFacts | None:

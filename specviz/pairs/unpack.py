@@ -9,7 +9,6 @@ import re
 import shutil
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from .gguf import GgufHeader, read_gguf
 from .metadata import ModelMetadata, meta_model
 from .progress import Progress, Watcher, watched
 from .sizes import shown_bytes
-from .table import NamedPair
 from .weights import ORIGIN, ModelSource
 
 FORM = 1  # of what is kept; another one is unpacked anew
@@ -63,18 +61,6 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "specviz"
-
-
-def wheel_file(pair: NamedPair) -> Path | None:
-    """A row's GGUF file, if its package is installed. The package's code is not imported."""
-    if pair.wheel is None:
-        return None
-    package, file = pair.wheel
-    try:
-        path = Path(str(metadata.distribution(package).locate_file(file)))
-    except metadata.PackageNotFoundError:
-        return None
-    return path if path.is_file() else None
 
 
 def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = None) -> Path:

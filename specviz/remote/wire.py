@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -74,12 +74,7 @@ class Server:
 
     def text(self, path: str) -> str:
         """The text at "/path" of the server, such as its counters. Raises `ServerError`."""
-        with self._faults(path), self._client.stream("GET", self._at(path)) as response:
-            raw = self._read(response)
-            if response.status_code != httpx.codes.OK:
-                raise self._refusal(response, path, raw)
-            self._last = path, time.monotonic()
-            return raw.decode("utf-8", "replace")
+        return str(self._once("GET", path, None, lambda raw: raw.decode("utf-8", "replace")).value)
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
@@ -97,22 +92,29 @@ class Server:
         sent = self._client.stream("POST", self._at(path), json=body)
         with self._faults(question), sent as response:
             if response.status_code != httpx.codes.OK:
-                response.read()
-                raise self._refusal(response, question)
-            yield self._chunks(response)
+                raise self._refusal(response, question, response.read())
+            lines = (line for line in response.iter_lines() if line.startswith("data:"))
+            told = (line.removeprefix("data:").strip() for line in lines)
+            yield (json.loads(data) for data in told if data != "[DONE]")
             self._last = question, time.monotonic()
 
     def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
-        for attempt in range(RETRIES + 1):
+        for _ in range(RETRIES):
             try:
                 return self._once(method, path, body)
             except _BusyError as busy:
-                if attempt == RETRIES or busy.wait > MOST_WAIT:
+                if busy.wait > MOST_WAIT:
                     raise
                 time.sleep(busy.wait)
-        raise AssertionError("the last attempt returns or raises")
+        return self._once(method, path, body)
 
-    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+    def _once(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> Answer:
         content = None if body is None else orjson.dumps(body)
         headers = {"content-type": "application/json"} if content else {}
         question = _question(path, body)
@@ -127,7 +129,7 @@ class Server:
             if response.status_code != httpx.codes.OK:
                 raise self._refusal(response, question, raw)
             self._last = question, time.monotonic()
-            return Answer(orjson.loads(raw), seconds, len(content or b""), len(raw))
+            return Answer(read(raw), seconds, len(content or b""), len(raw))
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         """The answer once it begins. A server may end a kept connection while a request is on its
@@ -154,12 +156,6 @@ class Server:
                     "smaller gamma, or top_k."
                 )
         return bytes(raw)
-
-    def _chunks(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
-        for line in response.iter_lines():
-            data = line.removeprefix("data:").strip()
-            if line.startswith("data:") and data != "[DONE]":
-                yield json.loads(data)
 
     @contextmanager
     def _faults(self, question: str) -> Iterator[None]:
@@ -232,11 +228,8 @@ class Server:
             "address ends in /v1 and leads to vLLM or a server like it."
         )
 
-    def _refusal(
-        self, response: httpx.Response, question: str, raw: bytes | None = None
-    ) -> ServerError:
-        status = response.status_code
-        said = _message(response.content if raw is None else raw, self._key)
+    def _refusal(self, response: httpx.Response, question: str, raw: bytes) -> ServerError:
+        status, said = response.status_code, _message(raw, self._key)
         if status in (401, 403):
             return ServerError(f"{self.shown} refuses the key: {self.address.keyless}")
         if status == 429:

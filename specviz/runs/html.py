@@ -26,8 +26,11 @@ from .charts import CHARTS, PALETTE, SEVERAL, chart_specs
 from .trace import SCHEMA, Trace
 
 PAGE = ASSETS / "page"
-FETCHED = "choose"
-"""The room that the page fetches when it is first opened; a run as one file has none of it."""
+FETCHED = ("choose", "compare", "explain", "panels", "share")
+"""The rooms that the page fetches when they are first opened."""
+SERVED = "choose"
+"""The room that needs a server: a run as one file has none of it."""
+_IMPORT = re.compile(r'^(?:import |(?:import|export) [^;"]* from )"([\w./-]+)";$', re.MULTILINE)
 PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 PLAYER_SHEETS = (
     "player.css",
@@ -72,7 +75,8 @@ const read = (id) => document.getElementById(id).textContent;
 if (matchMedia("(prefers-color-scheme: dark)").matches) document.body.classList.add("dark");
 const config = JSON.parse(read("config"));
 config.trace = JSON.parse(read("trace"));
-document.querySelector(".sv-prompt").textContent = config.trace.header.prompt;
+const { prompt, question } = config.trace.header;
+document.querySelector(".sv-prompt").textContent = question ?? prompt;
 const packed = Uint8Array.from(atob(read("plotly")), (one) => one.charCodeAt(0));
 if (packed.length) {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -96,7 +100,7 @@ def standalone_html(trace: Trace, *, is_small: bool = False) -> str:
     packed = packed_map()
     return _PAGE.format(
         policy=_policy(packed, _START),
-        title=html.escape(f"specviz: {trace.header.prompt[:80]}"),
+        title=html.escape(f"specviz: {(trace.header.question or trace.header.prompt)[:80]}"),
         style=css_variables() + styles(SMALL_SHEETS if is_small else SHEETS),
         classes="sv-standalone sv-embed" if is_small else "sv-standalone",
         modules=packed,
@@ -179,14 +183,28 @@ def _packed_plotly() -> str:
     return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), mtime=0)).decode()
 
 
-def modules(*, with_fetched: bool = True) -> dict[str, Path]:
+def modules() -> dict[str, Path]:
     """The files of all modules by the name that others import, sorted."""
     found = {path.relative_to(PAGE): path for path in sorted(PAGE.rglob("*.js"))}
-    return {
-        f"specviz/{inner.as_posix()}": path
-        for inner, path in found.items()
-        if with_fetched or inner.parts[0] != FETCHED
-    }
+    return {f"specviz/{inner.as_posix()}": path for inner, path in found.items()}
+
+
+def imports() -> dict[str, set[str]]:
+    """Which modules each module imports before it runs, by their names."""
+    return {name: set(_IMPORT.findall(path.read_text("utf-8"))) for name, path in modules().items()}
+
+
+def first_modules(start: str = "specviz/player.js") -> list[Path]:
+    """The files that the page needs before it can show anything."""
+    every, graph = modules(), imports()
+    found: list[str] = []
+    left = [start]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.append(name)
+            left.extend(sorted(graph[name]))
+    return [every[name] for name in found]
 
 
 def served_map(folder: str) -> str:
@@ -199,7 +217,8 @@ def packed_map() -> str:
     """The import map of a page without a server: every module is in it, as a data: address."""
     packed = {
         name: base64.b64encode(path.read_bytes()).decode()
-        for name, path in modules(with_fetched=False).items()
+        for name, path in modules().items()
+        if not name.startswith(f"specviz/{SERVED}/")
     }
     return _import_map({name: f"data:text/javascript;base64,{one}" for name, one in packed.items()})
 

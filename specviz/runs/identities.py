@@ -72,6 +72,8 @@ def _check_header(header: Header) -> None:
         raise _fault("prompt_ids is empty or threads is 0", "header")
     if not is_watched and not {"torch", "transformers"} <= header.versions.keys():
         raise _fault("torch or transformers is missing", "header", "versions")
+    if header.question is not None and header.question not in header.prompt:
+        raise _fault("question is no part of prompt", "header")
     lanes, drafts = header.lanes, header.drafts
     if lanes is not None or drafts is not None:
         if not lanes or BASELINE in lanes or drafts is None or lanes.keys() != drafts.keys():

@@ -86,19 +86,19 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     rounds, alone = of_lane[name], of_lane[BASELINE]
     drafted = [t for r in rounds for t in r.drafted]
     counts = _counts(rounds)
-    alpha = ratio(counts["accepted"], counts["accepted"] + counts["rejected"])
+    is_told = not any(r.untold for r in rounds)
+    judged = counts["accepted"] + counts["rejected"]
+    alpha = ratio(counts["accepted"], judged) if is_told else None
     betas = [t.beta if t.chance is None else t.chance for t in drafted if t.beta is not None]
     emitted = sum(len(r.emitted) for r in rounds)
     c = _cost_ratio(rounds, alone)
-    is_told = not any(r.untold for r in rounds)
-    alpha = alpha if is_told else None
     tokens = {one: sum(len(r.emitted) for r in of_lane[one]) for one in both}
-    timed = {one: _timed(of_lane[one]) for one in both}
-    passes = sum(not r.reads_prompt for r in rounds)
-    seconds = {one: _seconds(of_lane[one]) for one in both}
-    prefill = {one: _prefill(trace, one, of_lane[one]) for one in both}
-    whole = {one: seconds[one] + prefill[one] for one in both}
-    wall = {one: _wall_seconds(of_lane[one]) for one in both}
+    own = {one: [r for r in of_lane[one] if not r.reads_prompt] for one in both}
+    timed = {one: sum(len(r.emitted) for r in own[one]) for one in both}
+    ends = {one: of_lane[one][-1] if of_lane[one] else None for one in both}
+    seconds = {one: end.clock if end else 0.0 for one, end in ends.items()}
+    wall = {one: end.wall if end else None for one, end in ends.items()}
+    whole = {one: seconds[one] + _prefill(trace, one, of_lane[one]) for one in both}
     can_compare = min(*tokens.values(), len(rounds), len(alone)) >= FEWEST
     return Metrics(
         counts=counts,
@@ -108,13 +108,17 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
         alpha=alpha,
         efficiency=ratio(counts["accepted"], len(drafted)) if is_told else None,
         beta=ratio(sum(betas), len(betas)),
-        tau=ratio(timed[name], passes),
-        tau_predicted=_mean_predicted_tau(rounds, alpha),
+        tau=ratio(timed[name], len(own[name])),
+        tau_predicted=None
+        if alpha is None
+        else ratio(_predicted(own[name], alpha), len(own[name])),
         c=c,
         speedup=_speedup(seconds, timed, name) if can_compare else None,
         speedup_end_to_end=_speedup(whole, tokens, name) if can_compare else None,
         speedup_wall=_speedup(wall, tokens, name) if can_compare else None,
-        speedup_predicted=_mean_predicted_speedup(rounds, alpha, c),
+        speedup_predicted=None
+        if alpha is None or c is None
+        else ratio(_predicted(rounds, alpha), sum(len(r.drafted) * c + 1 for r in rounds)),
         tokens=tokens,
         seconds=seconds,
         tokens_per_second={one: ratio(timed[one], seconds[one]) for one in both},
@@ -145,22 +149,10 @@ def _counts(rounds: Sequence[Round]) -> dict[str, int]:
     return counts | ({"untold": seen["untold"]} if seen["untold"] else {})
 
 
-def _timed(rounds: Sequence[Round]) -> int:
-    return sum(len(r.emitted) for r in rounds if not r.reads_prompt)
-
-
 def _prefill(trace: Trace, lane: Lane, rounds: Sequence[Round]) -> float:
     told = sum(trace.header.prefill_seconds.get(lane, {}).values())
     is_watched = bool(rounds) and rounds[0].reads_prompt
     return rounds[0].wall or 0.0 if is_watched else told
-
-
-def _seconds(rounds: Sequence[Round]) -> float:
-    return rounds[-1].clock if rounds else 0.0
-
-
-def _wall_seconds(rounds: Sequence[Round]) -> float | None:
-    return rounds[-1].wall if rounds else None
 
 
 def _speedup(
@@ -177,22 +169,11 @@ def _cost_ratio(rounds: Sequence[Round], alone: Sequence[Round]) -> float | None
     return step / target_pass if step and target_pass else None
 
 
-def _mean_predicted_tau(rounds: Sequence[Round], alpha: float | None) -> float | None:
+def _predicted(rounds: Sequence[Round], alpha: float) -> float:
+    """The tokens that rounds should emit."""
     # With the number of tokens that each round drafted: it may differ from gamma if a policy adapts
     # it, if the n-gram drafter finds no match, and in the last rounds.
-    if alpha is None:
-        return None
-    passes = [r for r in rounds if not r.reads_prompt]
-    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in passes), len(passes))
-
-
-def _mean_predicted_speedup(
-    rounds: Sequence[Round], alpha: float | None, c: float | None
-) -> float | None:
-    if alpha is None or c is None:
-        return None
-    tokens = sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
-    return ratio(tokens, sum(len(r.drafted) * c + 1 for r in rounds))
+    return sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
 
 
 def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:

@@ -18,6 +18,7 @@ from ..errors import TraceError
 from ..lanes import Lane, label_of
 from ..pairs.pair import Pair
 from .metrics import compute_metrics
+from .tables import shown_number
 from .trace import Trace
 
 EXACT = ("id", "text", "outcome", "seen")
@@ -64,6 +65,11 @@ class Rerun:
     rounding: float
 
     @property
+    def runs(self) -> tuple[Trace, Trace]:
+        """Both runs."""
+        return self.recorded, self.again
+
+    @property
     def same(self) -> bool:
         """Whether all tokens, verdicts, draws and probabilities are the same within rounding."""
         return not self.changes
@@ -96,30 +102,26 @@ class Rerun:
 
     def _goes_on(self) -> bool:
         """Whether most rounds behind the first that differs are the same again."""
-        first = self.changes[0]
-        if first.lane is None or first.index is None:
-            return first.lane is None and not any(change.lane for change in self.changes)
-        behind = [r for r in self.recorded.lane(first.lane) if r.index > first.index]
-        changed = {c.index for c in self.changes if c.lane == first.lane} - {first.index}
-        return len(behind) > 0 and len(changed) <= len(behind) // 2
+        lane, index = self.changes[0].lane, self.changes[0].index
+        if lane is None or index is None:
+            return not any(change.lane for change in self.changes)
+        behind = sum(r.index > index for r in self.recorded.lane(lane))
+        changed = {c.index for c in self.changes if c.lane == lane} - {index}
+        return behind > 0 and len(changed) <= behind // 2
 
     def _is_tie(self) -> bool:
         """Whether the first tokens that differ were as good as equally likely, or drawn where
         both runs list the same probabilities."""
-        first = self.changes[0]
-        pair = [
-            next((r for r in run.lane(first.lane or "") if r.index == first.index), None)
-            for run in (self.recorded, self.again)
-        ]
-        if None in pair:
-            return False
-        for ours, theirs in zip(*(_tokens(r) for r in pair if r is not None), strict=False):
-            if ours[1].id == theirs[1].id and ours[1].outcome == theirs[1].outcome:
-                continue
-            if not self.recorded.header.settings.greedy:
-                return True  # all before it agreed, or it would be the first change
-            margin = margin_of(theirs[1])
-            return margin is not None and margin < 2 * MOST_HALF
+        lane, index = self.changes[0].lane or "", self.changes[0].index
+        both = [[r for r in run.lane(lane) if r.index == index] for run in self.runs]
+        for ours, theirs in zip(*both, strict=False):
+            for (_, one), (_, other) in zip(_tokens(ours), _tokens(theirs), strict=False):
+                if (one.id, one.outcome) == (other.id, other.outcome):
+                    continue
+                if not self.recorded.header.settings.greedy:
+                    return True  # all before it agreed, or it would be the first change
+                margin = margin_of(other)
+                return margin is not None and margin < 2 * MOST_HALF
         return False
 
 
@@ -184,13 +186,11 @@ def rerun_lines(found: Rerun) -> Iterator[str]:
         yield f"  and {len(found.changes) - SHOWN} more"
     if found.same and found.elsewhere:
         yield f"  although {'; '.join(found.elsewhere)}"
-    runs = (found.recorded, found.again)
     for lane in found.recorded.lanes:
-        seconds = [run.lane(lane)[-1].clock if run.lane(lane) else 0.0 for run in runs]
-        yield f"  {label_of(lane):15} {seconds[0]:.3f} s recorded, {seconds[1]:.3f} s here"
+        was, now = (max((r.clock for r in run.lane(lane)), default=0.0) for run in found.runs)
+        yield f"  {label_of(lane):15} {was:.3f} s recorded, {now:.3f} s here"
     for lane in found.recorded.header.speculative:
-        speedups = [compute_metrics(run, lane).speedup for run in runs]
-        said = ["–" if one is None else f"{one:.2f}" for one in speedups]
+        said = [shown_number(compute_metrics(run, lane).speedup, 2) for run in found.runs]
         yield f"  {'speed-up':15} {said[0]} recorded, {said[1]} here ({label_of(lane)})"
 
 
@@ -304,9 +304,7 @@ def _alike(ours: Sequence[Choice], theirs: Sequence[Choice], rounding: float) ->
     """Whether two lists agree; which of nearly equal tokens comes first, or last, is rounding."""
     if len(ours) != len(theirs):
         return False
-    if not ours:
-        return True
-    last = max(ours[-1].probability, theirs[-1].probability)
+    last = max((some[-1].probability for some in (ours, theirs) if some), default=0.0)
     for one, other in ((ours, theirs), (theirs, ours)):
         known = {c.id: c for c in other}
         for choice in one:

@@ -95,7 +95,7 @@ BY_NAME: dict[str, Any] = {
     "seen": _from(1, LONG),
     "lane": LANE,
     "exchanged": _from(0, 2**40),
-    "prompt": _up_to(LONG),
+    **dict.fromkeys(("prompt", "question"), _up_to(LONG)),
     "threads": _from(0, 100_000),
     "lane_threads": _by(LANE, THREADS),
     "date": Annotated[NAME, AfterValidator(_date)],

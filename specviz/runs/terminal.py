@@ -36,7 +36,7 @@ def legend(*, color: bool) -> str:
 def event_line(event: Event, *, color: bool) -> str | None:
     """The line to print for an event: the prompt or a speculative round; None for others."""
     if isinstance(event, Header):
-        return f"     │ {printable(event.prompt)}"
+        return f"     │ {printable(event.question or event.prompt)}"
     if isinstance(event, Round) and event.lane != BASELINE:
         return round_line(event, color=color)
     return None

@@ -187,7 +187,7 @@ def event_dict(event: Event) -> dict[str, Any]:
     return values
 
 
-RARE = ("lanes", "drafts", "source", "streaming_rate", "counted")
+RARE = ("lanes", "drafts", "source", "streaming_rate", "counted", "question")
 TOKEN_FIELDS = tuple(f.name for f in fields(Token))
 TOPS = ("top_p", "top_q", "top_residual")
 

@@ -73,7 +73,7 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
     lanes = {one: trace.lane(one) for one in (name, BASELINE)}
     usual = {one: _usual_seconds(rounds) for one, rounds in lanes.items()}
     delays = {one: _delay(rounds, usual[one]) for one, rounds in lanes.items()}
-    means = {one: sum(map(_seconds, rounds)) / len(rounds) for one, rounds in lanes.items()}
+    means = {one: sum(map(seconds_of, rounds)) / len(rounds) for one, rounds in lanes.items()}
     price = means[name] / means[BASELINE]
     undelayed = speedup * (1 + delays[name]) / (1 + delays[BASELINE])
     ratios = [
@@ -84,7 +84,8 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
     return Uncertainty(price, delays, found, _doubt(speedup, price, delays, found))
 
 
-def _seconds(r: Round) -> float:
+def seconds_of(r: Round) -> float:
+    """What a round took on its lane's clock."""
     return r.draft_seconds + r.verify_seconds + r.overhead_seconds
 
 
@@ -92,13 +93,13 @@ def _usual_seconds(rounds: Sequence[Round]) -> dict[int, float]:
     """The median seconds of a round, by the number of its drafted tokens."""
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
-        by_width[len(r.drafted)].append(_seconds(r))
+        by_width[len(r.drafted)].append(seconds_of(r))
     return {width: statistics.median(taken) for width, taken in by_width.items()}
 
 
 def _delay(rounds: Sequence[Round], usual: dict[int, float]) -> float:
     expected = sum(usual[len(r.drafted)] for r in rounds)
-    return sum(map(_seconds, rounds)) / expected - 1 if expected else 0.0
+    return sum(map(seconds_of, rounds)) / expected - 1 if expected else 0.0
 
 
 def _windows(

@@ -1,8 +1,9 @@
 """`python -m specviz train`: train a pair on a folder of books, or a better draft for a target.
 
 With --corpus: a tokenizer, a target and a draft from scratch. With --distill: a draft that you
-have learns the distribution of its target on text that the target writes after your prompts. Both
-continue from the last checkpoint when the same command runs again.
+have learns the distribution of its target on text that the target writes after your prompts. With
+--head: a head on any target learns on the target's own text. All continue from the last checkpoint
+when the same command runs again.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import torch
 from ..errors import SpecvizError
 from ..options import Parser, also_called, check_writable, real, whole
 from ..pairs.weights import checked_device
-from .from_books import STAGES, TrainingJob, train_on_books
+from .from_books import STAGES, train_on_books
 from .from_prompts import distill
-from .head_stage import add_head_arguments, make_head
+from .from_target import add_head_arguments, make_head
 from .shapes import PRESETS
 
 
@@ -43,14 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", default="", help="cuda or cpu; by default cuda if there is a GPU")
     add("--threads", type=whole(0, 4096), default=0, help="CPU threads; 0 is torch's default")
     _add_books(parser.add_argument_group("a pair from books"))
-    add_head_arguments(parser.add_argument_group("a head on a target, --stage head"))
+    add_head_arguments(parser.add_argument_group("a head on a target, --head TARGET"))
     _add_distillation(parser.add_argument_group("a better draft for a target"))
 
 
 def _add_books(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--corpus", type=Path, help="folder of .txt books, one file per book")
-    add("--stage", choices=(*STAGES, "all", "head"), default="all", help="what to train")
+    add("--stage", choices=(*STAGES, "all"), default="all", help="what to train")
     add("--evaluate", action="store_true", help="do not train, evaluate the saved pair")
     add("--preset", choices=tuple(PRESETS), default="small", help="shapes and budgets")
     add("--held-out", default="", help="books to hold out: file names without .txt, by commas")
@@ -94,17 +95,18 @@ def main(args: argparse.Namespace) -> None:
         args.output = args.output or Path("distilled-draft")
         check_writable(args.output, folder=True)
         distill(args)
+    elif args.head:
+        args.output = args.output or Path("head")
+        check_writable(args.output, folder=True)
+        make_head(args)
     elif args.corpus:
         args.output = args.output or Path("assets/pair")
         check_writable(args.output, folder=True)
-        if args.stage == "head":
-            make_head(TrainingJob(args))
-        else:
-            train_on_books(args)
+        train_on_books(args)
     else:
         raise SpecvizError(
-            "nothing says what to train: pass --corpus BOOKS for a pair from scratch, or --distill "
-            "TARGET --draft DRAFT --prompts FILE for a better draft."
+            "nothing says what to train: pass --corpus BOOKS for a pair from scratch, --head "
+            "TARGET for a head, or --distill TARGET --draft DRAFT --prompts FILE for a better one."
         )
 
 

@@ -8,49 +8,72 @@ distribution is known at every step.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig
 
+from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head, HeadConfig
+from ..pairs.pair import text_config
 from .losses import forward_kl
 
 STEPS = 3  # of a chain in training
+SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
+Reads: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""From rows to the target's states, as `StateReader`."""
 STEP_WEIGHT = 0.8  # of each further step's loss, relative to the one before, as in the paper's code
 
 
-def new_head(target: LlamaForCausalLM, layers: tuple[int, ...], targets: Tensor) -> Head:
-    """A head for `target` whose first weights are those of the target's last layer and head.
+SAME_LAYER = ("llama", "mistral", "qwen2", "qwen3")  # architectures whose layer is the head's own
+
+
+def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
+    """A head for `target` whose first weights are those of the target's last layer and head, where
+    its layers are Llama's; else they are random.
 
     layers: after how many of the target's layers its states are read. targets: int64
-    [draft_vocab], ascending, the tokens that it can draft. The middle one of the states passes
-    through `fc` unchanged at first.
+    [draft_vocab], ascending, the tokens that it can draft. The last of the states passes through
+    `fc` unchanged at first.
     """
-    config: LlamaConfig = target.config
-    layer = LlamaConfig(**{**config.to_dict(), "num_hidden_layers": 1, "dtype": "float32"})
+    config = text_config(target)
+    known = {name: getattr(config, name) for name in _SAVED if hasattr(config, name)}
+    known |= {"rope_parameters": config.rope_parameters, "num_hidden_layers": 1}
+    known |= {"attention_bias": False, "hidden_act": "silu"}
+    layer = LlamaConfig(**known, dtype="float32")
     width = layer.hidden_size
     head = Head(HeadConfig(layer, width, layers, len(targets)))
-    head.embedding = target.model.embed_tokens.weight.detach().float()
+    head.embedding = target.get_input_embeddings().weight.detach().float()
     head.d2t.copy_(targets - torch.arange(len(targets)))
-    last = target.model.layers[-1]
     with torch.no_grad():
         head.fc.weight.zero_()
-        middle = len(layers) // 2 * width
-        head.fc.weight[:, middle : middle + width] = torch.eye(width)
-        for name in ("q_proj", "k_proj", "v_proj"):
-            own, theirs = (getattr(one.self_attn, name).weight for one in (head.midlayer, last))
-            own[:, :width].mul_(0.1)
-            own[:, width:] = theirs
-        head.midlayer.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
-        head.midlayer.mlp.load_state_dict(last.mlp.state_dict())
-        head.midlayer.hidden_norm.weight.copy_(last.input_layernorm.weight)
-        head.midlayer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
+        head.fc.weight[:, -width:] = torch.eye(width)
         head.norm.weight.copy_(target.model.norm.weight)
         head.lm_head.weight.copy_(target.get_output_embeddings().weight[targets])
+        if config.model_type in SAME_LAYER:
+            _inherit_layer(head, target.model.layers[-1])
     return head
+
+
+def _inherit_layer(head: Head, last: Any) -> None:
+    """The weights of a target's layer; what is read of the next token's embedding is small."""
+    width, own = head.config.layer.hidden_size, head.midlayer
+    for name in ("q_proj", "k_proj", "v_proj"):
+        weight = getattr(own.self_attn, name).weight
+        weight[:, :width].mul_(0.1)
+        weight[:, width:] = getattr(last.self_attn, name).weight
+    own.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
+    for name in ("gate_proj", "up_proj", "down_proj"):
+        getattr(own.mlp, name).weight.copy_(getattr(last.mlp, name).weight)
+    own.hidden_norm.weight.copy_(last.input_layernorm.weight)
+    own.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
 
 
 def frequent_tokens(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
@@ -60,49 +83,57 @@ def frequent_tokens(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
 
 
 class ChainLoss:
-    """The loss of a head on ids [rows, length + 1], or marked rows [rows, 2, length + 1]: the mean
-    KL(target || head), in nats, over the steps of the chains that begin at every place.
+    """The loss of a head on rows [rows, planes, length + 1]: ids, marks at those that count, and
+    whatever `read` needs. It is the mean KL(target || head), in nats, over the steps of the chains
+    that begin at every place; predictions of tokens without a mark do not count.
 
     The target's probabilities are restricted to the head's tokens and normalised again.
     """
 
-    def __init__(self, target: LlamaForCausalLM, head: Head, steps: int = STEPS) -> None:
-        self._target, self._steps = target, steps
-        self._read = StateReader(target, head.config.states)
+    def __init__(self, target: Any, head: Head, read: Reads, steps: int = STEPS) -> None:
+        self._steps, self._read = steps, read
         embedding = target.get_output_embeddings().weight.detach()
         self._labels_head = embedding[head.targets.to(embedding.device)].to(torch.bfloat16)
 
-    def __call__(self, head: Head, ids: Tensor) -> Tensor:
-        # Of marked rows the ids alone: they are full, and a head learns from their openings too.
-        ids = ids[:, 0] if ids.ndim == 3 else ids
-        states, last = self._read(ids)
+    def __call__(self, head: Head, rows: Tensor) -> Tensor:
+        # Behind the last token that counts, rows are padding.
+        rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
+        ids, marks = rows[:, 0], rows[:, 1].bool()
+        states, last = self._read(rows)
         total, weights = torch.zeros((), device=ids.device), 0.0
+        own = head.lm_head.weight.to(torch.bfloat16)
         for step, hidden in enumerate(chain_outputs(head, ids, states, self._steps)):
-            # The output at place i of this step predicts what comes after token i + 1 + step.
-            kept = ids.shape[1] - 1 - step
-            labels = last[:, 1 + step :].flatten(0, 1)
-            normed = head.norm(hidden[:, :kept]).flatten(0, 1).to(torch.bfloat16)
-            own = head.lm_head.weight.to(torch.bfloat16)
+            # The output at place i of this step predicts token i + 2 + step.
+            counted = marks[:, 2 + step :]
+            if not counted.any():
+                break
+            kept = counted.shape[1]
+            labels = last[:, 1 + step : 1 + step + kept][counted]
+            normed = head.norm(hidden[:, :kept][counted]).to(torch.bfloat16)
             weight = STEP_WEIGHT**step
             total = total + weight * forward_kl(normed, own, labels, self._labels_head)
             weights += weight
-        return total / weights
+        return total / max(weights, 1e-9)
 
 
 class StateReader:
-    """Reads a target's hidden states: a call with ids [rows, n] gives the states that a head reads,
-    [rows, n, len(layers) * width], and the final normed ones, [rows, n, width], both bf16."""
+    """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids, or
+    with ids [rows, n], gives the states that a head reads, [rows, n, len(layers) * width], and the
+    final normed ones, [rows, n, width], both bf16."""
 
-    def __init__(self, target: LlamaForCausalLM, layers: tuple[int, ...]) -> None:
+    def __init__(self, target: Any, layers: tuple[int, ...]) -> None:
         self._target, self._layers = target, layers
+        self.final = text_config(target).hidden_size
+        self.width = len(layers) * self.final
 
     @torch.no_grad()
     def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        ids = ids[:, 0] if ids.ndim == 3 else ids
         found: dict[int, Tensor] = {}
 
         def keep(after: int) -> Callable[[nn.Module, object, Tensor], None]:
             def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-                found[after] = output
+                found[after] = output[0] if isinstance(output, tuple) else output
 
             return hook
 
@@ -116,6 +147,45 @@ class StateReader:
                 hook.remove()
         states = torch.cat([found[n] for n in self._layers], -1)
         return states.to(torch.bfloat16), last.to(torch.bfloat16)
+
+
+class KeptStates:
+    """The same for rows whose third plane is their number in `rows`, kept in a file: the target
+    reads each row once, and not in each epoch. Where the disk has no room, nothing is kept.
+
+    rows: [rows, 2, n]. folder: of the files; those of a process that was killed are used again.
+    """
+
+    def __init__(self, reader: StateReader, rows: np.ndarray, folder: Path) -> None:
+        self._reader = reader
+        self._ends = np.where(rows[:, 1].any(1), rows.shape[2] - rows[:, 1, ::-1].argmax(1), 0)
+        self._starts = np.concatenate([[0], np.cumsum(self._ends)])
+        width = reader.width + reader.final
+        need = int(self._starts[-1]) * width * 2
+        folder.mkdir(parents=True, exist_ok=True)
+        path, known = folder / "states.bin", folder / "read.npy"
+        self._kept: np.ndarray | None = None
+        if path.exists() or shutil.disk_usage(folder).free > 2 * need:
+            mode: Any = "r+" if path.exists() and path.stat().st_size == need else "w+"
+            self._kept = np.memmap(path, np.int16, mode, shape=(int(self._starts[-1]), width))
+            if mode == "w+" or not known.exists():
+                np.save(known, np.zeros(len(rows), bool))
+            self._read = np.load(known, mmap_mode="r+")
+
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if self._kept is None:
+            return self._reader(rows)
+        both = rows.new_zeros((len(rows), rows.shape[2], self._kept.shape[1]), dtype=torch.bfloat16)
+        for i, row in enumerate(rows):
+            number, n = int(row[2, 0]), min(int(self._ends[row[2, 0]]), rows.shape[2])
+            place = slice(self._starts[number], self._starts[number + 1])
+            if not self._read[number]:
+                found = torch.cat(self._reader(row[None, 0, : self._ends[number]]), -1)[0]
+                self._kept[place] = found.cpu().view(torch.int16).numpy()
+                self._read[number] = True
+            kept = torch.from_numpy(np.array(self._kept[place][:n]))
+            both[i, :n] = kept.view(torch.bfloat16).to(both.device)
+        return both[..., : self._reader.width], both[..., self._reader.width :]
 
 
 def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[Tensor]:
@@ -156,3 +226,79 @@ def _attended(q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
     for i, (_, values) in enumerate(chain):
         seen = seen + weights[..., n + i : n + i + 1] * values
     return seen
+
+
+def save_head(head: Head, folder: Path) -> None:
+    """Save a head to `folder` in the published EAGLE-3 format: config, bf16 weights, checksums."""
+    folder.mkdir(parents=True, exist_ok=True)
+    layer, config = head.config.layer, head.config
+    values: dict[str, Any] = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        **{name: getattr(layer, name) for name in _SAVED},
+        "rope_theta": layer.rope_parameters["rope_theta"],
+        "num_hidden_layers": 1,
+        "draft_vocab_size": config.draft_vocab,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "eagle_config": {
+            "eagle_aux_hidden_state_layer_ids": [n - 1 for n in config.states],
+            "use_aux_hidden_state": True,
+        },
+    }
+    weights = {name: value.detach().cpu() for name, value in head.state_dict().items()}
+    weights = {n: w if n == "d2t" else w.to(torch.bfloat16) for n, w in weights.items()}
+    drafted = torch.zeros(layer.vocab_size, dtype=torch.bool)
+    drafted[head.targets.cpu()] = True
+    partial = folder / "model.partial"
+    save_file({**weights, "t2d": drafted}, partial, metadata={"format": "pt"})
+    partial.chmod(0o644)  # safetensors writes files that only their owner can read
+    partial.replace(folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    write_checksums(folder)
+
+
+_SAVED = (
+    "attention_bias",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "rms_norm_eps",
+    "vocab_size",
+)
+
+
+@torch.no_grad()
+def chain_acceptance(
+    target: Any, head: Head, rows: np.ndarray, temperature: float, steps: int = SHOWN_STEPS
+) -> list[float]:
+    """The probability that a draft is accepted at each step of a chain whose earlier drafts were
+    all accepted, on marked rows [rows, 2, n]: what the target has written counts.
+
+    The mean over places of the sum of min(p, q) (Leviathan et al. 2022, arXiv 2211.17192, section
+    3.2); at temperature 0, the share of places where both have the same first choice.
+    """
+    read, table = StateReader(target, head.config.states), target.get_output_embeddings().weight
+    totals, counts = [0.0] * steps, [0] * steps
+    for row in rows:
+        n = int(row[1].nonzero()[0].max()) + 1
+        ids = torch.from_numpy(row[None, 0, :n].astype(np.int64)).to(table.device)
+        marks = torch.from_numpy(row[1, :n].astype(bool)).to(table.device)
+        states, last = read(ids)
+        for step, hidden in enumerate(chain_outputs(head, ids, states, steps)):
+            counted = marks[2 + step :]
+            kept = len(counted)
+            p = (last[0, 1 + step : 1 + step + kept][counted] @ table.T.to(last.dtype)).float()
+            q = head.logits(hidden[0, :kept][counted].float())
+            if temperature == 0:
+                same = head.targets[q.argmax(-1)] == p.argmax(-1)
+                totals[step] += same.sum().item()
+            else:
+                p, q = (p / temperature).softmax(-1), (q / temperature).softmax(-1)
+                totals[step] += torch.minimum(p[:, head.targets], q).sum().item()
+            counts[step] += int(counted.sum())
+    return [total / max(1, count) for total, count in zip(totals, counts, strict=True)]

@@ -1,13 +1,15 @@
-"""The memory that a distillation needs, estimated before any weights are read."""
+"""The memory that a training of a draft or a head needs, estimated before it begins."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import PairError
+from ..pairs.heads.eagle import Head
 from ..pairs.memory import DeviceMemory, memory_need
 from ..pairs.metadata import ModelMetadata
-from ..pairs.pair import logit_width, parameter_count
+from ..pairs.pair import logit_width, parameter_count, text_config
 from ..pairs.sizes import shown_bytes
 
 LAYER_BYTES = 34
@@ -74,11 +76,31 @@ def distillation_need(
     )
 
 
-def check_need(need: DistillationNeed, place: DeviceMemory) -> None:
-    """Raise `PairError` with the numbers if `need` is more than the device has free."""
-    if need.total > place.free:
+def head_need(
+    target: Any, head: Head, *, rows: int, width: int, tokens: int, steps: int
+) -> DistillationNeed:
+    """For a head on a loaded target. rows, width: texts written at once, and tokens of each.
+    tokens: of a forward pass in training; steps: of its chains."""
+    config, own = text_config(target), parameter_count(head)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    cached = 2 * config.num_hidden_layers * heads * head_dim * target.dtype.itemsize
+    layer = 2 * LAYER_BYTES * config.hidden_size
+    return DistillationNeed(
+        target=sum(one.numel() * one.element_size() for one in target.parameters()),
+        draft=4 * own,
+        optimizer=12 * own,
+        writing=rows * width * cached,
+        learning=tokens * (steps * layer + config.num_hidden_layers * 2 * config.hidden_size),
+    )
+
+
+def check_need(need: DistillationNeed, place: DeviceMemory, loaded: int = 0) -> None:
+    """Raise `PairError` with the numbers if `need` is more than the device has free. loaded: bytes
+    of it that are there already."""
+    if need.total - loaded > place.free:
         raise PairError(
-            f"not enough memory: the distillation needs about {need}, and {place.device.type} has "
+            f"not enough memory: the training needs about {need}, and {place.device.type} has "
             f"{shown_bytes(place.free)} free; use smaller --micro-tokens or --write-rows, or a "
             "smaller model."
         )

@@ -17,6 +17,7 @@ from ..inspect.parting import Difference, Parting
 from ..lanes import LANES, Lane
 from ..measure.sweep.types import SweepRequest, SweepResult
 from ..pairs.spec import operator_spec
+from ..runs.trace import Trace
 from ..settings import Settings
 from .loading import Models, checked_name, pair_and_options, token_of
 
@@ -92,13 +93,6 @@ def _end_of(events: Iterator[Event]) -> Iterator[End]:
         yield end
 
 
-class Read(NamedTuple):
-    """How many tokens of the prompt each draw reads, and whether the prompt has more."""
-
-    tokens: int
-    shortened: bool
-
-
 class Drawn(NamedTuple):
     """How many continuations each lane has drawn so far."""
 
@@ -106,17 +100,20 @@ class Drawn(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The comparison of both samples, and the texts of their continuations by token ids."""
+    """The comparison of both samples, and the texts of their continuations by token ids. tokens: of
+    the prompt that each draw read. shortened: whether it has more."""
 
     comparison: Comparison
     texts: dict[tuple[int, ...], str]
+    tokens: int
+    shortened: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SampleTask:
     """Draw short continuations of a prompt, one in each lane by turns, and compare the lanes.
 
-    The results are a `Read`, a `Drawn` after each turn and a `Compared`.
+    The results are a `Drawn` after each turn and a `Compared`.
     reach: the most tokens of the prompt, from its end, that are read. length: tokens of a
     continuation.
     """
@@ -129,11 +126,10 @@ class SampleTask:
     reach: int
 
     def run(self, models: Models, stop: Stop) -> Iterator[Any]:
-        from ..inspect.continuations import draw_continuations  # imports torch
+        from ..inspect.prove import draw_continuations  # imports torch
 
         pair = yield from models.pair(self.pair)
         ids = pair.encode(self.prompt)
-        yield Read(min(len(ids), self.reach), len(ids) > self.reach)
         drawing: dict[Lane, Iterator[Continuation]] = {
             lane: draw_continuations(
                 pair, ids[-self.reach :], self.settings, self.draws, self.length, lane
@@ -149,7 +145,8 @@ class SampleTask:
                 return
         ours, theirs = ([one.ids for one in drawn[lane]] for lane in LANES)
         texts = {one.ids: one.text for draws in drawn.values() for one in draws}
-        yield Compared(two_sample_chi_square(ours, theirs), texts)
+        tokens, shortened = min(len(ids), self.reach), len(ids) > self.reach
+        yield Compared(two_sample_chi_square(ours, theirs), texts, tokens, shortened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +205,37 @@ class DifferenceTask:
             except StopIteration as found:
                 yield found.value
                 return
+
+
+class Again(NamedTuple):
+    """What a second run of a recording said. lines: the answer, then where they differ."""
+
+    same: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RerunTask:
+    """Run a recording once more. The results are sentences, and at last an `Again`.
+
+    recorded: without lists of likeliest tokens, which are then not compared.
+    """
+
+    pair: str
+    recorded: Trace
+
+    def run(self, models: Models, stop: Stop) -> Iterator[str | Again]:
+        from ..runs.rerun import compared, rerun_events, rerun_lines  # imports torch
+
+        pair = yield from models.pair(self.pair)
+        yield READING
+        events = []
+        for event in rerun_events(self.recorded.header, pair):
+            events.append(event)
+            if stop.is_set():
+                return
+        found = compared(self.recorded, Trace.from_events(events), lists=False)
+        yield Again(found.same, tuple(rerun_lines(found)))
 
 
 class Rest(NamedTuple):

@@ -19,11 +19,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from ..environment import ANY_MODEL, BUILTIN, PAIRS
-from ..errors import NoGpuError, PairError, SpecvizError
+from ..environment import ANY_MODEL, BUILTIN, PAIR, PAIRS
+from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
 from ..kinds import drafter_kind
 from ..pairs.sizes import parameter_bytes
-from ..pairs.table import named_pair, operator_pairs
+from ..pairs.table import first_pair, named_pair, operator_pairs
 from ..settings import Settings
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
@@ -262,7 +262,8 @@ def sentence_for(error: Exception) -> str:
 
 
 def load_pairs() -> ZeroGpuWorker:
-    """Load the built-in pair and those in SPECVIZ_PAIRS onto the GPU that calls will be lent.
+    """Load the built-in pair, the page's first one and those in SPECVIZ_PAIRS onto the GPU that
+    calls will be lent.
 
     Call it in the main thread, before anything uses CUDA and before the page is launched: until
     then `spaces` emulates CUDA. Visitors can choose only these pairs. Raises `SettingsError` for a
@@ -272,7 +273,10 @@ def load_pairs() -> ZeroGpuWorker:
 
     from ..core.race import race  # imports torch, which spaces must come before
 
-    names = dict.fromkeys((BUILTIN, *(row.name for row in operator_pairs())))
+    first = first_pair()
+    if named_pair(first) is None:
+        raise SettingsError(f"{PAIR.name} is {first!r}: on ZeroGPU use a name of the table.")
+    names = dict.fromkeys((BUILTIN, first, *(row.name for row in operator_pairs())))
     pairs = {name: _load_onto_gpu(name) for name in names}
     os.environ[PAIRS.name] = ",".join(pairs)
     os.environ.pop(ANY_MODEL.name, None)

@@ -41,7 +41,7 @@ def lossy(queue: RunQueue, run: Run) -> Iterator[str]:
     """The deltas of a run; where the prompt says so, many get lost on the way."""
     for text in deltas(queue, run):
         delta = json.loads(text)
-        if LOSSY not in run.prompt or delta["over"] or delta["seq"] % 3 == 1:
+        if LOSSY not in run.prompt or delta["over"] or delta["next"] % 3 == 1:
             yield text
 
 

@@ -321,8 +321,8 @@ def test_even_markup_that_got_in_would_run_nothing(visit: Visit) -> None:
     visitor = visit_watched(visit)
     visitor.page.evaluate(INTRUDE)
     assert visitor.page.evaluate("window.__hit") is None
-    refused = [problem for problem in visitor.problems if "Content Security Policy" in problem]
-    assert len(refused) >= 4
+    rejected = [problem for problem in visitor.problems if "Content Security Policy" in problem]
+    assert len(rejected) >= 4
     visitor.problems.clear()
     visitor.set("number input for Length", 4)
     visitor.prompt("the page still works")

@@ -72,7 +72,7 @@ def test_the_page_fits(visit: Visit) -> None:
     check_fits(visitor)
     assert visitor.page.evaluate(IS_DARK)
     visitor.run()
-    visitor.page.wait_for_selector("[data-chart=tokens] .js-plotly-plot, .sv-plot .main-svg")
+    visitor.page.wait_for_selector("[data-line=tokens] svg")
     visitor.page.evaluate("document.activeElement.blur()")
     visitor.page.keyboard.press("t")
     assert not visitor.page.evaluate(IS_DARK)
@@ -153,9 +153,10 @@ def test_a_round_is_stepped_through_event_by_event(visit: Visit) -> None:
     trace = visitor.run()
     first = next(r for r in trace["rounds"] if r["lane"] == "speculative")
     visitor.page.locator("[data-scrub]").fill("0")
+    visitor.page.evaluate("document.activeElement.blur()")
     seen: list[list[str]] = [[]]
     while not visitor.page.evaluate("window.specviz.finished('speculative')"):
-        visitor.button("Step").click()
+        visitor.page.keyboard.press("ArrowRight")
         visitor.drawn()
         outcomes = visitor.page.evaluate(OUTCOMES)
         if seen[-1] != outcomes:
@@ -187,7 +188,7 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
                 return at.getAttribute("aria-label") || at.dataset.index || at.innerText; }"""
             )
         )
-    for name in ("Run", "Greedy", "Theme", "0", "Play", "Step", "Restart"):
+    for name in ("Run", "Easy", "Settings", "Theme", "0", "Play", "Slow down one round"):
         assert name in reached, f"{name} is not among {reached}"
 
     page.locator("[data-lane=speculative] [data-index='0']").focus()

@@ -174,5 +174,5 @@ def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visit: Visit) 
     page.evaluate("window.isHurried = true")
     visitor.run()
     visitor.state("running")  # by itself
-    expect(page.locator("[data-pace]")).to_be_visible()
+    expect(page.locator("[data-speed]")).not_to_have_value("1")
     assert page.evaluate("window.specviz.position < window.specviz.events")

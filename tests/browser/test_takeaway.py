@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 from replaying_server import replay_of, replaying
 from series import series
 from visitor import PATIENCE, Visit, Visitor
@@ -21,6 +21,7 @@ from specviz.runs.html import standalone_html
 from specviz.runs.tables import rounds_csv, tokens_csv
 
 # A film takes its twelve seconds on a clock that runs ahead.
+HAS_PLOTLY = "performance.getEntriesByType('resource').some(({ name }) => name.includes('plotly'))"
 HURRY = """() => { const now = performance.now.bind(performance);
   performance.now = () => 20 * now(); }"""
 # Counts frames from before the first script of the page, which may keep the function.
@@ -56,9 +57,12 @@ def taken(visitor: Visitor, name: str, folder: Path) -> Path:
 
 
 def taken_on(page: Page, name: str, folder: Path) -> Path:
-    menu = page.locator("[data-takeaway]")
+    menu = page.locator("[data-share]")
     if menu.get_attribute("open") is None:
-        menu.locator("summary").click()
+        menu.locator("> summary").click()
+    charts = menu.locator(".sv-take-charts")
+    if "." in name and charts.get_attribute("open") is None:
+        charts.locator("summary").click()
     with page.expect_download(timeout=PATIENCE) as download:
         menu.locator(f"[data-take='{name}']").click()
     path = folder / download.value.suggested_filename
@@ -116,13 +120,13 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
         expect(offline.locator(f"[data-count={name}]")).to_have_text(str(counts[name]))
     headline = visitor.page.locator("[data-headline]").inner_text()
     expect(offline.locator("[data-headline]")).to_have_text(headline)
-    expect(offline.locator("[data-chart=tokens] .main-svg").first).to_be_visible()
+    expect(offline.locator("[data-line=tokens] svg").first).to_be_visible()
 
     picture = taken_on(offline, "picture", tmp_path).read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert struct.unpack(">II", picture[16:24]) == (1200, 630)
-    menu = offline.locator("[data-takeaway]")
-    menu.locator("summary").click()
+    menu = offline.locator("[data-share]")
+    menu.locator("> summary").click()
     menu.locator("[data-take=film]").click()
     expect(menu.get_by_role("progressbar")).to_be_visible()
     menu.get_by_role("button", name="Cancel").click()
@@ -135,7 +139,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     check_last_picture(offline.evaluate("window.painted"), Trace.from_dict(data))
     offline.keyboard.press("Escape")
 
-    offline.get_by_role("button", name="Explain").click()
+    offline.get_by_role("button", name="Step by step").click()
     expect(offline.locator(".sv-explain[open] .sx-bars li").first).to_be_visible()
     offline.keyboard.press("Escape")
     offline.get_by_role("button", name="Why this speed?").click()
@@ -153,7 +157,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
         for place in ("[data-lane=speculative]", "[data-lane=baseline]", "[data-play]"):
             box = offline.locator(place).bounding_box()
             assert box and box["y"] + box["height"] <= height and box["x"] + box["width"] <= width
-        expect(offline.locator("[data-charts]")).to_be_hidden()
+        expect(offline.locator("[data-line=tokens]")).to_be_hidden()
 
 
 def check_last_picture(painted: list[str], run: Trace) -> None:
@@ -203,30 +207,15 @@ def test_a_watched_server_shows_what_it_told_and_names_what_not(
     expect(offline.locator("#sv-card")).to_contain_text("Which token it was the server does not")
 
 
-def test_pictures_are_offered_as_soon_as_charts_can_be_drawn(visit: Visit) -> None:
-    visitor = visit()
-    held: list[Route] = []
-    visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
-    visitor.page.reload()
-    visitor.ready()
-    visitor.set("number input for Length", 12)
-    visitor.run()
-    visitor.page.locator("[data-takeaway] summary").click()
-    picture = visitor.page.locator("[data-take='tokens.png']")
-    expect(visitor.page.locator("[data-take=tokens]")).to_be_enabled()
-    expect(picture).to_be_disabled()
-    for route in held:
-        route.continue_()
-    expect(picture).to_be_enabled()
-
-
 def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> None:
     visitor = visit()
     visitor.set("number input for Length", 12)
     trace = Trace.from_dict(visitor.run())
     assert taken(visitor, "tokens", tmp_path).read_bytes() == tokens_csv(trace).encode()
     assert taken(visitor, "rounds", tmp_path).read_bytes() == rounds_csv(trace).encode()
+    assert not visitor.page.evaluate(HAS_PLOTLY)  # 4 MB for those who want a picture
     picture = taken(visitor, "tokens.png", tmp_path).read_bytes()
+    assert visitor.page.evaluate(HAS_PLOTLY)
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
     drawing = taken(visitor, "parts.svg", tmp_path).read_text("utf-8")
     assert drawing.startswith("<svg") and "Where a round" in drawing
@@ -247,14 +236,14 @@ def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visit: Visit) -> 
     visitor.set("number input for Length", 4)
     visitor.run()
     page = visitor.page
-    menu = page.locator("[data-takeaway]")
-    menu.locator("summary").focus()
+    menu = page.locator("[data-share]")
+    menu.locator("> summary").focus()
     page.keyboard.press("Enter")
-    expect(menu.get_by_role("button", name="Tokens against clock, PNG")).to_be_visible()
+    expect(menu.locator("[data-take=html]")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(menu.get_by_role("button", name="Tokens against clock, PNG")).to_be_hidden()
+    expect(menu.locator("[data-take=html]")).to_be_hidden()
 
     page.evaluate("window.specviz.trace.rounds[0].clock += 1")
-    menu.locator("summary").click()
+    menu.locator("> summary").click()
     menu.locator("[data-take=html]").click()
     expect(page.locator("[data-notice]")).to_contain_text("clock")

@@ -63,7 +63,7 @@ def figures(token: Token, around: list[Token]) -> list[str]:
         return [*said, "whatever the draw"]
     assert token.u is not None
     if token.outcome == "accepted":
-        return [*said, "so it was kept"]
+        return [*said, "so it was accepted"]
     rest = ["rules it out"] if p == 0 else []
     return [*said, *rest, "rejected", f"then drew “{visible(own.text)}”"]
 
@@ -116,7 +116,7 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     visit: Visit,
 ) -> None:
     visitor = visit()
-    visitor.button("greedy").click()
+    visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 40)
     trace = Trace.from_dict(visitor.run())
     seen = set()
@@ -227,7 +227,7 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
 
 def test_a_listener_hears_rounds(visit: Visit) -> None:
     visitor = visit()
-    visitor.button("greedy").click()
+    visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 24)
     visitor.run()
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
@@ -238,6 +238,7 @@ def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) 
     visitor.set("number input for Length", 48)
     visitor.set("number input for Temperature", 1)
     page = visitor.page
+    visitor.unfold()
     page.get_by_role("radio", name="Block").check()
     trace = Trace.from_dict(visitor.run())
     assert trace.header.settings.verdict == "block"

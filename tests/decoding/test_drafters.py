@@ -33,7 +33,6 @@ from specviz.core.loop import _Run
 from specviz.errors import PairError
 from specviz.measure.bench.drafters import (
     compare,
-    preset_prompts,
     table_lines,
     variants_of,
 )
@@ -258,7 +257,6 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     assert rows[1].tau is not None and rows[1].tau.low is None, "one prompt has no interval"
     lines = list(table_lines(rows))
     assert len(lines) == 2 + 6 and {line.count("|") for line in lines} == {8}
-    assert list(preset_prompts()) == ["easy", "hard", "repetitive", "copies", "loses"]
     assert len(variants_of("policies", pair, "w1", settings)[0]) == 9
 
 

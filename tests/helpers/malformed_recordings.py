@@ -141,6 +141,10 @@ INVALID: dict[str, tuple[Edit, str]] = {
         put(HEADER, "prompt", 3),
         "header: prompt is 3, but it should be a text",
     ),
+    "another question": (
+        put(HEADER, "question", "Is this another one?"),
+        "header: question is no part of prompt",
+    ),
     "no prompt ids": (put(HEADER, "prompt_ids", []), "header: prompt_ids is empty"),
     "negative id": (put(HEADER, "prompt_ids", [1, -1]), "header: prompt id 2 is -1"),
     "true as id": (put(HEADER, "prompt_ids", [True]), "header: prompt id 1 is true"),

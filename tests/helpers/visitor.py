@@ -20,6 +20,9 @@ ALL_STAYS = """(() => {
 FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
+ADVANCED = ("Top-k", "Top-p")
+
+
 class Visitor:
     """One browser window on the page, and every problem that it had there."""
 
@@ -50,7 +53,7 @@ class Visitor:
     def ready(self) -> None:
         """Wait until the page can be used: its controls are filled after its player is there."""
         self.page.wait_for_selector("[data-player][data-ready]")
-        self.page.wait_for_selector("#greedy[aria-pressed]", state="attached")
+        self.page.wait_for_selector("#presets .preset[aria-pressed]", state="attached")
         self.drawn()
 
     def drawn(self) -> None:
@@ -72,8 +75,16 @@ class Visitor:
         if panel.get_attribute("aria-expanded") == "false":
             panel.click()
         box = self.page.get_by_label(label)
+        if any(name in label for name in ADVANCED):
+            self.unfold()
         box.fill(str(value))
         box.blur()
+
+    def unfold(self) -> None:
+        """Open the settings' advanced part."""
+        part = self.page.locator("#advanced > button")
+        if "open" not in (part.get_attribute("class") or ""):
+            part.click()
 
     def prompt(self, text: str) -> None:
         self.page.get_by_label("Prompt", exact=True).fill(text)

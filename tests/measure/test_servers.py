@@ -26,7 +26,7 @@ from specviz.measure.bench.servers import (
     servers_report,
 )
 from specviz.remote.wire import Server
-from specviz.sides.watched import pair as watched_pair
+from specviz.sides.watched import watching as watched_pair
 
 COUNT = 8
 SETTINGS = Settings(max_new_tokens=COUNT, gamma=4, ignore_eos=True)

@@ -71,7 +71,7 @@ test("a run that was stopped, or that has few rounds, is not judged either", () 
 test("losing is said as plainly as winning, with its cause", () => {
   const { verdict: sentence, detail: cause } = said(loses.rounds, loses);
   assert.match(sentence, /slower/);
-  assert.match(cause, /^\d+ of \d+ judged guesses accepted, [\d.]+ tokens per pass of the target\. /);
+  assert.match(cause, /^\d+ of \d+ judged guesses accepted, [\d.]+ tokens per pass\. /);
   const trace = { header: { settings: { temperature: 0 }, target: { form: "eager" } }, end: { reasons: {} } };
   const even = verdict({ speedup: 0.98, drafted: 50, rounds: 20 }, trace, null, true);
   assert.equal(even, "the speed of the target alone: as good as even.");

@@ -28,7 +28,6 @@ from specviz.core.race import race
 from specviz.environment import ASSETS
 from specviz.page.api import streamed
 from specviz.page.controls import MAX_LENGTH, MOST_CHARACTERS
-from specviz.page.wire import Update
 from specviz.runs.recording import read_recording
 
 BUILTIN = (ASSETS / "pair" / "target").is_dir()
@@ -113,8 +112,9 @@ def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: s
 
 def test_an_update_without_news_is_a_value() -> None:
     """Else the server would not notice that a program which waits for its turn has left."""
-    updates = (one for one in (Update(["Wait."]), Update(), Update(over=True)))
-    assert list(streamed(updates)) == [{"status": "Wait."}, {}]
+    said = (("Wait.", False), ("", False), ("", True))
+    states = ({"status": status, "over": over} for status, over in said)
+    assert list(streamed(states)) == [{"status": "Wait."}, {}]
 
 
 def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
@@ -157,13 +157,13 @@ def test_programs_race_further_lanes_by_what_differs(
 def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:
     """Gradio sends only that, and is wrong about some lists."""
 
-    def update(*rounds: Round) -> Update:
-        return Update(notes=rounds)
+    def state(*rounds: Round) -> dict[str, Any]:
+        return {"rounds": rounds, "status": "", "over": False}
 
     runs = race(toy_pair(), "the cat", Settings(gamma=6, temperature=1.0, max_new_tokens=80))
     rounds = [event for event in runs if isinstance(event, Round)]
     parts = [rounds[at : at + 7 - at % 5] for at in range(0, len(rounds), 5)]
-    values: list[Any] = list(streamed(update(*part) for part in parts))
+    values: list[Any] = list(streamed(state(*part) for part in parts))
     for before, after in itertools.pairwise([None, *json.loads(json.dumps(values))]):
         assert apply_diff(before, diff(before, after)) == after
 
@@ -308,16 +308,17 @@ def test_toy_pairs_are_what_the_tests_think() -> None:
     assert toy_pair().tokenizer.decode(toy_pair().encode("<b>")) == "<b>"
 
 
-def blocks_of_the_readme(language: str) -> list[str]:
-    """What the README's section for programs shows in a language."""
-    text = (ASSETS.parent / "README.md").read_text("utf-8")
-    section = text.split("## From a program\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+DOCUMENT = (ASSETS.parent / "docs" / "api.md").read_text("utf-8")
+
+
+def blocks_of_the_document(language: str) -> list[str]:
+    """What the document for programs shows in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
 @pytest.mark.skipif(not BUILTIN, reason="no built-in pair here")
-def test_the_readmes_python_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks_of_the_readme("python")
+def test_the_documents_python_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks_of_the_document("python")
     exec(code.replace("http://127.0.0.1:7860", site.url), {})
     printed = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("baseline [") for line in printed) == 64
@@ -325,8 +326,8 @@ def test_the_readmes_python_runs(site: Site, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
-def test_the_readmes_shell_runs(site: Site) -> None:
-    (code,) = blocks_of_the_readme("sh")
+def test_the_documents_shell_runs(site: Site) -> None:
+    (code,) = blocks_of_the_document("sh")
     script = code.replace("http://127.0.0.1:7860", site.url)
     run = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
@@ -336,8 +337,7 @@ def test_the_readmes_shell_runs(site: Site) -> None:
     assert result["metrics"]["tokens"]["baseline"] == 64
 
 
-def test_the_readme_names_every_setting_that_programs_have(site: Site) -> None:
-    section = (ASSETS.parent / "README.md").read_text("utf-8").split("## From a program\n")[1]
+def test_the_document_names_every_setting_that_programs_have(site: Site) -> None:
     parameters = site.get("/gradio_api/info").json["named_endpoints"]["/generate"]["parameters"]
     for parameter in parameters:
-        assert f"`{parameter['parameter_name']}`" in section.split("\n## ")[0]
+        assert f"`{parameter['parameter_name']}`" in DOCUMENT

@@ -15,9 +15,8 @@ from specviz import Settings, Trace, race
 from specviz.core.engines import eager_only
 from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
-from specviz.page.experiment import UNREADABLE, difference_functions
+from specviz.page.questions import TOO_LONG, UNREADABLE, question_functions
 from specviz.page.queue import RunQueue
-from specviz.page.rerun import TOO_LONG, rerun_functions
 from specviz.page.security.errors import answering
 from specviz.worker.client import LocalWorker
 
@@ -40,9 +39,8 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     pair, told = parted
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
-    begin, _, ask, _ = map(
-        answering, [*difference_functions(runs, "toy"), *delivery_functions(runs)]
-    )
+    functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
+    _, begin, _, _, ask, _ = functions
     state = begin({"run": None, "parting": told})
     deadline = time.monotonic() + 60
     while not state["over"] and time.monotonic() < deadline:
@@ -70,7 +68,8 @@ def test_a_run_is_run_again_and_an_edit_is_told():
     pair, _ = toy_pair(), recorded(SAMPLED)  # before the worker's thread: both draw weights
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
-    begin, _, ask, _ = map(answering, [*rerun_functions(runs, "toy"), *delivery_functions(runs)])
+    functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
+    _, _, begin, _, ask, _ = functions
 
     def answered(data: dict[str, Any]) -> dict[str, Any]:
         for r in data["rounds"]:  # as the browser sends it

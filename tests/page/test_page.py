@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +14,12 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.errors import PairError, PromptError
-from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings
-from specviz.page.delivery import deltas
+from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings, defaults_of
+from specviz.page.delivery import delivery_functions, delta_of, deltas
 from specviz.page.jobs import Run
-from specviz.page.player import FALLBACK, load_presets
+from specviz.page.memory import listed_drafters
+from specviz.page.player import presets_of
 from specviz.page.queue import RunQueue
-from specviz.page.wire import Update, encode_delta
 from specviz.runs.trace import event_dict
 from specviz.settings import CHOICES as ALL_CHOICES
 from specviz.settings import RANGES
@@ -70,8 +69,9 @@ def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> N
             yield event
 
     texts = list(deltas(queue_of(pair, watched), run_of()))
-    numbers = [json.loads(text)["seq"] for text in texts]
-    assert numbers == list(range(len(texts)))
+    numbers = [(delta["seq"], delta["next"]) for delta in map(json.loads, texts)]
+    assert [since for since, _ in numbers] == [0, *(number for _, number in numbers[:-1])]
+    assert numbers[-1][1] == len(seen)
     assert [json.loads(text)["over"] for text in texts][-2:] == [False, True]
     assert rebuilt(texts) == Trace.from_events(seen)
 
@@ -209,12 +209,23 @@ def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
     assert "error" not in json.loads(list(deltas(queue, run_of()))[-1])
 
 
-def test_missed_deltas_can_be_asked_for_by_run_only(pair: Pair) -> None:
+def missed(queue: RunQueue, run: str, since: int) -> list[str] | None:
+    return delivery_functions(queue)[0]({"run": run, "seq": since})  # type: ignore[no-any-return]
+
+
+def test_what_was_missed_can_be_asked_for_by_run_only(pair: Pair) -> None:
     queue = queue_of(pair)
     run = run_of()
     texts = list(deltas(queue, run))
-    assert queue.deltas_from(run.id, 1) == texts[1:]
-    assert queue.deltas_from(run.id, 10_000) == queue.deltas_from("another", 0) == []
+    whole = rebuilt(texts)
+    assert rebuilt(missed(queue, run.id, 0) or []) == whole
+    for since in (1, 3, run.number):
+        (delta,) = map(json.loads, missed(queue, run.id, since) or [])
+        assert delta["over"] and (delta["seq"], delta["next"]) == (since, run.number)
+        # Before the rounds comes the header, behind them the end.
+        missing = len(whole.rounds) - (since - 1)
+        assert len(delta.get("rounds", [])) == max(0, missing)
+    assert missed(queue, "another", 0) is None
 
 
 def test_old_runs_are_forgotten(pair: Pair) -> None:
@@ -222,7 +233,7 @@ def test_old_runs_are_forgotten(pair: Pair) -> None:
     runs = [run_of(session=str(i)) for i in range(20)]
     for run in runs:
         list(deltas(queue, run))
-    remembered = [run for run in runs if queue.deltas_from(run.id, 0)]
+    remembered = [run for run in runs if missed(queue, run.id, 0)]
     assert runs[-1] in remembered
     assert runs[0] not in remembered
 
@@ -231,7 +242,8 @@ def test_accepted_tokens_travel_once_and_markup_is_harmless() -> None:
     kept = Token(1, "<script>", "accepted", p=0.5, q=0.5, u=0.1, beta=0.9)
     own = Token(2, "b", "bonus", p=0.4)
     event = Round("speculative", 0, [kept], [kept, own], 0.1, 0.2, 0.0, 0.3)
-    text = encode_delta("run", 0, Update([event]))
+    state = {"id": "run", "since": 0, "version": 1, "over": False, "status": "", "error": None}
+    text = delta_of({**state, "remark": None, "rounds": [event]})
     assert "<" not in text
     assert text.count("script>") == 1
     wire = json.loads(text)["rounds"][0]
@@ -263,9 +275,24 @@ def test_the_page_offers_what_settings_allow() -> None:
     assert DEFAULTS.keys() == LIMITS.keys() | CHOICES.keys()
 
 
-def test_presets_are_read_or_made_up(tmp_path: Path) -> None:
-    assert load_presets(tmp_path / "none.json") == FALLBACK
-    path = tmp_path / "presets.json"
-    path.write_text(json.dumps([{"name": "easy", "prompt": "One", "why": "Known."}]))
-    (only,) = load_presets(path)
-    assert (only.name, only.prompt, only.why, only.settings) == ("easy", "One", "Known.", {})
+def test_a_pair_has_presets_that_it_can_run() -> None:
+    recorded: set[str] = set()
+    for pair in ("builtin", "smollm2-135m"):
+        presets = presets_of(pair)
+        offered = listed_drafters(pair)
+        assert len(presets) == 5 and offered is not None
+        assert all(one.why and one.prompt.strip() for one in presets)
+        for one in presets:
+            settings = checked_settings({**defaults_of(pair), **one.settings})
+            assert settings.drafter in offered
+        names = {one.name for one in presets}
+        assert not names & recorded, "a recording has one name"
+        recorded |= names
+    assert presets_of("../pair") == presets_of("builtin") == presets_of("TARGET+DRAFT")
+
+
+def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:
+    own = defaults_of("smollm2-135m")
+    assert own["drafter"] == "ngram" and own["max_new_tokens"] > DEFAULTS["max_new_tokens"]
+    assert defaults_of("builtin") == DEFAULTS
+    assert own.keys() == DEFAULTS.keys()

@@ -18,7 +18,7 @@ from specviz import Trace
 from specviz.page import files as reading
 from specviz.page.files import Reader, find_recordings
 from specviz.page.look import RECORDINGS
-from specviz.page.player import PRESETS, QUESTIONS, load_presets
+from specviz.page.player import presets_of, questions_of
 from specviz.runs.html import PAGE
 from specviz.runs.recording import MOST_PACKED, read_recording
 
@@ -100,7 +100,8 @@ def test_only_a_few_files_wait(reader: Reader) -> None:
 @pytest.mark.skipif(not PRESENT, reason="no recordings are here")
 def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_questions() -> None:
     assert sum(path.stat().st_size for path in PRESENT) <= 2**20
-    wanted = (*load_presets(PRESETS), *load_presets(QUESTIONS))
+    pairs = ("builtin", "smollm2-135m")
+    wanted = [one for pair in pairs for one in (*presets_of(pair), *questions_of(pair))]
     presets = {preset.name: preset for preset in wanted}
     asked = re.findall(
         r'(?:run|beside): "([\w-]+)"', (PAGE / "stage/questions.js").read_text("utf-8")
@@ -110,4 +111,5 @@ def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_question
     for path in PRESENT:
         run = read_recording(path.read_bytes())
         assert run.end is not None and "stopped" not in run.end.reasons.values()
-        assert run.header.prompt == presets[path.name.removesuffix(".json.gz")].prompt
+        asked = run.header.question or run.header.prompt
+        assert asked == presets[path.name.removesuffix(".json.gz")].prompt

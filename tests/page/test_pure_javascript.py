@@ -16,7 +16,7 @@ from specviz import Metrics, Token, Trace, compute_metrics
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES
-from specviz.page.experiment import read_parting
+from specviz.page.questions import read_parting
 from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import spread, uncertainty
 
@@ -60,25 +60,33 @@ def test_lost_and_repeated_deltas_are_mended() -> None:
     heard = evaluated(
         """async () => {
           const { Store } = await import("specviz/run/store.js");
-          const texts = [0, 1, 2, 3, 4].map((seq) =>
-            JSON.stringify({ run: "a", seq, over: seq === 4, status: `s${seq}` }));
+          const round = (index) => ({ lane: "baseline", index, drafted: [], kept: 0, emitted: [] });
+          const told = (seq, next, more) =>
+            JSON.stringify({ run: "a", seq, next, over: false, ...more });
+          const rounds = (from, to) => [0, 1, 2, 3].slice(from - 1, to - 1).map(round);
+          const some = (seq, next) => told(seq, next, { rounds: rounds(seq, next) });
+          const texts = [told(0, 0, { status: "wait" }), told(0, 1, { header: {} }), some(1, 3),
+            some(3, 4), some(4, 5), told(5, 6, { end: {}, over: true })];
           const heard = [], asked = [];
           const note = (name) => (what) => heard.push(`${name} ${what}`);
           const store = new Store({
             schema: 1,
-            ask: async (run, seq) => { asked.push(seq); return texts.slice(seq); },
+            ask: async (run, seq) => { asked.push(seq); return [some(seq, 5)]; },
             on: { begun: note("begun"), status: note("status"), over: note("over"),
-                  header() {}, rounds() {}, lost() {} },
+                  header: () => heard.push("header"), retold: note("retold"), lost() {},
+                  rounds: (some) => heard.push(some.map((one) => one.index).join(" ")) },
           });
-          for (const seq of [0, 0, 1, 3, 3, 4]) store.receive(texts[seq]);
+          for (const place of [0, 1, 1, 2, 4, 4, 2]) store.receive(texts[place]);
           await new Promise((resume) => setTimeout(resume, 50));
-          store.receive(JSON.stringify({ run: "b", seq: 0, over: true }));
-          store.receive(texts[4]);
-          return [heard, asked];
+          for (const place of [3, 4, 5, 5]) store.receive(texts[place]);
+          const known = store.trace.rounds.map((one) => one.index);
+          store.receive(JSON.stringify({ run: "b", seq: 0, next: 0, over: true }));
+          store.receive(texts[5]);
+          return [heard, asked, known];
         }"""
     )
-    said = [f"status s{seq}" for seq in range(5)]
-    assert heard == [["begun a", *said, "over null", "begun b", "over null"], [2]]
+    run = ["begun a", "status wait", "header", "0 1", "2 3", "over null"]
+    assert heard == [[*run, "begun b", "over null"], [3], [0, 1, 2, 3]]
 
 
 def test_several_runs_are_told_by_median_and_quartiles() -> None:
@@ -101,15 +109,15 @@ def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them
     likely, one, judged, longer, copied, hot, letters = (
         (asked, right, why.replace("\u00a0", " ")) for _, asked, right, why in said
     )
-    refused = [t for t in drafted(runs["hard"]) if t.outcome == "rejected" and t.u is not None]
-    token = max(refused, key=lambda t: t.p)
-    assert likely[1] == 1 and f"“{visible(token.text)}” was refused" in likely[2]
+    rejected = [t for t in drafted(runs["hard"]) if t.outcome == "rejected" and t.u is not None]
+    token = max(rejected, key=lambda t: t.p)
+    assert likely[1] == 1 and f"“{visible(token.text)}” was rejected" in likely[2]
     for number in (token.p, token.q, token.p / token.q, token.u):
         assert f" {number:.2f}" in likely[2]
 
     own = m["one-guess"]
     assert one[1] == place(own.speedup, 1) and f"τ = {own.tau:.2f}" in one[2]
-    assert f"{100 * own.alpha:.0f} % of the guesses hold" in one[2] and ratio(own) in one[2]
+    assert f"{100 * own.alpha:.0f} % of the guesses are accepted" in one[2] and ratio(own) in one[2]
     assert judged[1] == (place(m["hard"].alpha, m["hard"].efficiency) == 0)
     assert f"other {m['hard'].counts['ignored']} guesses" in judged[2]
     own, other = m["long-drafts"], m["hard"]

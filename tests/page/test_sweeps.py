@@ -15,14 +15,20 @@ from waiting import until
 from specviz import Settings, race
 from specviz.errors import SpecvizError
 from specviz.measure.sweep.types import SweepRequest
-from specviz.page import choosing, jobs
-from specviz.page.choosing import Bounds, asked_request, begin, choose_config
+from specviz.page import jobs
 from specviz.page.delivery import deltas, drain
 from specviz.page.files import Reader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
 from specviz.page.security.bodies import QUESTION
-from specviz.page.sweeps import RESTARTED, SweepJob
+from specviz.page.sweeps import (
+    RESTARTED,
+    Bounds,
+    SweepJob,
+    asked_request,
+    choose_config,
+    sweep_of,
+)
 from specviz.prompts import Question
 from specviz.runs.reading import PROMPTS
 from specviz.worker.client import LocalWorker
@@ -100,7 +106,7 @@ def test_a_stopped_sweep_keeps_what_it_found(queue: RunQueue) -> None:
 def test_a_closed_tab_ends_a_sweep_and_a_hidden_one_does_not(
     queue: RunQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "POLLED_PATIENCE", 0.2)
+    monkeypatch.setattr(jobs, "PATIENCE", 0.2)
     hidden = begun(queue, LONG, "one")
     hidden.state("", hidden=True)
     closed = begun(queue, LONG, "two")
@@ -114,17 +120,18 @@ def test_a_server_that_ends_lets_a_sweep_keep_what_it_found(queue: RunQueue) -> 
     drain(queue, 5.0)
     assert job.over and job.remark == RESTARTED and job.result is not None
     with pytest.raises(SpecvizError, match="restarted"):
-        begin(queue, "tiny", job.result.request)
+        queue.submit(sweep_of("tiny", job.result.request))
 
 
 def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue) -> None:
-    jobs = [begun(queue, LONG, str(i)) for i in range(choosing.MOST_AT_A_TIME)]
+    jobs = [begun(queue, LONG, str(i)) for i in range(SweepJob.most)]
     request = SweepRequest((Question("prose", "w1"),))
     with pytest.raises(SpecvizError, match="python -m specviz sweep"):
-        begin(queue, "tiny", request)
+        queue.submit(sweep_of("tiny", request))
     queue.cancel(jobs[0])
     assert until(lambda: jobs[0].over)
-    jobs.append(begin(queue, "tiny", request))
+    jobs.append(sweep_of("tiny", request))
+    queue.submit(jobs[-1])
     for job in jobs:
         queue.cancel(job)
 
@@ -182,9 +189,7 @@ def test_bad_files_of_prompts_get_a_sentence(raw: bytes, sentence: str, reader: 
     assert sentence in prompts_of(reader, raw)["error"]
 
 
-def test_the_operator_can_switch_sweeps_off(
-    queue: RunQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_operator_can_switch_sweeps_off(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = choose_config()
     assert offered is not None and offered["usual"]["seconds"] in offered["seconds"]
     monkeypatch.setenv("SPECVIZ_SWEEP_SECONDS", "3")
@@ -193,4 +198,4 @@ def test_the_operator_can_switch_sweeps_off(
     monkeypatch.setenv("SPECVIZ_SWEEP", "0")
     assert choose_config() is None
     with pytest.raises(SpecvizError, match="switched off"):
-        begin(queue, "tiny", SweepRequest((Question("prose", "w1"),)))
+        sweep_of("tiny", SweepRequest((Question("prose", "w1"),)))

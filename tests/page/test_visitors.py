@@ -19,13 +19,13 @@ from specviz.core.events import Event
 from specviz.errors import SettingsError
 from specviz.page import delivery, jobs
 from specviz.page import queue as runs
-from specviz.page.delivery import deltas
-from specviz.page.jobs import Run
+from specviz.page.delivery import delivery_functions, deltas
+from specviz.page.jobs import Question, Run
 from specviz.page.queue import RunQueue
 from specviz.page.tally import Durations
 from specviz.worker.client import LocalWorker
 from specviz.worker.limits import Limits
-from specviz.worker.tasks import READING
+from specviz.worker.tasks import READING, SampleTask
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=400, seed=3)
 SHORT = Settings(gamma=3, max_new_tokens=4)
@@ -50,6 +50,12 @@ def told(queue: RunQueue, run: Run) -> list[dict[str, Any]]:
 
 def run_of(session: str, settings: Settings = LONG) -> Run:
     return Run(session, "tiny", f"w1 w2 w{len(session)}", settings)
+
+
+def missed(queue: RunQueue, run: str, since: int) -> list[dict[str, Any]] | None:
+    """What a player gets that asks again for the events of a run."""
+    texts = delivery_functions(queue)[0]({"run": run, "seq": since})
+    return None if texts is None else [json.loads(text) for text in texts]
 
 
 def begun(queue: RunQueue, run: Run) -> Iterator[str]:
@@ -114,15 +120,25 @@ def test_the_models_are_said_to_warm_up_when_they_do() -> None:
                 yield None
             yield from super().run(task, stop)
 
+    warm = threading.Event()
+
+    def race_when_warm(*arguments: Any) -> Iterator[Event]:
+        warm.wait(60)
+        yield from race(*arguments)
+
     pair = pair_of(mini(5), mini(5, seed=1))
-    queue = RunQueue(Restarting(lambda *_: pair, race), Limits())
+    queue = RunQueue(Restarting(lambda *_: pair, race_when_warm), Limits())
     queue._start_thread(None)
     run = run_of("a", SHORT)
     stream = deltas(queue, run)
     said = [json.loads(next(stream)).get("status") for _ in range(2)]
     assert said == ["Getting ready.", runs.STARTING]
     held.set()
-    rest = [json.loads(text).get("status") for text in stream]
+    rest = []
+    for text in stream:
+        rest.append(json.loads(text).get("status"))
+        if READING in rest:
+            warm.set()
     assert READING in rest and runs.STARTING not in rest
 
 
@@ -203,13 +219,11 @@ def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -
 def test_an_experiment_nobody_asks_after_gives_its_place_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from specviz.page import experiment as sameness
-
-    monkeypatch.setattr(jobs, "POLLED_PATIENCE", 0.2)
     queue = queue_of()
     first = begun(queue, run_of("a"))
-    asked = sameness.Asked("b", "tiny", "w1", SHORT, 5)
-    experiment = sameness.Experiment(asked)
+    monkeypatch.setattr(jobs, "PATIENCE", 0.2)
+    experiment = Question("b", SampleTask("tiny", "w1", SHORT, 5, 2, 64), lambda found: {})
+    monkeypatch.undo()
     queue.submit(experiment)
     third = run_of("c")
     line = in_queue(queue, third)
@@ -240,20 +254,22 @@ def test_what_one_visitor_made_is_for_that_visitor() -> None:
     assert len(one.id) == len(two.id) == 32
     for run, own in zip((one, two), texts, strict=True):
         assert {json.loads(text)["run"] for text in own} == {run.id}
-        assert queue.deltas_from(run.id, 0) == own
+        (again,) = missed(queue, run.id, 0)
+        told = [delta for delta in map(json.loads, own) if delta["next"] > delta["seq"]]
+        assert again["rounds"] == [one for delta in told for one in delta.get("rounds", ())]
     prompts = [
         json.loads(text)["header"]["prompt"] for own in texts for text in own if "header" in text
     ]
     assert prompts == ["w1 w2 w3", "w1 w2 w4"]
     for guess in ("", "0" * 32, one.id[:-1], one.id.upper() + "x"):
-        assert queue.deltas_from(guess, 0) == []
+        assert not missed(queue, guess, 0)
 
 
 def test_nobody_who_does_not_run_waits() -> None:
     """What the player asks of the server is answered while a run is under way."""
     queue, run = queue_of(), run_of("a")
     first = begun(queue, run)
-    queue.deltas_from("", 0)
+    assert missed(queue, "", 0) == []
     queue.stop("somebody else")
     queue.clean_up()
     assert not run.over
@@ -261,15 +277,15 @@ def test_nobody_who_does_not_run_waits() -> None:
 
 
 def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MOST_KEPT", 20_000)
+    monkeypatch.setattr(runs, "MOST_KEPT", 200)
     queue = queue_of(race)
     past = [run_of(f"{i}", Settings(max_new_tokens=20)) for i in range(2 * runs.KEPT_JOBS)]
     for run in past:
         told(queue, run)
     assert len(queue._jobs) <= runs.KEPT_JOBS + 1
     kept = sum(run.size for run in queue._jobs.values() if isinstance(run, Run))
-    assert 0 < kept <= 20_000 + past[-1].size
-    assert queue.deltas_from(past[-1].id, 0)
+    assert 0 < kept <= 200 + past[-1].size
+    assert missed(queue, past[-1].id, 0) and missed(queue, past[-5].id, 0) == []
     assert queue.job(past[-3].id) is past[-3]  # its prompt is still known
 
 

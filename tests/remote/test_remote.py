@@ -135,7 +135,7 @@ def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
 ) -> None:
     with fake_server(target, byte_level(VOCAB), most=20, processed=True) as server:
         pair = remote_pair(server, draft)
-        assert pair.target.abilities.draws
+        assert pair.target.draws
         trace = Trace.from_events(race(pair, "hello", SAMPLED))
         check_trace(trace)
         trace.save(tmp_path / "run.json")
@@ -165,7 +165,7 @@ def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
 def test_a_short_list_is_refused_where_it_would_not_be_exact(target: Any, draft: Path) -> None:
     with fake_server(target, byte_level(VOCAB), most=20) as server:
         pair = remote_pair(server, draft)
-        assert pair.target.abilities.listed == 20
+        assert pair.target.listed == 20
         assert [*speculate(pair, "hello", GREEDY)]
         assert [*speculate(pair, "hello", replace(SAMPLED, top_k=20))]
         for settings in (SAMPLED, replace(SAMPLED, top_k=21)):

@@ -14,13 +14,13 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings
 from specviz.core import sampling
 from specviz.errors import SettingsError
-from specviz.inspect.continuations import draw_continuations
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
+from specviz.inspect.prove import draw_continuations
 from specviz.lanes import LANES
 from specviz.page.controls import checked_settings
 from specviz.page.delivery import delivery_functions
-from specviz.page.experiment import sampling_functions
 from specviz.page.jobs import Run
+from specviz.page.questions import question_functions
 from specviz.page.queue import RunQueue
 from specviz.page.security.errors import answering
 from specviz.worker.client import LocalWorker
@@ -111,7 +111,7 @@ def queue_of(pair: Pair) -> RunQueue:
 
 def functions_of(queue: RunQueue) -> list[Any]:
     """What begins an experiment, asks for its news, and ends it, as the page calls them."""
-    (begin,), (_, ask, end) = sampling_functions(queue, "toy"), delivery_functions(queue)
+    (begin, *_), (_, ask, end) = question_functions(queue, "toy"), delivery_functions(queue)
     return [answering(one) for one in (begin, ask, end)]
 
 
@@ -125,9 +125,7 @@ def finished(ask: Any, state: dict[str, Any]) -> dict[str, Any]:
 def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "specviz.page.jobs.POLLED_PATIENCE", float("inf")
-    )  # this test may be stalled
+    monkeypatch.setattr("specviz.page.jobs.PATIENCE", float("inf"))  # this test may be stalled
     begin, ask, _ = functions_of(queue_of(pair))
     settings = {"gamma": 3, "temperature": 1.0, "seed": 3}
     asked = {"prompt": "w1 w2", "settings": settings, "draws": 40}

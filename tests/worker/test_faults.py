@@ -5,26 +5,26 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faulty_tasks import HANGS, FaultyRace, Odd, results
-from places import ROOT
 from toy_models import mini, pair_of
 from waiting import until
 
 from specviz import Settings, SpecvizError, Trace, race
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import _Run
-from specviz.errors import ModelError
+from specviz.errors import ModelError, TraceError
 from specviz.page.delivery import deltas
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
@@ -370,18 +370,17 @@ def _sequential(pair: Any, prompt: Any, settings: Settings) -> Any:
         heard = yield event
 
 
-FULL_DISK = """
-import resource, signal, sys
-from specviz import Trace
-from specviz.errors import TraceError
-trace = Trace.load(sys.argv[1])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-try:
-    trace.save(sys.argv[2])
-except TraceError as error:
-    print(error)
-"""
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Within it, a file that grows beyond so many bytes is an error, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, heard)
 
 
 def test_a_full_disk_keeps_the_recording_that_was_there(tmp_path: Path) -> None:
@@ -393,9 +392,9 @@ def test_a_full_disk_keeps_the_recording_that_was_there(tmp_path: Path) -> None:
     trace.save(old)
     before = old.read_bytes()
     for out in (old, tmp_path / "new.json"):
-        command = [sys.executable, "-c", FULL_DISK, str(path), str(out)]
-        said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        assert said.stdout.strip() == f"{out.name} cannot be written: File too large."
+        sentence = f"{out.name} cannot be written: File too large."
+        with files_of_at_most(1000), pytest.raises(TraceError, match=sentence):
+            Trace.load(path).save(out)
     assert old.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["old.json", "run.json"]
 

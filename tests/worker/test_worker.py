@@ -193,9 +193,3 @@ def test_the_page_needs_no_torch() -> None:
     modules = "sys, specviz.__main__, specviz.serve, specviz.page"
     script = f"import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
-
-
-def test_the_race_stays_a_function() -> None:
-    script = "import sys, specviz.core.race; from specviz import race; sys.exit(not callable(race))"
-    command = [sys.executable, "-c", script]
-    assert subprocess.run(command, cwd=ROOT).returncode == 0

@@ -3,7 +3,6 @@
 import { ALONE, labelOf, OURS } from "specviz/facts/lanes.js";
 
 const MOST_LANES = 8; // with drafts, that a race may have
-const LONGEST_LABEL = 14; // characters of a lane's name beside a bar
 
 /**
  * The styles of a chart's traces: its own in a race of two, else one for each lane that it shows.
@@ -42,13 +41,3 @@ const named = (style, lane) => {
  */
 export const titleOf = (config, name, lanes) =>
   ((lanes.length > 2 && config.several[name]) || config.titles[name]);
-
-/**
- * Points whose labels fit beside a small chart.
- * @param {Points} points
- * @returns {Points}
- */
-export function shortened({ x, y }) {
-  const short = y.map((one) => (typeof one === "string" && one.length > LONGEST_LABEL ? `…${one.slice(1 - LONGEST_LABEL)}` : one));
-  return { x, y: new Set(short).size === new Set(y).size ? short : y };
-}

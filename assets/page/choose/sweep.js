@@ -118,7 +118,7 @@ export class Sweep {
     try {
       sessionStorage.setItem(KEPT, JSON.stringify({ ...this.state, wish: { ...this.state.wish, prompts: null } }));
     } catch (error) {
-      console.info("specviz: the sweep is too large to be kept:", error);
+      console.info("specviz: the sweep is too large to be accepted:", error);
     }
   }
 }

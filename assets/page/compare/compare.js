@@ -2,12 +2,12 @@
 
 import { chart } from "specviz/compare/chart.js";
 import { figures, lead, settings, showDifference, sideOf, texts, times } from "specviz/compare/parts.js";
-import { lastTwo, newest } from "specviz/compare/pick.js";
+import { lastTwo } from "specviz/run/pick.js";
 import { closest, element, find } from "specviz/dom/dom.js";
 
 /** @import { Side } from "specviz/compare/parts.js" */
 
-/** @import { Run } from "specviz/compare/pick.js" */
+/** @import { Run } from "specviz/run/pick.js" */
 
 const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
@@ -15,8 +15,6 @@ const NONE = "There is no run yet. Press Run, choose a preset or open a recordin
 export class Compare {
   #dialog = element("dialog", "sv-compare");
   #body = element("div", "sv-compare-body");
-  /** @type {Run[]} */
-  #runs = []; // the newest last
   /** @type {Side[]} */
   #sides = []; // what the dialog shows
 
@@ -24,26 +22,17 @@ export class Compare {
   constructor(root) {
     this.#furnish();
     root.append(this.#dialog);
-    root.addEventListener("click", (event) => { if (closest(event, "[data-compare]")) this.open(); });
     addEventListener("resize", () => { if (this.#dialog.open) this.#drawChart(); });
   }
 
-  /**
-   * A run is shown. One that was shown before is not another one.
-   * @param {Trace} trace
-   * @param {string} origin what its badge says of it
-   */
-  shown(trace, origin) {
-    this.#runs = newest([...this.#runs.filter((run) => run.trace !== trace), { trace, origin }]);
-  }
-
-  open() {
+  /** @param {Run[]} runs  that were shown, the newest last */
+  open(runs) {
     if (this.#dialog.open) return;
-    const pair = lastTwo(this.#runs);
+    const pair = lastTwo(runs);
     this.#dialog.showModal();
     this.#sides = pair?.map(({ name, run }) => sideOf(name, run)) ?? [];
     if (pair) this.#fill();
-    else this.#body.replaceChildren(element("p", "sv-lead", this.#runs.length ? ONLY_ONE : NONE));
+    else this.#body.replaceChildren(element("p", "sv-lead", runs.length ? ONLY_ONE : NONE));
   }
 
   #furnish() {

@@ -122,7 +122,7 @@ export function figures(sides) {
     row("α, of judged", ({ m }) => fixed(m.alpha, 2)),
     row("Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)),
     row("τ, tokens per round", ({ m }) => fixed(m.tau, 2)),
-    row("c, of a target step", ({ m }) => fixed(m.c, 2)),
+    row("c, of a pass", ({ m }) => fixed(m.c, 2)),
     row("Tokens per second, draft + target", ({ m }) => speed(m.tokens_per_second.speculative)),
     row("Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)),
     row("Tokens written", ({ m }) => String(m.emitted)),

@@ -6,6 +6,7 @@ import { textBefore, secondsOf } from "specviz/explain/numbers.js";
 import { textLine } from "specviz/explain/pictures.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
+import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/recordings.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
@@ -56,10 +57,6 @@ export class Explain {
     this.#timeline = timeline;
     this.#furnish();
     root.append(this.#dialog);
-    root.addEventListener("click", (event) => {
-      if (closest(event, "[data-explain]")) this.open();
-      else if (closest(event, ".sv-n")) this.open(closest(event, ".t"));
-    });
   }
 
   /**
@@ -161,7 +158,7 @@ export class Explain {
     }
     find(dialog, ".sx-part").textContent = step.part ?? "";
     find(dialog, ".sx-sentence").textContent = step.sentence;
-    const before = trace.header.prompt + textBefore(round, trace.rounds).map(({ text }) => text).join("");
+    const before = begunBy(trace.header) + textBefore(round, trace.rounds).map(({ text }) => text).join("");
     const body = find(dialog, ".sx-body");
     dialog.dataset.chapter = step.chapter;
     body.replaceChildren(textLine(before, step.tokens, step.at), ...step.picture());

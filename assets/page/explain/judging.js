@@ -20,15 +20,15 @@ export function verdict(token, rule = "token") {
   const { p = 0, q = 1, u = 0 } = token;
   const { odds, draw } = oddsAndDraw(token);
   const keep = Math.min(1, p / q), isKept = token.outcome === "accepted";
-  const box = element("div", `sx-verdict ${isKept ? "is-kept" : "is-refused"}`);
+  const box = element("div", `sx-verdict ${isKept ? "is-accepted" : "is-rejected"}`);
   const line = element("div", "sx-line");
   line.setAttribute("role", "img");
-  line.setAttribute("aria-label", `A line from 0 to 1: kept below ${odds}. The draw u is ${draw}: ${
-    isKept ? "kept" : "refused"}.`);
-  line.append(track([["kept", keep], ["refused", 1 - keep]], 1),
+  line.setAttribute("aria-label", `A line from 0 to 1: accepted below ${odds}. The draw u is ${draw}: ${
+    isKept ? "accepted" : "rejected"}.`);
+  line.append(track([["accepted", keep], ["rejected", 1 - keep]], 1),
     pin("keep", keep, "min(1, p/q)", odds), pin("draw", u, "u", draw),
     element("small", "is-0", "0"), element("small", "is-1", "1"));
-  box.append(fraction(p, q), line, element("b", "sx-word-of-verdict", isKept ? "kept" : "refused"));
+  box.append(fraction(p, q), line, element("b", "sx-word-of-verdict", isKept ? "accepted" : "rejected"));
   return box;
 }
 
@@ -39,14 +39,14 @@ export function verdict(token, rule = "token") {
 function comparedBy({ p = 0, u = 0, threshold = 0, weight, outcome }, rule) {
   const isKept = outcome === "accepted", isBlock = verdictKind(rule).together;
   const [name, value] = isBlock ? ["u", u] : ["p", p];
-  const words = isKept ? "kept" : "refused";
-  const box = element("div", `sx-verdict ${isKept ? "is-kept" : "is-refused"}`);
+  const words = isKept ? "accepted" : "rejected";
+  const box = element("div", `sx-verdict ${isKept ? "is-accepted" : "is-rejected"}`);
   const line = element("div", "sx-line");
   line.setAttribute("role", "img");
   line.setAttribute("aria-label", `A line from 0 to 1: the threshold is ${number(threshold)}, ${name} is ${
     number(value)}: ${words}.`);
-  const parts = /** @type {[string, number][]} */ (isBlock ? [["kept", threshold], ["refused", 1 - threshold]]
-    : [["refused", threshold], ["kept", 1 - threshold]]);
+  const parts = /** @type {[string, number][]} */ (isBlock ? [["accepted", threshold], ["rejected", 1 - threshold]]
+    : [["rejected", threshold], ["accepted", 1 - threshold]]);
   line.append(track(parts, 1), pin("keep", threshold, "threshold", number(threshold)),
     pin("draw", Math.min(1, value), name, number(value)), element("small", "is-0", "0"), element("small", "is-1", "1"));
   box.append(element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`), line,
@@ -108,7 +108,7 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
 }
 
 /** @type {[string, string][]} */
-const KEYS = [["both", "in both"], ["more-q", "only in q: refused"], ["more-p", "only in p: made up for"]];
+const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
 
 /**
  * @param {string} name

@@ -5,7 +5,7 @@ import { secondsOf, textBefore } from "specviz/explain/numbers.js";
 import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
 import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { ruleOf } from "specviz/words/rules.js";
-import { plural, visible } from "specviz/words/words.js";
+import { begunBy, plural, visible } from "specviz/words/words.js";
 
 /** @import { Colours } from "specviz/share/paint.js" */
 
@@ -18,7 +18,7 @@ const MARGIN = 1.06; // of a measured width: another computer's letters may be w
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
 
 /** What a verdict is called here, with its mark. @type {Record<string, string>} */
-const VERDICTS = { accepted: "kept ✓", rejected: "refused ✕", ignored: "not judged", corrected: "corrected ↳", bonus: "bonus ★" };
+const VERDICTS = { accepted: "accepted ✓", rejected: "rejected ×", ignored: "not judged", corrected: "corrected ↳", bonus: "bonus ★" };
 
 /** @typedef {{ token: Token, left: number, width: number }} Column */
 
@@ -172,7 +172,7 @@ function write(sheet, text, x, y, { size = 16, weight = 400, family = SANS, colo
  */
 function heading(sheet, round, { header, rounds }, width) {
   const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
-  const title = `${plural(round.drafted.length, "token")} drafted, ${kept} kept, ${round.emitted.length} written`;
+  const title = `${plural(round.drafted.length, "token")} drafted, ${kept} accepted, ${round.emitted.length} written`;
   write(sheet, title, EDGE, 50, { size: 25, weight: 600 });
   const name = write(sheet, "spec", width - EDGE, 48, { size: 20, weight: 600, anchor: "end" });
   const viz = document.createElementNS("http://www.w3.org/2000/svg", "tspan");
@@ -180,7 +180,7 @@ function heading(sheet, round, { header, rounds }, width) {
   viz.textContent = "viz";
   name.append(viz);
   write(sheet, runLine(header), EDGE, 78, { size: 14, colour: "soft" });
-  const before = header.prompt + textBefore(round, rounds).map(({ text }) => text).join("");
+  const before = begunBy(header) + textBefore(round, rounds).map(({ text }) => text).join("");
   write(sheet, tailOf(before, width - 2 * EDGE), EDGE, 126, { size: 22, family: SERIF, colour: "soft" });
 }
 

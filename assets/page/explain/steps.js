@@ -41,12 +41,12 @@ import { plural, visible } from "specviz/words/words.js";
 
 const AS_USED = "p and q are what the verdict uses: chances after temperature, top-k and top-p.";
 const DRAWN_FROM = "p is what is drawn from: chances after temperature, top-k and top-p.";
-const NOT_GOOD_ENOUGH = "Kept does not mean “good enough”. A guess that the draft makes too often is refused exactly "
+const NOT_GOOD_ENOUGH = "Accepted does not mean “good enough”. A guess that the draft makes too often is rejected exactly "
   + "as often as needed: so the text follows p, as if the target had written it alone.";
-const SAME_LAW = "Blue was kept, pink is made up for here. Together they are exactly p: that is why the text keeps "
+const SAME_LAW = "Blue was accepted, pink is made up for here. Together they are exactly p: that is why the text keeps "
   + "the target’s distribution. The letters may still differ from another run’s.";
-const BY_REJECTION = "The server draws from p until a draw y is kept, each with probability max(0, 1 − q(y)/p(y)). What "
-  + "is kept follows exactly what p has above q, and nobody has to know all of p.";
+const BY_REJECTION = "The server draws from p until a draw y is accepted, each with probability max(0, 1 − q(y)/p(y)). What "
+  + "is accepted follows exactly what p has above q, and nobody has to know all of p.";
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
@@ -144,14 +144,14 @@ function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   if (isCopied && !isGreedy) {
     const { odds, draw: u } = oddsAndDraw(token);
     const kept = token.outcome === "accepted";
-    return `${word} is a copy with q = 1, so it is kept with the target’s own chance of it, p = ${odds}; the draw was ${
-      u}, so it was ${kept ? "kept" : "refused"}.`;
+    return `${word} is a copy with q = 1, so it is accepted with the target’s own chance of it, p = ${odds}; the draw was ${
+      u}, so it was ${kept ? "accepted" : "rejected"}.`;
   }
   if (isCopied) {
     const kept = token.outcome === "accepted";
     const first = `“${visible(token.top_p?.[0]?.text ?? "")}”`;
-    return kept ? `The target’s first choice here is ${word} too, so the copied token is kept.`
-      : `The target’s first choice here is ${first}, so the copied ${word} is refused.`;
+    return kept ? `The target’s first choice here is ${word} too, so the copied token is accepted.`
+      : `The target’s first choice here is ${first}, so the copied ${word} is rejected.`;
   }
   return reason(token, { round: shown, place });
 }
@@ -196,10 +196,10 @@ function outcome(told) {
 
 /** @param {Told} told */
 function ignoredAfter({ round }) {
-  const refused = round.drafted.find((token) => token.outcome === "rejected");
+  const rejected = round.drafted.find((token) => token.outcome === "rejected");
   const count = round.drafted.filter((token) => token.outcome === "ignored").length;
   const [last, are] = count === 1 ? ["guess", "It is"] : [`${count} guesses`, "They are"];
-  return `The last ${last} went on from “${visible(refused?.text ?? "")}”, which was not written. ${are} ignored, `
+  return `The last ${last} went on from “${visible(rejected?.text ?? "")}”, which was not written. ${are} ignored, `
     + "and the next round begins after what is written.";
 }
 
@@ -210,10 +210,10 @@ function ignoredAfter({ round }) {
 function correct({ round, tokens, own, isGreedy, rule }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1;
-  const refused = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
+  const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
   if (rule !== "token") return correctBy(rule, token, round, tokens);
   if (isDrawn(token)) return correctDrawn(token, round, tokens);
-  const part = 1 - (refused.beta ?? 0), { p = 0, q = 0 } = token;
+  const part = 1 - (rejected.beta ?? 0), { p = 0, q = 0 } = token;
   const left = bars(`only in p, ${chance(part)}, scaled up to 1`, "left", token.top_residual ?? [],
     { ...token, probability: (p - q) / part });
   const picture = element("div", "sx-correct");
@@ -222,7 +222,7 @@ function correct({ round, tokens, own, isGreedy, rule }) {
     tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
     picture: () => {
       if (isGreedy) return [bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p })];
-      picture.replaceChildren(overlay(sharesOf(refused, token), token.id, true), left);
+      picture.replaceChildren(overlay(sharesOf(rejected, token), token.id, true), left);
       return [picture];
     },
   };

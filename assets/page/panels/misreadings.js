@@ -16,7 +16,7 @@ export function misreadings({ m, costs, speeds }) {
       fixed(costs.price, 2)} times as long as one of the target alone. More guesses raise both, and the later ones hold less often.`],
     ["Is checking free?", `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} passes of `
       + "the target alone here. With experts or a long text it can cost much more."],
-    ["Is accepted over drafted α?", `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a refusal were `
+    ["Is accepted over drafted α?", `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a rejected one were `
       + `drafted and paid, but not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`],
     ["Can a single guess help?", speeds[1] === undefined ? null : `${speeds[1] > 1 ? "Yes" : "Not here"}: with γ = 1 a round `
       + `writes up to two tokens for one draft step and one pass, by the formula ${fixed(speeds[1], 2)}×.`],

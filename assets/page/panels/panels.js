@@ -1,37 +1,37 @@
-// The drawer over the page's right edge, with one of two panels in it, and what opens them.
+// The drawer over the page's right edge, with one of two panels in it.
 
+import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
 import { bareOf, Check, partingOf, rerunParts, tieParts } from "specviz/panels/difference.js";
-import { element, findAll } from "specviz/dom/dom.js";
+import { element, find } from "specviz/dom/dom.js";
 import { Experiment } from "specviz/panels/experiment.js";
-import { hasBaseline, OURS } from "specviz/facts/lanes.js";
+import { OURS } from "specviz/facts/lanes.js";
+import { measure } from "specviz/facts/metrics.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
 import { WhatIf } from "specviz/panels/whatif.js";
 import { showWhy } from "specviz/panels/why.js";
 import { settled } from "specviz/words/verdict.js";
+import { fixed } from "specviz/words/words.js";
 
 /** @import { Session } from "specviz/run/session.js" */
 
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
+/** @type {[string, string, string][]} metric, letter, what it is */
+const GREEK = [["c", "c", "the price of a guess, in passes of the target alone"],
+  ["formula", "τ by the formula", "if verdicts did not depend on each other"], ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"]];
 const REDRAW = 300; // ms between drawings, at least
-
-/**
- * Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
- * @param {string | undefined} name
- * @param {Trace} trace
- */
-const canOpen = (name, { header }) =>
-  !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));
 
 export class Panels {
   #drawer = element("div", "sv-drawer");
   #title = element("h2");
   #body = element("div", "sv-drawer-body");
   #why = element("div", "sv-why");
+  #greek = greek();
+  #charts;
   #whatIf;
-  #openers;
   #config;
+  #tellClosed;
   #experiment;
   #check;
   #rerun;
@@ -45,12 +45,13 @@ export class Panels {
 
   /**
    * @param {HTMLElement} root
-   * @param {{ server: Server, config: Config, session: Session }} parts
+   * @param {{ server: Server, config: Config, session: Session, closed: () => void }} parts
    */
-  constructor(root, { server, config, session }) {
+  constructor(root, { server, config, session, closed }) {
+    this.#tellClosed = closed;
     this.#config = config;
+    this.#charts = new Charts(config);
     this.#whatIf = new WhatIf(config.mostGamma);
-    this.#openers = findAll(root, "[data-panel-open]", HTMLButtonElement);
     this.#experiment = new Experiment({
       server,
       draws: config.draws,
@@ -77,25 +78,17 @@ export class Panels {
     });
     this.#furnish();
     root.append(this.#drawer);
-    for (const button of this.#openers) {
-      const name = button.dataset.panelOpen ?? "";
-      button.setAttribute("aria-controls", this.#drawer.id);
-      button.addEventListener("click", () => (this.#open === name ? this.close() : this.#openPanel(name)));
-    }
   }
 
   /** Whether one was open. */
   close() {
     if (this.#open === null) return false;
-    const opener = this.#openers.find((button) => button.dataset.panelOpen === this.#open);
-    const isInside = this.#drawer.contains(document.activeElement);
     this.#open = null;
     this.#drawer.hidden = true;
     this.#experiment.end();
     this.#check.forget();
     this.#rerun.forget();
-    this.#markOpeners();
-    if (isInside) opener?.focus();
+    this.#tellClosed();
     return true;
   }
 
@@ -111,7 +104,6 @@ export class Panels {
       this.#rerun.forget();
     }
     this.#shown = { rounds, trace, lane };
-    for (const button of this.#openers) button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
     if (this.#open !== null) this.#fillSoon();
   }
 
@@ -127,25 +119,18 @@ export class Panels {
     this.#drawer.setAttribute("aria-labelledby", this.#title.id);
     const head = element("header");
     head.append(this.#title, close);
-    this.#drawer.append(head, this.#body);
+    this.#drawer.append(head, this.#greek, this.#body);
   }
 
   /** @param {string} name */
-  #openPanel(name) {
+  open(name) {
     this.#open = name;
     this.#filled = null;
     this.#drawer.dataset.panel = name;
     this.#drawer.hidden = false;
-    this.#markOpeners();
     this.#fill();
     this.#body.scrollTop = 0;
     this.#drawer.focus({ preventScroll: true });
-  }
-
-  #markOpeners() {
-    for (const button of this.#openers) {
-      button.setAttribute("aria-expanded", String(button.dataset.panelOpen === this.#open));
-    }
   }
 
   #fill() {
@@ -168,8 +153,11 @@ export class Panels {
    */
   #fillWhy(rounds, trace) {
     const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);
-    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#whatIf.node);
+    if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
     showWhy(this.#why, why, trace);
+    this.#charts.show(rounds, trace);
+    const { c, tau_predicted: formula, efficiency } = measure(rounds, trace.header);
+    for (const [name, value] of Object.entries({ c, formula, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
     this.#whatIf.show(why, trace.header.settings);
   }
 
@@ -180,4 +168,24 @@ export class Panels {
       this.#fill();
     }, REDRAW);
   }
+}
+
+/** What opens the last two runs side by side. */
+function comparing() {
+  const button = element("button", "sv-quiet is-framed", "Compare the last two runs");
+  button.type = "button";
+  button.dataset.compare = "";
+  return button;
+}
+
+/** The figures by their letters. */
+function greek() {
+  const list = element("dl", "sv-greek");
+  for (const [name, letter, words] of GREEK) {
+    const item = element("div"), value = element("dd", "", "–");
+    value.dataset.metric = name;
+    item.append(element("dt", "", letter), value, element("small", "", words));
+    list.append(item);
+  }
+  return list;
 }

@@ -8,7 +8,7 @@ import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
 const BEFORE = 120; // shared tokens that are shown before the lanes part
 const AFTER = 14; // tokens of each lane that are shown from there on
-const GREEDY = "Greedy, exactness can be read off: a draft is kept only if it is the target’s own first choice. "
+const GREEDY = "Greedy, exactness can be read off: a draft is accepted only if it is the target’s own first choice. "
   + "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little differently "
   + "from a pass over one, and a near-tie may fall the other way.";
 const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, in either lane?";

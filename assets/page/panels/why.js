@@ -73,14 +73,14 @@ export function verdictOf(why, settings) {
   const balance = `A round yields ${fixed(m.tau, 2)} tokens ${priceOf(costs.price)}`;
   if (speedup > 1 + NEAR) {
     return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${
-      chance(break_even)} of the judged guesses hold; here ${chance(m.alpha)} do.${advice}`;
+      chance(break_even)} of the judged guesses are accepted; here ${chance(m.alpha)} are.${advice}`;
   }
   if (speedup > 1 - NEAR) return `${balance}: that is as good as even.${advice}`;
   if ((m.alpha ?? 0) < break_even) {
-    return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} hold; at this price ${
-      chance(break_even)} would have to.${advice}`;
+    return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} are accepted; at this price ${
+      chance(break_even)} would have to be.${advice}`;
   }
-  return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses hold: they come in `
+  return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses are accepted: they come in `
     + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.${advice}`;
 }
 

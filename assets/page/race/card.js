@@ -16,7 +16,7 @@ const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
   + "at temperature 1. Every verdict keeps the same guesses here.";
 
-const AS_USED = "Chances after temperature, top-k and top-p. Explain (E) goes through the round step by step.";
+const AS_USED = "Chances after temperature, top-k and top-p. Step by step (E) goes through the round.";
 
 export class Card {
   #card;
@@ -38,13 +38,14 @@ export class Card {
       else if (this.#anchor && !this.#anchor.matches(":focus-visible")) this.close();
     });
     root.addEventListener("pointerleave", () => { if (!this.#isPinned) this.close(); });
-    root.addEventListener("focusin", (event) => this.#openAt(event));
+    root.addEventListener("focusin", (event) => { if (this.#openAt(event)) this.#tellAll(true); });
     root.addEventListener("focusout", () => this.close());
-    // A tap on a token opens and pins, a tap beside it closes.
+    // A tap on a token opens, pins and tells all; a tap beside it closes.
     root.addEventListener("click", (event) => {
       const isOnToken = this.#openAt(event);
       if (!isOnToken) this.close();
       this.#isPinned = isOnToken;
+      this.#tellAll(isOnToken);
     });
     root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
   }
@@ -59,6 +60,12 @@ export class Card {
     return wasOpen;
   }
 
+  /** @param {boolean} isWhole  whether more is told than a sentence and two bars */
+  #tellAll(isWhole) {
+    this.#card.classList.toggle("is-whole", isWhole);
+    if (this.#anchor) this.#putBeside(this.#anchor);
+  }
+
   /** The token may have gone while the card was open. */
   refresh() {
     if (this.#anchor && !this.#anchor.isConnected) this.close();
@@ -69,7 +76,7 @@ export class Card {
    * @param {Event} event
    */
   #openAt(event) {
-    const node = closest(event, ".sv-n") ? null : closest(event, TOKEN); // its number is a button
+    const node = closest(event, TOKEN);
     if (node && node !== this.#anchor) this.#open(node);
     return node !== null;
   }
@@ -89,6 +96,7 @@ export class Card {
     const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;
     const rule = settings ? ruleOf(settings) : "token", at = { round, place, ended };
     this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
+    this.#card.classList.remove("is-whole");
     this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);
     this.#card.hidden = false;
     this.#anchor = node;
@@ -106,7 +114,8 @@ export class Card {
   #putBeside(node) {
     const at = node.getClientRects()[0] ?? node.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.#card;
-    const left = Math.min(Math.max(EDGE, at.left - 24), innerWidth - width - EDGE);
+    const edge = node.closest("[data-lane]")?.getBoundingClientRect().left ?? EDGE; // never over the headline
+    const left = Math.min(Math.max(edge, at.left - 24), innerWidth - width - EDGE);
     const below = at.bottom + GAP;
     const fits = below + height < innerHeight - EDGE;
     const top = fits ? below : Math.max(EDGE, at.top - height - GAP);
@@ -129,7 +138,7 @@ function content(at, isPending, rule) {
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
   title.append(word, element("small", "", where));
   /** @type {HTMLElement[]} */
-  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), numbers(token, rule),
+  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), two(token), numbers(token, rule),
     lists(token, rule)];
   const { exact, warning } = verdictKind(rule);
   if (!exact) parts.push(element("p", "sv-inexact", warning));
@@ -163,8 +172,8 @@ function watchedContent(at) {
 function standing(token, round, place) {
   const number = `round ${round.index + 1}`;
   if (isOwn(token, round)) return `the target’s own in ${number}`;
-  const refused = round.drafted.findIndex((other) => other.outcome === "rejected");
-  const at = token.outcome === "corrected" && refused >= 0 ? refused : place;
+  const rejected = round.drafted.findIndex((other) => other.outcome === "rejected");
+  const at = token.outcome === "corrected" && rejected >= 0 ? rejected : place;
   return `${token.outcome} in ${number}, place ${at + 1}`;
 }
 
@@ -178,6 +187,23 @@ const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undef
  */
 function asGuess({ id, text, q, soft_q, top_q, seen }) {
   return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
+}
+
+/**
+ * How likely the token was for both models, in two bars.
+ * @param {ShownToken} token
+ */
+function two(token) {
+  const list = element("ol", "sv-card-two");
+  /** @type {[string, string, number | undefined][]} */
+  const rows = [["draft", "is-draft", token.soft_q ?? token.q], ["target", "", token.soft_p ?? token.p]];
+  for (const [text, name, probability] of rows) {
+    if (probability == null) continue;
+    const row = bar({ text, probability }, false);
+    row.className = name;
+    list.append(row);
+  }
+  return list;
 }
 
 /**

@@ -1,24 +1,30 @@
-// The places of the lanes: the two of the page's own, or as many as a race of named lanes has.
+// The lanes of a race: a place for each, with its name, its bar, its text and what it has written.
 
-import { element, find, findAll } from "specviz/dom/dom.js";
+import { element, find } from "specviz/dom/dom.js";
 import { Lane } from "specviz/race/lane.js";
-import { ALONE, draftedLanes, labelOf, lanesOf } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { changedLanes, ruleOf } from "specviz/words/rules.js";
+import { GUESSER } from "specviz/words/watched.js";
+import { guesser } from "specviz/words/words.js";
 
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 
 /** A lane's figures, and whether it is the fastest. @typedef {{ metrics: Metrics, isBest: boolean }} Standing */
+
+const PHASES = [["Guess", "one token after the other"], ["Check", "one pass of the target sees all of them"],
+  ["Verdict", "accepted up to the first that fails"]];
+const KEYS = 8; // colours and dashes of lanes with drafts
+const IDLE_OURS = "A small model guesses a few tokens ahead, and one pass of the target judges all of them.";
+const IDLE_ALONE = "The same target, the same prompt and the same clock, with nobody to help: one pass, one token.";
 
 export class LaneGrid {
   /** @type {Lane[]} */
   lanes = [];
   #root;
   #choose;
-  #bars;
   #box;
-  #own; // the two lanes and bars of the page
-  #shown = ""; // the names of the lanes that have a place, and of those that change the text
+  #shown = ""; // the names of the lanes that have a place, and what is said beside them
 
   /**
    * @param {HTMLElement} root
@@ -27,33 +33,27 @@ export class LaneGrid {
   constructor(root, choose) {
     this.#root = root;
     this.#choose = choose;
-    this.#bars = find(root, ".sv-bars");
     this.#box = find(root, ".sv-lanes");
-    const articles = findAll(this.#box, "[data-lane]", HTMLElement);
-    this.#own = {
-      articles, bars: findAll(this.#bars, "[data-bar]", HTMLElement), lanes: articles.map((one) => new Lane(one)),
-    };
-    this.lanes = this.#own.lanes;
+    this.arrange();
   }
 
   /**
-   * Give the lanes of a race their places.
-   * @param {Header} header
+   * Give the lanes of a race their places; before there is one, the page's own two.
+   * @param {Header} [header]
    */
   arrange(header) {
-    const names = header.lanes ? lanesOf(header) : [], changed = changedLanes(header);
-    const shown = [...names, ...changed].join("\n");
+    const names = header?.lanes ? lanesOf(header) : [OURS, ALONE];
+    const notes = names.map((name) => noteOf(name, header));
+    const shown = JSON.stringify([names, notes]);
     if (shown === this.#shown) return;
     this.#shown = shown;
-    if (names.length) this.#root.dataset.several = String(names.length);
+    if (header?.lanes) this.#root.dataset.several = String(names.length);
     else delete this.#root.dataset.several;
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
-    const { articles, bars, lanes } = this.#own;
     const drafted = draftedLanes(header);
-    const own = names.map((name, place) => this.#article(name, place, drafted, changed.includes(name) ? verdictKind(ruleOf(header.lanes?.[name] ?? header.settings)).warning : ""));
-    this.#box.replaceChildren(...(names.length ? own : articles));
-    this.#bars.replaceChildren(...(names.length ? names.map(barOf) : bars));
-    this.lanes = names.length ? own.map((one) => new Lane(one)) : lanes;
+    const articles = names.map((name, place) => this.#article(name, drafted, place, notes[place]));
+    this.#box.replaceChildren(...articles);
+    this.lanes = articles.map((one) => new Lane(one));
   }
 
   /**
@@ -80,26 +80,52 @@ export class LaneGrid {
 
   /**
    * @param {LaneName} name
+   * @param {LaneName[]} drafted  all lanes with drafts: the place among them chooses a colour and a dash
    * @param {number} place
-   * @param {LaneName[]} drafted
-   * @param {string} warning  if its text is not the target's
+   * @param {{ text: string, warning: string }} note
    */
-  #article(name, place, drafted, warning) {
-    const article = element("article"), head = element("h2"), stream = element("div", "sv-stream");
+  #article(name, drafted, place, { text, warning }) {
+    const article = element("article"), head = element("header"), title = element("h2");
     article.dataset.lane = name;
-    head.id = `sv-name-${place}`;
-    article.setAttribute("aria-labelledby", head.id);
-    if (name === ALONE) head.append(element("span", "", "Target alone"));
-    else head.append(this.#nameButton(name, drafted), ratioOf(name));
-    if (warning) head.append(noteOf(warning));
-    const sums = element("small");
-    sums.dataset.sums = name;
-    head.append(sums);
+    article.dataset.key = name === ALONE ? "alone" : String(drafted.indexOf(name) % KEYS);
+    title.id = `sv-name-${place}`;
+    article.setAttribute("aria-labelledby", title.id);
+    const isNamed = name !== ALONE && name !== OURS;
+    title.append(isNamed ? this.#nameButton(name, drafted) : element("span", "", name === ALONE ? "Target alone" : "With drafts"));
+    head.append(title);
+    if (isNamed) head.append(dataElement("b", "ratio", name, "sv-lane-ratio"));
+    if (warning) head.append(Object.assign(element("em", "sv-inexact", text), { title: warning }));
+    else head.append(Object.assign(dataElement("small", "guesser", name), { textContent: text, title: text }));
+    head.append(dataElement("span", "rate", name, "sv-value"));
+    const bar = dataElement("div", "bar", name, "sv-bar"), mark = element("u");
+    mark.hidden = true;
+    bar.append(element("i"), mark);
+    const stream = element("div", "sv-stream");
     stream.setAttribute("role", "group");
     stream.setAttribute("aria-label", `Tokens of ${labelOf(name)}`);
-    article.append(head, stream);
-    setKey(article, name, drafted);
+    stream.append(element("p", "sv-empty", name === ALONE ? IDLE_ALONE : IDLE_OURS));
+    article.append(head, bar, stream, this.#foot(name));
     return article;
+  }
+
+  /** @param {LaneName} name */
+  #foot(name) {
+    const foot = element("footer", "sv-foot");
+    foot.append(dataElement("span", "sums", name));
+    if (name === ALONE) return foot;
+    const phases = element("ol", "sv-phases");
+    for (const [phase, words] of PHASES) {
+      const item = element("li", `is-${phase.toLowerCase()}`, phase);
+      item.append(element("small", "", words));
+      phases.append(item);
+    }
+    foot.append(phases);
+    const button = element("button", "sv-link", "Step by step");
+    button.type = "button";
+    button.dataset.explain = name;
+    button.title = "This round in numbers, step by step (E)";
+    foot.append(button);
+    return foot;
   }
 
   /**
@@ -115,42 +141,29 @@ export class LaneGrid {
   }
 }
 
-/** @param {string} title */
-function noteOf(title) {
-  const note = element("em", "sv-inexact", "changes the text");
-  note.title = title;
-  return note;
-}
-
-/** @param {LaneName} name */
-function ratioOf(name) {
-  const ratio = element("b", "sv-lane-ratio");
-  ratio.dataset.ratio = name;
-  return ratio;
+/**
+ * What is said beside a lane's name, and the warning if its text is not the target's.
+ * @param {LaneName} name
+ * @param {Header} [header]
+ */
+function noteOf(name, header) {
+  if (name === ALONE) return { text: header?.lanes ? "" : "one pass, one token", warning: "" };
+  if (!header) return { text: "many guesses, one pass", warning: "" };
+  const settings = header.lanes?.[name] ?? header.settings;
+  if (changedLanes(header).includes(name)) return { text: "changes the text", warning: verdictKind(ruleOf(settings)).warning };
+  if (header.lanes) return { text: "", warning: "" };
+  return { text: header.source ? GUESSER : guesser(settings), warning: "" };
 }
 
 /**
+ * An element that is found by a lane's name.
+ * @param {"b" | "span" | "div" | "small"} kind
+ * @param {string} data
  * @param {LaneName} name
- * @param {number} _
- * @param {LaneName[]} names
+ * @param {string} [className]
  */
-function barOf(name, _, names) {
-  const bar = element("div", "sv-bar"), track = element("div", "sv-track");
-  bar.dataset.bar = name;
-  const mark = element("u");
-  mark.hidden = true;
-  track.append(element("i"), mark);
-  bar.append(element("span", "", labelOf(name)), track, element("span", "sv-value", "–"));
-  setKey(bar, name, names.slice(0, -1));
-  return bar;
-}
-
-/**
- * The place among the lanes with drafts chooses a colour and a dash, as in the charts.
- * @param {HTMLElement} node
- * @param {LaneName} name
- * @param {LaneName[]} drafted
- */
-function setKey(node, name, drafted) {
-  node.dataset.key = name === ALONE ? "alone" : String(drafted.indexOf(name) % 8);
+function dataElement(kind, data, name, className) {
+  const node = element(kind, className);
+  node.dataset[data] = name;
+  return node;
 }

@@ -2,6 +2,9 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
+import { isSpecial, read, START } from "specviz/words/markdown.js";
+
+/** @import { Piece, Reading } from "specviz/words/markdown.js" */
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
@@ -10,15 +13,24 @@ const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
+const FRESH = 3; // rounds whose marks are still full, or on their way to calm
+const FLASH = 260; // ms for which a round of a fast run keeps them
+const MOST_FRESH = 12; // rounds that are looked at for that
 
 /**
  * @typedef {{ node: HTMLElement, tokens: number }} Block
+ * @typedef {object} Standing  where a text stands
+ * @property {boolean} isBroken  whether it ends in a line break
+ * @property {Reading | null} reading  as Markdown; null if it is none
  * @typedef {object} DrawnRound
  * @property {HTMLElement} node
  * @property {Block} block
- * @property {number} tokens
- * @property {boolean} atBreak  whether its text ends in a line break
+ * @property {Round} round
+ * @property {ShownToken[]} tokens
+ * @property {Standing} before
+ * @property {Standing} after
  * @property {boolean} isPartial
+ * @property {number} at  ms, when it was drawn
  */
 
 /** Draws one lane into its article. Model text only ever becomes text nodes. */
@@ -33,6 +45,8 @@ export class Lane {
   /** @type {Block[]} */
   #blocks = [];
   #total = 0; // tokens
+  /** @type {Standing} */
+  #start = { isBroken: false, reading: null };
   #pinned = true; // whether the end of the text stays in sight
   #movedAt = -Infinity; // ms, when a visitor last scrolled
 
@@ -60,15 +74,17 @@ export class Lane {
     toEnd.observe(this.#text);
   }
 
-  /** @param {string} prompt */
+  /** @param {string} prompt  that the text goes on from; empty before an answer, which is read as Markdown */
   reset(prompt) {
+    this.#start = { isBroken: false, reading: prompt ? null : START };
     this.#drawn = [];
     this.#blocks = [];
     this.#total = 0;
     this.#pinned = true;
     this.#text.replaceChildren();
     this.stream.replaceChildren(this.#text);
-    this.#newBlock().node.append(element("span", "sv-given", prompt));
+    const { node } = this.#newBlock();
+    if (prompt) node.append(element("span", "sv-given", prompt));
     this.stream.scrollTop = 0;
   }
 
@@ -78,11 +94,59 @@ export class Lane {
    * @param {PlayEvent | null} [part]
    */
   show(rounds, part) {
-    if (this.#drawn[this.#drawn.length - 1]?.isPartial) this.#takeBack();
-    while (this.#drawn.length > rounds.length) this.#takeBack();
+    const last = this.#drawn[this.#drawn.length - 1];
+    if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
+    while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
-    if (part) this.#append(part.round, tokensSoFar(part), true);
+    if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
     this.#blocks[this.#blocks.length - 1]?.node.append(this.#caret);
+    if (this.name !== ALONE) this.#calm();
+  }
+
+  /**
+   * One light along the guesses of the round under way: the pass that sees them all.
+   * @param {number} lasts ms
+   */
+  sweep(lasts) {
+    const guesses = [...this.#drawn[this.#drawn.length - 1]?.node.children ?? []].filter((node) => node instanceof HTMLElement);
+    const beam = element("i", "sv-beam"), { length } = guesses;
+    if (!length) return;
+    this.#text.append(beam);
+    const places = guesses.map((node) => ({ x: node.offsetLeft + node.offsetWidth / 2, y: node.offsetTop + node.offsetHeight / 2 }));
+    const [first, last] = [places[0], places[length - 1]];
+    const way = [{ x: first.x - 60, y: first.y, shown: 0 }, ...places.map((place) => ({ ...place, shown: 1 })), { x: last.x + 60, y: last.y, shown: 0 }];
+    const frames = way.map(({ x, y, shown }) => ({ transform: `translate(${x}px, ${y}px) translate(-50%, -50%)`, opacity: shown }));
+    beam.animate(frames, { duration: lasts }).finished.catch(() => {}).then(() => beam.remove());
+    guesses.forEach((node, i) => node.style.setProperty("--lit-after", `${((i + 0.5) / (length + 1)) * lasts}ms`));
+  }
+
+  /**
+   * The round that is drawn in part goes on: only what has another verdict now is drawn anew.
+   * @param {DrawnRound} last
+   * @param {Round | undefined} done  the finished round in its place
+   * @param {PlayEvent | null} [part]
+   */
+  #goOn(last, done, part) {
+    const tokens = done === last.round ? tokensOf(done) : part?.round === last.round ? tokensSoFar(part) : null;
+    if (!tokens || tokens.length < last.tokens.length) {
+      this.#takeBack();
+      return;
+    }
+    const first = this.#total - last.tokens.length, before = last.tokens;
+    last.after = this.#fill(last.node, { ...last, tokens }, before, first);
+    last.block.tokens += tokens.length - before.length;
+    this.#total += tokens.length - before.length;
+    Object.assign(last, { tokens, isPartial: done !== last.round });
+  }
+
+  /** The marks of the newest rounds are full; while a run goes on those of older ones are calm. */
+  #calm() {
+    const now = performance.now(), newest = this.#drawn.length - 1;
+    const isFresh = (/** @type {number} */ i) => newest - i < FRESH || now - this.#drawn[i].at < FLASH;
+    for (let i = Math.max(0, newest - MOST_FRESH); i <= newest; i += 1) {
+      const { node, at } = this.#drawn[i], mark = isFresh(i) ? Math.max(1 - (newest - i) / FRESH, 1 - (now - at) / FLASH).toFixed(2) : "";
+      if (node.style.getPropertyValue("--m") !== mark) node.style.setProperty("--m", mark);
+    }
   }
 
   /** Back to the end of the text, wherever the viewer had scrolled. */
@@ -116,20 +180,39 @@ export class Lane {
    * @param {boolean} isPartial
    */
   #append(round, tokens, isPartial) {
-    let atBreak = this.#drawn[this.#drawn.length - 1]?.atBreak ?? false;
+    const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
     const last = this.#blocks[this.#blocks.length - 1];
-    const block = !last || isFull(last, atBreak) ? this.#newBlock() : last;
+    const block = !last || isFull(last, before.isBroken) ? this.#newBlock() : last;
     const node = element("span", "sv-round");
-    tokens.forEach((token, i) => {
-      const child = tokenNode(token, round, this.#total + i, atBreak);
-      if (isWritten(token) && token.text) atBreak = token.text.endsWith("\n");
-      if (i === 0 && this.name !== ALONE) child.querySelector(".w")?.before(roundNumber(round.index + 1));
-      node.append(child);
-    });
+    const after = this.#fill(node, { round, tokens, before }, [], this.#total);
     block.node.append(node);
     block.tokens += tokens.length;
     this.#total += tokens.length;
-    this.#drawn.push({ node, block, tokens: tokens.length, atBreak, isPartial });
+    this.#drawn.push({ node, block, round, tokens, before, after, isPartial, at: performance.now() });
+  }
+
+  /**
+   * Put tokens into the node of their round; those that stand there as they are stay. Returns where the
+   * text then stands.
+   * @param {HTMLElement} node
+   * @param {Pick<DrawnRound, "round" | "tokens" | "before">} drawn
+   * @param {ShownToken[]} there  what stands there
+   * @param {number} first  place of the first token in its lane
+   * @returns {Standing}
+   */
+  #fill(node, { round, tokens, before }, there, first) {
+    let { isBroken, reading } = before;
+    tokens.forEach((token, i) => {
+      const old = node.children[i], told = reading && read(token.text, reading);
+      if (!old || there[i].outcome !== token.outcome) {
+        const drawn = tokenNode(token, round, first + i, isBroken, told?.pieces);
+        if (old) old.replaceWith(drawn); else node.append(drawn);
+      }
+      if (!token.text || !(isWritten(token) || token.outcome === "pending")) return;
+      if (isWritten(token)) isBroken = token.text.endsWith("\n");
+      reading = told && told.after;
+    });
+    return { isBroken, reading };
   }
 
   #takeBack() {
@@ -137,8 +220,8 @@ export class Lane {
     if (!last) return;
     const { node, block, tokens } = last;
     node.remove();
-    block.tokens -= tokens;
-    this.#total -= tokens;
+    block.tokens -= tokens.length;
+    this.#total -= tokens.length;
     if (block.tokens === 0 && this.#blocks.length > 1) {
       block.node.remove();
       this.#blocks.pop();
@@ -194,8 +277,9 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
  * @param {Round} round
  * @param {number} index of the token in its lane
  * @param {boolean} atBreak whether the text before ends in a line break
+ * @param {Piece[]} [told] its text in pieces, if it is Markdown
  */
-function tokenNode(token, round, index, atBreak) {
+function tokenNode(token, round, index, atBreak, told) {
   const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
@@ -204,10 +288,12 @@ function tokenNode(token, round, index, atBreak) {
   node.tabIndex = -1;
   const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
   if (lead) node.append(lead);
-  for (const piece of token.text.slice(lead.length).match(/\n|[^\n]+/g) ?? []) {
+  node.classList.toggle("code", Boolean(told?.some(({ kind }) => kind === "code")));
+  for (const { text: piece, kind } of piecesOf(token.text, lead.length, told)) {
     const isBreak = piece === "\n";
     const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
-    // Every line break shows its mark. It breaks no line if it was refused, nor if one stands
+    if (kind) part.classList.add(`md-${kind}`);
+    // Every line break shows its mark. It breaks no line if it was rejected, nor if one stands
     // before it already: an empty line would only cost room.
     if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
     if (isWritten(token)) atBreak = isBreak;
@@ -218,11 +304,19 @@ function tokenNode(token, round, index, atBreak) {
 }
 
 /**
- * Shown by the style sheet, so that a token's own text stays what the model wrote.
- * @param {number} number
+ * A token's text behind its first blanks, in pieces: line breaks stand alone.
+ * @param {string} text
+ * @param {number} lead how many blanks
+ * @param {Piece[]} [told]
+ * @returns {Piece[]}
  */
-function roundNumber(number) {
-  const node = element("i", "sv-n");
-  node.dataset.n = String(number);
-  return node;
+function piecesOf(text, lead, told) {
+  if (!told) return (text.slice(lead).match(/\n|[^\n]+/g) ?? []).map((piece) => ({ text: piece, kind: "" }));
+  if (isSpecial(text)) return [{ text: text.slice(lead), kind: "sign" }];
+  let left = lead;
+  return told.flatMap((piece) => {
+    const rest = piece.text.slice(left);
+    left = Math.max(0, left - piece.text.length);
+    return rest ? [{ ...piece, text: rest }] : [];
+  });
 }

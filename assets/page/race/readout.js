@@ -1,19 +1,20 @@
-// Headline, verdict, figures, bars, legend: all that is said about the shown rounds.
+// Headline, verdict, figures, lanes' heads, legend: all that is said about the shown rounds.
 
 import { find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { changedLanes, ruleOf } from "specviz/words/rules.js";
 import { headlineOf } from "specviz/words/headline.js";
-import { changes } from "specviz/words/verdict.js";
-import { GUESSER } from "specviz/words/watched.js";
-import { bonusOf, comparison, duration, fixed, guesser, plural, sameness, written } from "specviz/words/words.js";
+import { changes, settled } from "specviz/words/verdict.js";
+import { bonusOf, comparison, duration, fixed, plural, sameness, written } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
+/** @import { LiveCharts } from "specviz/charts/live.js" */
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 /** @import { Headline } from "specviz/words/headline.js" */
 
 const DRAWN = "All lanes draw at random from the same distribution, so their texts may differ.";
+const CALM = 1000; // ms between two figures of a run that goes on: more often they cannot be read
 
 /**
  * What the readout is about: some rounds of a trace, and their metrics.
@@ -23,14 +24,25 @@ const DRAWN = "All lanes draw at random from the same distribution, so their tex
 export class Readout {
   #root;
   #mostGamma;
+  #charts;
+  #toldAt = -Infinity; // ms
+  /** @type {Headline | null} */
+  #told = null;
 
   /**
    * @param {HTMLElement} root
    * @param {number} mostGamma the longest draft that is looked at for a better one
+   * @param {LiveCharts} charts
    */
-  constructor(root, mostGamma) {
+  constructor(root, mostGamma, charts) {
     this.#root = root;
     this.#mostGamma = mostGamma;
+    this.#charts = charts;
+  }
+
+  /** Another run is shown. */
+  begin() {
+    this.#toldAt = -Infinity;
   }
 
   /**
@@ -43,12 +55,12 @@ export class Readout {
     const rounds = twoRounds(all, chosen), trace = twoOf(race, chosen);
     const metrics = measure(rounds, trace.header);
     const isOver = race.end !== null && all.length === race.rounds.length;
-    const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
-    this.#showHeadline(headlineOf(all, race, chosen, ratios, this.#mostGamma), race.end !== null);
-    this.#set("[data-identical]", samenessOf(all, race, chosen));
-    const { alpha, tau, tau_predicted, c } = metrics;
-    for (const [name, value] of Object.entries({ alpha, tau, tau_predicted, c })) {
-      this.#set(`[data-metric="${name}"]`, fixed(value, 2));
+    if (this.#isDue() || !this.#told) {
+      const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
+      this.#told = headlineOf(all, race, chosen, ratios, this.#mostGamma);
+      this.#showHeadline(this.#told, race.end !== null);
+      this.#set("[data-identical]", samenessOf(settled(all, race), race, chosen));
+      this.#tellFigures(metrics, race.header);
     }
     for (const [outcome, count] of Object.entries({ untold: 0, ...metrics.counts })) {
       this.#set(`[data-count="${outcome}"]`, String(count));
@@ -57,6 +69,29 @@ export class Readout {
     this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
     this.#showLanes(all, race, isOver);
     if (race.header.lanes) find(this.#root, ".sv-legend").dataset.of = chosen;
+    this.#charts.show({ rounds: all, trace: race, chosen, metrics: measure(all, race.header, chosen), ratio: this.#told.ratio });
+  }
+
+  /** Whether the figures may change: while a run goes on not more often than can be read. */
+  #isDue() {
+    const now = performance.now();
+    if (this.#root.dataset.state === "running" && now - this.#toldAt < CALM) return false;
+    this.#toldAt = now;
+    return true;
+  }
+
+  /**
+   * @param {Metrics} metrics
+   * @param {Header} header
+   */
+  #tellFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
+    const [ours, alone] = Object.values(rates), isSeveral = Boolean(header.lanes);
+    this.#charts.tell({
+      alpha: [fixed(alpha, 2), alpha === null ? "" : "of judged"],
+      tau: [fixed(tau, 2), formula === null || isSeveral ? "" : `${fixed(formula, 2)} formula`],
+      speed: [fixed(ours, 0), ours === null ? "" : "with drafts"],
+      "speed-alone": [fixed(alone, 0), alone === null ? "" : "alone"],
+    });
   }
 
   /**
@@ -72,17 +107,10 @@ export class Readout {
       const drafted = name === ALONE ? draftedLanes(trace.header)[0] : name;
       const metrics = measure(rounds, trace.header, drafted);
       const guesses = name === ALONE || metrics.counts.untold ? null : metrics.drafted;
-      this.#set(`[data-sums="${CSS.escape(name)}"]`, written(metrics.tokens[name], guesses, reasons[name]));
+      const passes = rounds.reduce((count, { lane }) => count + Number(lane === name), 0);
+      this.#set(`[data-sums="${CSS.escape(name)}"]`, `${plural(passes, "pass")}: ${written(metrics.tokens[name], guesses, reasons[name])}`);
       this.#showBar(name, { rounds, trace, metrics }, longest);
     }
-  }
-
-  /**
-   * Another run is shown.
-   * @param {Trace} trace
-   */
-  begin({ header }) {
-    if (!header.lanes) this.#set("[data-guesser]", header.source ? GUESSER : guesser(header.settings));
   }
 
   /**
@@ -95,6 +123,7 @@ export class Readout {
     for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
     this.#root.toggleAttribute("data-doubted", doubt !== "");
     this.#root.toggleAttribute("data-unsettled", !isOver);
+    this.#root.toggleAttribute("data-untold-ratio", ratio === "?");
   }
 
   /**
@@ -117,12 +146,12 @@ export class Readout {
     const tokens = metrics.tokens[name], length = Math.max(1, trace.header.settings.max_new_tokens);
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
-    const pace = speed === null ? "–" : Math.round(speed);
-    find(bar, ".sv-value").textContent = `${plural(tokens, "token")} · ${duration(metrics.seconds[name], longest)} · ${pace} tok/s`;
+    const pace = speed === null || !isDone(name, measured) ? plural(tokens, "token")
+      : `${duration(metrics.seconds[name], longest)} · ${Math.round(speed)} tokens/s`;
+    this.#set(`[data-rate="${CSS.escape(name)}"]`, pace);
     markFinish(find(bar, "u"), name, measured);
   }
 }
-
 /**
  * On a lane's bar: where it stood when the other lane was done.
  * @param {HTMLElement} mark

@@ -13,6 +13,7 @@ export class Strip {
   #run;
   #differs;
   #badge;
+  #asked;
   #others;
   /** @type {Trace | null} */
   #trace = null;
@@ -27,6 +28,7 @@ export class Strip {
     this.#run = find(root, "[data-run]");
     this.#differs = find(root, "[data-differs]", HTMLButtonElement);
     this.#badge = find(root, "[data-badge]");
+    this.#asked = find(root, ".sv-asked");
     this.#differs.title = ADOPT;
   }
 
@@ -38,17 +40,20 @@ export class Strip {
   show(trace, origin) {
     this.#trace = trace;
     const { header } = trace;
-    this.#run.replaceChildren(...describe(header).map(({ name, text, title, isInexact = false }) => {
+    const items = describe(header), question = items.find(({ name }) => name === "prompt");
+    this.#asked.textContent = question?.text ?? "";
+    this.#run.replaceChildren(...items.filter((item) => item !== question).map(({ name, text, title, isInexact = false }) => {
       const node = element("span", "", text);
       node.dataset.item = name;
       if (title) node.title = title;
       node.classList.toggle("sv-inexact", isInexact);
       return node;
     }));
+    this.#root.querySelector(".sv-template")?.remove();
+    if (header.question != null) this.#run.after(wholePrompt(header.prompt));
     const { machine, made } = provenance(header);
-    const where = element("span", "", `${origin} · ${machine}`);
-    where.append(element("span", "sv-made", made));
-    this.#badge.replaceChildren(element("i"), where);
+    this.#badge.replaceChildren(element("span", "sv-pill", origin), element("span", "sv-machine", ` · ${machine}${made}`));
+    this.#run.title = [question?.text, ...items.filter((item) => item !== question).map(({ text }) => text), machine].join(" · ");
     this.#badge.hidden = false;
     this.#badge.title = madeWith(header, origin);
     this.compare();
@@ -62,10 +67,21 @@ export class Strip {
       if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));
     }
     const said = [...others.values()].join(" · ");
+    this.#asked.classList.toggle("is-other", others.has("prompt"));
     this.#differs.textContent = `the controls say ${said}`;
     this.#differs.hidden = !others.size;
     this.#root.toggleAttribute("data-other-controls", others.size > 0);
   }
+}
+
+/**
+ * The text that the models read, behind a click: the question within the target's chat template.
+ * @param {string} prompt
+ */
+function wholePrompt(prompt) {
+  const whole = element("details", "sv-template");
+  whole.append(element("summary", "", "template"), element("pre", "", prompt));
+  return whole;
 }
 
 /**

@@ -1,11 +1,16 @@
-// Playback: the scrubber, the speed, and what the buttons show.
+// Playback: the timeline with a bar for each round, the speed, and what the buttons show.
 
 import { element, find, findAll } from "specviz/dom/dom.js";
+import { draftedLanes } from "specviz/facts/lanes.js";
 import { SPEEDS } from "specviz/run/timeline.js";
+import { duration } from "specviz/words/words.js";
 
 /** @import { Timeline } from "specviz/run/timeline.js" */
 
-const PAUSE = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z", PLAY = "M4 2.5v11l9-5.5z";
+const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z", PLAY = "M6 3.2v13.6L17 10z";
+const AGAIN = "M10 3.2a6.8 6.8 0 1 1-6.6 8.4l2-.5A4.8 4.8 0 1 0 10 5.2v2.6L5.2 4.3 10 .8z";
+const BARS = 30; // px that they are high, at most
+const THUMB = 8; // px: half of the range's thumb, which its ends are away from the edges
 
 export class Transport {
   #timeline;
@@ -14,8 +19,12 @@ export class Transport {
   #speed;
   #follow;
   #passes;
+  #clock;
   #pace;
+  #bars;
   #needEvents;
+  /** @type {{ trace: Trace | null, count: number, width: number }} */
+  #drawn = { trace: null, count: 0, width: 0 };
 
   /**
    * @param {HTMLElement} root
@@ -28,11 +37,12 @@ export class Transport {
     this.#speed = find(root, "[data-speed]", HTMLSelectElement);
     this.#follow = find(root, "[data-follow]");
     this.#passes = find(root, "[data-position]");
+    this.#clock = find(root, "[data-clock]");
     this.#pace = find(root, "[data-pace]");
-    this.#needEvents = [this.#play, this.#scrub,
-      ...findAll(root, "[data-step], [data-restart], [data-explain], [data-compare]", HTMLButtonElement)];
+    this.#bars = root.querySelector(".sv-timeline svg");
+    this.#needEvents = [this.#play, this.#scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
     for (const times of SPEEDS) {
-      const option = element("option", "", `${times}×`);
+      const option = element("option", "", `Speed ${times}×`);
       option.value = String(times);
       this.#speed.append(option);
     }
@@ -42,21 +52,56 @@ export class Transport {
 
   /**
    * @param {number} done passes before the playhead
-   * @param {number} all passes of the run so far
+   * @param {Trace | null} trace
    */
-  show(done, all) {
+  show(done, trace) {
     const { events, position, playing, following, live, speed } = this.#timeline;
-    const isRunning = playing || (live && following);
+    const isRunning = playing || (live && following), isAtEnd = position === events.length && !live;
     for (const control of this.#needEvents) control.disabled = !events.length;
     this.#play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
-    this.#play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : PLAY);
+    this.#play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : isAtEnd ? AGAIN : PLAY);
     this.#scrub.max = String(events.length);
     this.#scrub.value = String(position);
-    this.#scrub.style.setProperty("--at", `${(100 * position) / Math.max(1, events.length)}%`);
+    this.#scrub.style.setProperty("--at", String(position / Math.max(1, events.length)));
     this.#speed.value = String(speed);
     this.#follow.hidden = !live || following;
+    const all = trace?.rounds.length ?? 0, end = this.#timeline.seconds();
+    const now = events[position - 1]?.time ?? 0;
     this.#passes.textContent = `${done} / ${all} ${all === 1 ? "pass" : "passes"}`;
+    this.#clock.textContent = events.length ? `${duration(now, end)} of ${duration(end, end)}` : "";
     this.#pace.textContent = `played at ${speed}×`;
     this.#pace.hidden = speed === 1 || following || !events.length;
+    if (trace) this.#drawBars(trace);
+    if (this.#bars) /** @type {SVGElement} */ (this.#bars).style.setProperty("--at", String(position / Math.max(1, events.length)));
+  }
+
+  /**
+   * A bar for each round of the first lane with drafts, as high as the tokens that it brought, where it
+   * lies among the events.
+   * @param {Trace} trace
+   */
+  #drawBars(trace) {
+    const { events } = this.#timeline, width = this.#bars?.clientWidth ?? 0;
+    const { count, trace: before, width: old } = this.#drawn;
+    if (!this.#bars || (before === trace && count === events.length && old === width)) return;
+    this.#drawn = { trace, count: events.length, width };
+    const [name] = draftedLanes(trace.header), most = Math.max(2, ...events.map(({ round }) => round.emitted.length));
+    const x = (/** @type {number} */ place) => THUMB + (place / Math.max(1, events.length)) * (width - 2 * THUMB);
+    let path = "", begun = -1;
+    events.forEach(({ round, done }, place) => {
+      if (round.lane !== name) return;
+      if (begun < 0) begun = place;
+      if (!done) return;
+      const from = x(begun), to = Math.max(from + 1, x(place + 1) - 1.5), high = (BARS * round.emitted.length) / most;
+      path += `M${from.toFixed(1)} ${BARS}v${-high.toFixed(1)}H${to.toFixed(1)}V${BARS}z`;
+      begun = -1;
+    });
+    const bars = ["is-all", "is-done"].map((kind) => {
+      const node = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      node.setAttribute("class", kind);
+      node.setAttribute("d", path);
+      return node;
+    });
+    this.#bars.replaceChildren(...bars);
   }
 }

@@ -21,6 +21,7 @@ const nameOf = (setting) => (setting === "max_new_tokens" ? "length" : setting);
  */
 export function readAddress(search, config) {
   const query = new URLSearchParams(search);
+  nameModels(query, config);
   /** @type {string[]} */
   const wrong = [];
   /** @type {(name: string, isValid: (text: string) => boolean) => string | null} */
@@ -46,6 +47,22 @@ export function readAddress(search, config) {
     view: query.get("view"), // Gradio has views of its own
   };
   return { ...asked, settings, wrong };
+}
+
+/**
+ * A pair that is none of the list, such as "owner/model+none": where visitors may name models, its
+ * parts are those of the pair that they name.
+ * @param {URLSearchParams} query
+ * @param {Config} config
+ */
+function nameModels(query, { choices }) {
+  const pair = query.get("pair") ?? "", plus = pair.lastIndexOf("+");
+  const known = choices.pair ?? [];
+  if (known.includes(pair) || !known.includes(OTHER) || plus < 1 || pair.includes("://")) return;
+  const draft = pair.slice(plus + 1);
+  query.set("pair", OTHER);
+  query.set("target", pair.slice(0, plus));
+  query.set("draft", draft === "none" ? "" : draft);
 }
 
 /**

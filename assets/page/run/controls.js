@@ -5,6 +5,7 @@
 import { comparedIn } from "specviz/facts/lanes.js";
 import { drafterKind } from "specviz/facts/vocabulary.js";
 import { settingText } from "specviz/words/description.js";
+import { askedIn } from "specviz/words/words.js";
 
 /**
  * What the controls would have to say for the run of this header; null where that is not known.
@@ -13,7 +14,7 @@ import { settingText } from "specviz/words/description.js";
  * @returns {Value[]}
  */
 export function controlsOf(header, config) {
-  const { prompt, settings } = header;
+  const { settings } = header, prompt = askedIn(header);
   const preset = config.presets.find((one) => isSame(one.prompt, prompt));
   /** @type {Record<string, Value>} */
   const known = {

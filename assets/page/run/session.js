@@ -25,6 +25,7 @@ const BACK = "The server is back, without your run: press Run to start it again.
 const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
   + "Press Run to start it again.";
 const LEFT_OUT = "Parts of this link make no sense here and were left out";
+const NOT_LISTED = "This page runs the pairs of its list alone, so that of the link was left out";
 
 /**
  * What a session tells.
@@ -130,7 +131,10 @@ export class Session {
     if (taken) this.show(taken);
     else if (kept) this.#showInterrupted(kept);
     else if (name) await this.showNamed(name);
-    if (asked.wrong.length) this.#notice.mention(`${LEFT_OUT}: ${asked.wrong.join(", ")}.`);
+    const others = asked.wrong.filter((name) => !["pair", "target", "draft"].includes(name));
+    const said = asked.wrong.length > others.length ? [`${NOT_LISTED}.`] : [];
+    if (others.length) said.push(`${LEFT_OUT}: ${others.join(", ")}.`);
+    if (said.length) this.#notice.mention(said.join(" "));
   }
 
   /**
@@ -149,7 +153,7 @@ export class Session {
     this.#timeline.add(trace.rounds);
     this.#timeline.setSpeed(readableSpeed(this.#timeline.seconds()));
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.#timeline.seek(Infinity);
-    else this.#timeline.restart();
+    else this.#timeline.begin();
     this.#address.change({ recording: name });
   }
 

@@ -46,20 +46,18 @@ export class Store {
   #ask;
   #on;
   #schema;
-  #next = 0; // the number of the delta that is due
+  #next = 0; // the number of the event that is due
   #over = true;
   #asking = false;
   #heardAt = 0; // ms
   #watch = 0; // timer, while a run is under way
   /** @type {Set<string>} */
   #past = new Set(); // runs that are not heard any more
-  /** @type {Map<number, Delta>} */
-  #early = new Map(); // deltas by number, that came before the one that is due
 
   /**
    * @param {object} parts
    * @param {(run: string, seq: number) => Promise<string[] | null>} parts.ask
-   *   the deltas from `seq` on, or null if the run is not known
+   *   what came from event `seq` on, or null if the run is not known
    * @param {StoreEvents} parts.on
    * @param {number} parts.schema of the traces that come
    */
@@ -77,9 +75,7 @@ export class Store {
     if (this.#past.has(delta.run)) return;
     if (delta.run !== this.run) this.#begin(delta.run);
     this.#heardAt = performance.now();
-    if (delta.seq >= this.#next) this.#early.set(delta.seq, delta);
-    this.#drain();
-    if (this.#early.size) this.#askMissed();
+    this.#take(delta);
   }
 
   /** @param {Trace} trace a recording */
@@ -99,18 +95,23 @@ export class Store {
     this.run = run;
     this.#next = 0;
     this.#over = false;
-    this.#early.clear();
     clearInterval(this.#watch);
     this.#watch = setInterval(() => this.#checkSilence(), 1000);
     this.#on.begun(run);
   }
 
-  #drain() {
-    for (let delta = this.#early.get(this.#next); delta; delta = this.#early.get(this.#next)) {
-      this.#early.delete(this.#next);
-      this.#next += 1;
-      this.#apply(delta);
+  /** @param {Delta} delta */
+  #take(delta) {
+    if (this.#over) return;
+    if (delta.seq > this.#next) {
+      this.#askMissed();
+      return;
     }
+    // What was missed and told again comes a second time.
+    const isKnown = delta.seq < delta.next && delta.next <= this.#next;
+    if (isKnown && !delta.over) return;
+    this.#next = Math.max(this.#next, delta.next);
+    this.#apply(isKnown ? { ...delta, header: undefined, rounds: undefined } : delta);
   }
 
   /** @param {Delta} delta */
@@ -158,23 +159,14 @@ export class Store {
     try {
       const texts = await this.#ask(run, this.#next);
       if (run === this.run && !this.#over) {
-        if (texts) for (const text of texts) this.#receiveMissed(text);
+        if (texts) for (const text of texts) this.receive(text);
         else this.#lose(); // the server does not know the run: it has begun anew
       }
-      this.#drain();
     } catch (error) {
       console.warn("specviz: the server did not answer", error);
       if (run === this.run && !this.#over) this.#lose();
     }
     this.#asking = false;
-  }
-
-  /** @param {string} text */
-  #receiveMissed(text) {
-    /** @type {Delta} */
-    const delta = JSON.parse(text);
-    if (delta.run === this.run && delta.seq >= this.#next) this.#early.set(delta.seq, delta);
-    this.#heardAt = performance.now();
   }
 
   #lose() {

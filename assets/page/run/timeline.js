@@ -1,6 +1,9 @@
 // The playhead over the events of a trace, in the order of their times.
 
 import { ALONE } from "specviz/facts/lanes.js";
+import { momentOf } from "specviz/run/story.js";
+
+/** @import { Moment } from "specviz/run/story.js" */
 
 const LONGEST_FRAME = 500; // ms
 const FEW = 64; // rounds that are put in their places one by one
@@ -74,6 +77,10 @@ export class Timeline {
   #time = 0; // seconds on the run's clock
   #last = 0; // ms, of the last frame
   #waiting = false; // for a frame
+  /** @type {{ round: Round, ms: number } | null} */
+  #story = null; // the round that is told slowly
+  /** @type {Moment | null} */
+  moment = null; // of that story
 
   /** @param {() => void} changed called when anything moved */
   constructor(changed) {
@@ -83,6 +90,7 @@ export class Timeline {
   /** @param {boolean} live */
   clear(live) {
     Object.assign(this, { events: [], position: 0, following: live, playing: false, live });
+    this.#endStory();
     this.#time = 0;
     this.#changed();
   }
@@ -117,6 +125,7 @@ export class Timeline {
   play() {
     if (!this.events.length) return;
     if (this.position === this.events.length) this.#moveTo(0);
+    this.#endStory();
     this.playing = true;
     this.following = false;
     this.#last = performance.now();
@@ -156,9 +165,26 @@ export class Timeline {
     this.play();
   }
 
+  /** From the first token of a lane with drafts on, so that there is something to see at once. */
+  begin() {
+    this.#moveTo(this.events.findIndex(({ done, round }) => done && round.lane !== ALONE && round.drafted.length) + 1);
+    this.play();
+  }
+
+  /**
+   * One round slowly, and then a pause; the other lanes go on while it guesses and is judged.
+   * @param {Round} round
+   */
+  tell(round) {
+    this.#moveTo(this.events.findIndex((event) => event.round === round));
+    this.play();
+    this.#time = round.clock - round.draft_seconds - round.verify_seconds - round.overhead_seconds;
+    this.#story = { round, ms: 0 };
+  }
+
   follow() {
+    this.#hold();
     this.following = true;
-    this.playing = false;
     this.#moveTo(this.events.length);
     this.#changed();
   }
@@ -199,8 +225,13 @@ export class Timeline {
     this.#waiting = false;
     if (!this.playing) return;
     // A tab that was hidden goes on where it was.
-    this.#time += (this.speed * Math.max(0, Math.min(now - this.#last, LONGEST_FRAME))) / 1000;
+    const passed = Math.max(0, Math.min(now - this.#last, LONGEST_FRAME));
     this.#last = now;
+    if (this.#story) {
+      this.#advanceStory(this.#story, passed);
+      return;
+    }
+    this.#time += (this.speed * passed) / 1000;
     const before = this.position;
     while (this.position < this.events.length && this.events[this.position].time <= this.#time) {
       this.position += 1;
@@ -213,6 +244,29 @@ export class Timeline {
     if (this.playing) this.#requestFrame();
   }
 
+  /**
+   * @param {{ round: Round, ms: number }} story
+   * @param {number} passed ms
+   */
+  #advanceStory(story, passed) {
+    story.ms += passed;
+    const moment = momentOf(story.round, story.ms), { time, seen, judged, isDone } = moment;
+    this.moment = moment;
+    this.#time = time;
+    const isTold = (/** @type {PlayEvent} */ event) => (event.round !== story.round ? event.time <= time
+      : event.done ? isDone : event.judged ? event.judged <= judged : event.seen <= seen);
+    while (this.position < this.events.length && isTold(this.events[this.position])) this.position += 1;
+    if (moment.isOver) {
+      this.#hold();
+      this.following = false;
+    } else this.#requestFrame();
+    this.#changed();
+  }
+
+  #endStory() {
+    this.#story = this.moment = null;
+  }
+
   /** @param {number} position */
   #moveTo(position) {
     this.position = Math.max(0, Math.min(position, this.events.length));
@@ -222,6 +276,7 @@ export class Timeline {
   #hold() {
     this.following = false;
     this.playing = false;
+    this.#endStory();
   }
 
   /** @param {number} place */

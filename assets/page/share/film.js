@@ -4,7 +4,7 @@ import { FACE, FONT, layOut, LINE } from "specviz/share/film-layout.js";
 import { measure } from "specviz/facts/metrics.js";
 import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, write } from "specviz/share/paint.js";
 import { raceOfTwo } from "specviz/charts/plot.js";
-import { fixed, plural } from "specviz/words/words.js";
+import { begunBy, fixed, plural } from "specviz/words/words.js";
 
 /** @import { Placed } from "specviz/share/film-layout.js" */
 /** @import { Colours } from "specviz/share/paint.js" */
@@ -118,7 +118,7 @@ function play(recorder, signal, show) {
 function sceneOf(context, trace) {
   const lanes = LANES.map((one) => {
     const rounds = trace.rounds.filter(({ lane }) => lane === one.lane);
-    return { ...one, rounds, placed: layOut(context, rounds, trace.header.prompt, one.width - 2 * PADDING) };
+    return { ...one, rounds, placed: layOut(context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
   });
   const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
   const pace = seconds / RACE;

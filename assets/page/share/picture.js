@@ -6,7 +6,7 @@ import { brand, canvasOf, coloursOfPage, runLine, SANS, write } from "specviz/sh
 import { curves, ends, raceOfTwo, ticks } from "specviz/charts/plot.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
-import { comparison, fixed, provenance, quoted } from "specviz/words/words.js";
+import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
 
 /** @import { Colours } from "specviz/share/paint.js" */
 /** @import { Point } from "specviz/charts/plot.js" */
@@ -44,7 +44,7 @@ function paint(context, trace, colours) {
   chart(context, curves(rounds), colours);
   const { machine, made } = provenance(header);
   const most = WIDTH - 2 * EDGE;
-  write(context, quoted(header.prompt), EDGE, 508, { font: `26px ${SANS}`, colour: colours.ink, most });
+  write(context, quoted(askedIn(header)), EDGE, 508, { font: `26px ${SANS}`, colour: colours.ink, most });
   write(context, runLine(header), EDGE, 546, { ...small, most });
   write(context, machine + made, EDGE, 580, { ...small, most });
 }

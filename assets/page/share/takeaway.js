@@ -1,13 +1,13 @@
-// The menu "Take away": the shown run as a link, a picture, a film, a page of its own, as tables, and
-// its charts as pictures.
+// The menu "Share": the shown run as a link, a picture, a film, a page of its own, as tables, its
+// charts as pictures, and as a file that can be opened again.
 
-import { chartFigure, REQUESTS } from "specviz/charts/charts.js";
+import { chartFigure, fetchPlotly, REQUESTS } from "specviz/charts/charts.js";
 import { SERVER } from "specviz/words/description.js";
-import { closable, element, find, findAll } from "specviz/dom/dom.js";
+import { element, find, findAll } from "specviz/dom/dom.js";
 import { filmItem } from "specviz/share/film-item.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { pictureOf } from "specviz/share/picture.js";
-import { fileStem, plain, saveBlob } from "specviz/run/recordings.js";
+import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/recordings.js";
 
 const FORMS = [
   { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
@@ -20,6 +20,7 @@ const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` tim
 const COPY = "Copy a link to this view", COPIED = "Copied";
 const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
 const FAILED = "The server could not make this file; try again.";
+const NOT_SENT = "The file did not reach the server; try again.";
 const NOT_PAINTED = "The browser could not paint the picture; try again.";
 
 /** The address tells prompt, pair and settings, or the recording. */
@@ -29,14 +30,12 @@ const copyLink = () => navigator.clipboard.writeText(location.href);
  * @typedef {object} TakeawayParts
  * @property {Server} server
  * @property {Config} config
- * @property {Promise<void>} canDraw  kept once there is what draws charts
+ * @property {(trace: Trace) => void} show  told what an opened file holds
  * @property {() => Trace | null} trace  the shown one
- * @property {(sentence: string) => void} fail  told why a file cannot be made
+ * @property {(sentence: string) => void} fail  told why a file cannot be made or opened
  */
 
 export class Takeaway {
-  /** Close the menu; whether it was open. */
-  close;
   #menu;
   #list;
   #parts;
@@ -46,10 +45,9 @@ export class Takeaway {
    * @param {TakeawayParts} parts
    */
   constructor(root, parts) {
-    this.#menu = find(root, "[data-takeaway]", HTMLDetailsElement);
-    this.#list = find(this.#menu, "div");
+    this.#menu = find(root, "[data-share]", HTMLDetailsElement);
+    this.#list = find(this.#menu, "[data-take-list]");
     this.#parts = parts;
-    this.close = closable(this.#menu);
     if (parts.server.take_away) {
       this.#list.append(this.#item(COPY, "link", copyLink));
     }
@@ -60,12 +58,43 @@ export class Takeaway {
         this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
       }
     }
-    this.#list.append(element("hr"));
-    for (const [name, title] of Object.entries(parts.config.titles)) {
-      this.#list.append(this.#chartRow(name, title));
-    }
+    const charts = element("details", "sv-take-charts");
+    charts.append(element("summary", "", "Charts as pictures"),
+      ...Object.entries(parts.config.titles).map(([name, title]) => this.#chartRow(name, title)));
+    if (parts.config.plotly) this.#list.append(charts);
     this.#menu.addEventListener("toggle", () => this.#offer());
-    parts.canDraw.then(() => this.#offer());
+    this.#wireFiles();
+    this.#offer();
+  }
+
+  /** A run as a file that can be opened again. */
+  #wireFiles() {
+    for (const button of findAll(this.#menu, "[data-save]", HTMLButtonElement)) {
+      button.addEventListener("click", () => {
+        this.#menu.open = false;
+        saveTrace(this.#trace(), button.dataset.save === "packed");
+      });
+    }
+  }
+
+  /**
+   * Open the file that somebody chose.
+   * @param {HTMLInputElement} input
+   */
+  async open(input) {
+    const file = input.files?.[0];
+    input.value = ""; // so that the same file can be chosen again
+    this.#menu.open = false;
+    if (!file) return;
+    const { server, config, show, fail } = this.#parts;
+    try {
+      const answer = await server.opened?.(file.slice(0, config.mostPacked + 1));
+      if (answer?.trace) show(answer.trace);
+      else fail(answer?.error ?? NOT_SENT);
+    } catch (error) {
+      console.info("specviz: a file could not be opened:", error);
+      fail(NOT_SENT);
+    }
   }
 
   /**
@@ -109,15 +138,13 @@ export class Takeaway {
     return row;
   }
 
-  /** Nothing can be taken before a run is shown, and no picture before charts can be drawn. */
+  /** Nothing can be taken before a run is shown. */
   #offer() {
     const hasRun = this.#parts.trace() !== null, copy = this.#list.querySelector("[data-take=link]");
     if (copy) copy.textContent = COPY;
-    for (const button of findAll(this.#list, "button", HTMLButtonElement)) {
-      button.disabled = !hasRun || (!window.Plotly && button.closest(".sv-take-chart") !== null);
-    }
+    for (const button of findAll(this.#menu, "[data-take], [data-needs-run]", HTMLButtonElement)) button.disabled = !hasRun;
     const isServed = this.#parts.trace()?.header.target.form === SERVER;
-    find(this.#list, `[data-of="${REQUESTS}"]`).hidden = !isServed;
+    for (const row of findAll(this.#list, `[data-of="${REQUESTS}"]`, HTMLElement)) row.hidden = !isServed;
   }
 
   #trace() {
@@ -149,7 +176,8 @@ export class Takeaway {
    */
   async #takeChart(name, format) {
     const { header, rounds } = this.#trace();
-    if (!window.Plotly) throw new Error("charts cannot be drawn yet");
+    await fetchPlotly(this.#parts.config);
+    if (!window.Plotly) throw new Error("charts cannot be drawn");
     const figure = chartFigure(this.#parts.config, name, rounds, lanesOf(header));
     const url = await window.Plotly.toImage(figure, { format, ...SIZE });
     saveBlob(await (await fetch(url)).blob(), `${fileStem(header)}-${name}.${format}`);

@@ -53,12 +53,12 @@ function goodEnough(run) {
   const judged = drafts(run).filter(({ p, q, u }) => p !== undefined && q !== undefined && u !== undefined);
   const likely = (/** @type {Outcome} */ outcome, /** @type {1 | -1} */ by) =>
     judged.filter((token) => token.outcome === outcome).sort((a, b) => by * ((a.p ?? 0) - (b.p ?? 0)))[0];
-  const refused = likely("rejected", -1), kept = likely("accepted", 1);
-  const { p = 0, q = 1, u = 0 } = refused ?? {};
-  const first = refused ? `“${visible(refused.text)}” was refused although the target gave it p = ${fixed(p, 2)}: the `
+  const rejected = likely("rejected", -1), kept = likely("accepted", 1);
+  const { p = 0, q = 1, u = 0 } = rejected ?? {};
+  const first = rejected ? `“${visible(rejected.text)}” was rejected although the target gave it p = ${fixed(p, 2)}: the `
     + `draft was surer, q = ${fixed(q, 2)}, so it held with chance p/q = ${fixed(p / q, 2)}, and the draw was ${
       fixed(u, 2)}. ` : "";
-  const second = kept ? `“${visible(kept.text)}” was kept although the target gave it ${chance(kept.p ?? 0)}. ` : "";
+  const second = kept ? `“${visible(kept.text)}” was accepted although the target gave it ${chance(kept.p ?? 0)}. ` : "";
   return { right: 1, why: `${first}${second}Only so does every token come as often as from the target alone.` };
 }
 
@@ -91,7 +91,7 @@ function oneGuess(run) {
   return {
     right: placeOf(speedup ?? 1, 1),
     why: `A round writes one token or two: here τ = ${fixed(tau, 2)}, for the price of ${fixed(costs(run)?.price, 2)} target `
-      + `steps, since ${percent(alpha)} of the guesses hold. That is ${ratio(run)}.`,
+      + `steps, since ${percent(alpha)} of the guesses are accepted. That is ${ratio(run)}.`,
   };
 }
 
@@ -104,7 +104,7 @@ function judgedOnly(run) {
   return {
     right: placeOf(alpha ?? 0, efficiency ?? 0) === 0 ? 1 : 0,
     why: `α counts judged guesses only: ${counts.accepted} of ${counts.accepted + counts.rejected} held, α = ${
-      fixed(alpha, 2)}. The other ${plural(counts.ignored, "guess")} stood after a refused one: drafted, `
+      fixed(alpha, 2)}. The other ${plural(counts.ignored, "guess")} stood after a rejected one: drafted, `
       + "paid for, and never judged.",
   };
 }
@@ -119,7 +119,7 @@ function longDrafts(run, beside) {
   return {
     right: placeOf(long.speedup ?? 1, short.speedup ?? 1),
     why: `A round yields ${fixed(long.tau, 2)} tokens instead of ${fixed(short.tau, 2)}, but it costs ${
-      fixed(costs(run)?.price, 2)} target steps instead of ${fixed(costs(beside)?.price, 2)}, for only ${
+      fixed(costs(run)?.price, 2)} target passes instead of ${fixed(costs(beside)?.price, 2)}, for only ${
       percent(long.efficiency)} of the guesses are used: ${ratio(run)} instead of ${ratio(beside)}.`,
   };
 }
@@ -160,7 +160,7 @@ function sameLetters(run, beside) {
 /** @type {AboutRun[]} */
 export const QUESTIONS = [
   {
-    run: "hard", ask: () => "The target finds a guess quite likely. Will it be kept?",
+    run: "hard", ask: () => "The target finds a guess quite likely. Will it be accepted?",
     answers: ["Yes, if it is good enough", "Not always: p, q and a draw decide", "Only if it is the target’s first choice"],
     reveal: goodEnough,
   },

@@ -3,7 +3,7 @@
 import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
 import { changedLanes, ruleOf } from "specviz/words/rules.js";
 import { sourceItems } from "specviz/words/watched.js";
-import { fixed, plural, quoted } from "specviz/words/words.js";
+import { askedIn, fixed, plural, quoted } from "specviz/words/words.js";
 
 /**
  * One thing that the strip says: the field, the words, and more of them for those who point at it.
@@ -15,6 +15,7 @@ const PER_REQUEST = "The target is on a server: times are those of requests, wit
   + "its other users. The ratio is per request, and says nothing of the server's own speed.";
 const STREAM = "The server's own greedy stream in one request, measured from this machine before the race. Its "
   + "other users are in it too.";
+const WHOLE = "In the target’s chat template the models read:";
 const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones are held to "
   + "the tokens that both have.";
 
@@ -36,18 +37,15 @@ function served(rate) {
  * @returns {Item[]}
  */
 export function describe(header) {
-  const { prompt, target, draft, drafts, lanes, memory, settings, streaming_rate: rate } = header;
+  const { target, draft, drafts, lanes, memory, settings, streaming_rate: rate } = header, prompt = promptItem(header);
   if (header.source) {
-    return [{ name: "prompt", text: quoted(prompt), title: prompt }, { name: "target", text: `${target.name} ${size(target)}` },
+    return [prompt, { name: "target", text: `${target.name} ${size(target)}` },
       ...sourceItems(header), ...sharedItems(settings).filter(({ name }) => name !== "chat")];
   }
-  if (lanes) return describeSeveral({ prompt, target, drafts, lanes, settings, streaming_rate: rate });
+  if (lanes) return describeSeveral(prompt, { target, drafts, lanes, settings, streaming_rate: rate });
   const { drafter, gamma, gamma_policy: policy } = settings;
   /** @type {Item[]} */
-  const items = [
-    { name: "prompt", text: quoted(prompt), title: prompt },
-    { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
-  ];
+  const items = [prompt, { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) }];
   if (target.form === SERVER) items.push(...served(rate));
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
@@ -75,18 +73,26 @@ export function describe(header) {
 }
 
 /**
+ * What was asked or begun; of a question, the whole text that the models read too.
+ * @param {Header} header
+ * @returns {Item}
+ */
+function promptItem(header) {
+  const isAsked = header.question != null;
+  return { name: "prompt", text: quoted(askedIn(header)), title: isAsked ? `${WHOLE}\n\n${header.prompt}` : header.prompt };
+}
+
+/**
  * The same of lanes with names of their own, which say what differs.
- * @param {Pick<Header, "prompt" | "target" | "drafts" | "settings" | "streaming_rate"> & { lanes: Record<LaneName, Settings> }} header
+ * @param {Item} prompt
+ * @param {Pick<Header, "target" | "drafts" | "settings" | "streaming_rate"> & { lanes: Record<LaneName, Settings> }} header
  * @returns {Item[]}
  */
-function describeSeveral({ prompt, target, drafts, lanes, settings, streaming_rate: rate }) {
+function describeSeveral(prompt, { target, drafts, lanes, settings, streaming_rate: rate }) {
   const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
   const gammas = new Set(Object.values(lanes).map(({ gamma }) => gamma));
   /** @type {Item[]} */
-  const items = [
-    { name: "prompt", text: quoted(prompt), title: prompt },
-    { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) },
-  ];
+  const items = [prompt, { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) }];
   if (target.form === SERVER) items.push(...served(rate));
   if (draft) items.push({ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) });
   const names = Object.keys(lanes);

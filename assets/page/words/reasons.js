@@ -29,7 +29,7 @@ export function chance(value) {
 const quoted = (token) => `“${visible(token.text)}”`;
 
 /**
- * The probability with which a draft is kept: min(1, p / q).
+ * The probability with which a draft is accepted: min(1, p / q).
  * @param {Pick<Token, "p" | "q">} token
  */
 export const keep = ({ p, q }) => (q && p !== undefined ? Math.min(1, p / q) : null);
@@ -76,9 +76,9 @@ const sure = (token, only = "") => (token.seen === undefined
 function accepted(token) {
   const { p = 0, q = 0 } = token;
   if (p >= q) {
-    return `${sure(token)}: the target wants it no less than the draft does, so it is kept whatever the draw.`;
+    return `${sure(token)}: the target wants it no less than the draft does, so it is accepted whatever the draw.`;
   }
-  return `${sure(token, "only ")}: ${drawn(token)}, so it was kept.`;
+  return `${sure(token, "only ")}: ${drawn(token)}, so it was accepted.`;
 }
 
 /**
@@ -95,7 +95,7 @@ function rejected(token, own) {
 /** @param {ShownToken} token */
 function drawn(token) {
   const { odds, draw } = oddsAndDraw(token);
-  return `it is kept with probability ${odds}; the draw was ${draw}`;
+  return `it is accepted with probability ${odds}; the draw was ${draw}`;
 }
 
 /**
@@ -136,10 +136,10 @@ function ignored(token, round, place, ended) {
  * @param {Round} round
  */
 function corrected(token, round) {
-  const refused = round.drafted.find((other) => other.outcome === "rejected");
+  const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const share = token.top_residual?.find((choice) => choice.id === token.id)?.probability;
   const part = share === undefined ? "" : `, ${chance(share)} of what was left`;
-  return `${refused ? `${quoted(refused)} was rejected here, so the` : "The"} target drew again, only from what `
+  return `${rejected ? `${quoted(rejected)} was rejected here, so the` : "The"} target drew again, only from what `
     + `the draft had given too little: ${quoted(token)} had ${chance(token.p)} of p and ${
       chance(token.q)} of q${part}.`;
 }
@@ -170,10 +170,10 @@ const isBare = (token) => token.seen === undefined && token.soft_q === 1 && (tok
 function agreed(token) {
   if (token.seen === undefined && !isBare(token)) {
     return `${quoted(token)} is the draft's first choice (${chance(token.soft_q)} sure) and the target's as well (${
-      chance(token.soft_p)}), so it is kept.`;
+      chance(token.soft_p)}), so it is accepted.`;
   }
   const guessed = isBare(token) ? `${quoted(token)} was the guess` : belief(token);
-  return `${guessed}, and it is the target's first choice (${chance(token.soft_p)}), so it is kept.`;
+  return `${guessed}, and it is the target's first choice (${chance(token.soft_p)}), so it is accepted.`;
 }
 
 /**
@@ -197,8 +197,8 @@ function disagreed(token, own) {
  * @param {Round} round
  */
 function instead(token, round) {
-  const refused = round.drafted.find((other) => other.outcome === "rejected");
-  const guessed = refused ? `The draft guessed ${quoted(refused)}, but ` : "";
+  const rejected = round.drafted.find((other) => other.outcome === "rejected");
+  const guessed = rejected ? `The draft guessed ${quoted(rejected)}, but ` : "";
   return `${guessed}${quoted(token)} is the target's first choice (${chance(token.soft_p)} sure), so this is `
     + "what is written.";
 }

@@ -69,7 +69,7 @@ const quoted = (token) => `“${visible(token.text)}”`;
 const TOGETHER = {
   accepted: (token, at) => {
     const passed = (token.u ?? 0) < (token.threshold ?? 0);
-    return `${tested(token)}${passed ? ": below it, so this guess and all before it are kept."
+    return `${tested(token)}${passed ? ": below it, so this guess and all before it are accepted."
       : `: not below it, but the guess at place ${lastPassed(at) + 1} passed, and a block keeps all before that one.`}`;
   },
   rejected: (token, { round }) => {
@@ -78,7 +78,7 @@ const TOGETHER = {
     return `${tested(token)}: not below it, and no later guess passed, so it was rejected.${then}`;
   },
   ignored: (token, { round }) => (round.drafted.some(({ outcome }) => outcome === "rejected")
-    ? `${tested(token)}: not below it. Nothing is kept behind the last guess that passes.` : undefined),
+    ? `${tested(token)}: not below it. Nothing is accepted behind the last guess that passes.` : undefined),
   corrected: (token, { round }) => {
     const at = round.drafted.findIndex(({ outcome }) => outcome === "rejected");
     const weight = at > 0 ? round.drafted[at - 1].weight ?? 1 : 1;
@@ -91,7 +91,7 @@ const TOGETHER = {
 /** @type {Tellings} */
 const OWN_DRAW = {
   accepted: (token) => `The target drew its own token here, from p. It was ${quoted(token)} as well, which had ${
-    chance(token.p)}, so the guess is kept.`,
+    chance(token.p)}, so the guess is accepted.`,
   rejected: (token, { round }) => {
     const own = round.emitted[round.emitted.length - 1];
     return `The target drew its own token here, from p. It was ${own ? quoted(own) : "another"}, not ${quoted(token)
@@ -104,13 +104,13 @@ const OWN_DRAW = {
 /** @type {Tellings} */
 const THRESHOLD = {
   accepted: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, more than the threshold ${
-    chance(token.threshold)}, so it is kept, however often the draft guesses it. No draw decides, and the text `
+    chance(token.threshold)}, so it is accepted, however often the draft guesses it. No draw decides, and the text `
     + "does not follow p.",
   rejected: (token) => `The target gives ${quoted(token)} ${chance(token.p)}, no more than the threshold ${
     chance(token.threshold)}, so it was rejected. The target then drew a token from p.`,
   corrected: (token, { round }) => {
-    const refused = round.drafted.find(({ outcome }) => outcome === "rejected");
-    return `${refused ? quoted(refused) : "A guess"} was rejected here, so the target drew from its own chances p: ${
+    const rejected = round.drafted.find(({ outcome }) => outcome === "rejected");
+    return `${rejected ? quoted(rejected) : "A guess"} was rejected here, so the target drew from its own chances p: ${
       quoted(token)} had ${chance(token.p)}.`;
   },
 };

@@ -72,7 +72,7 @@ export function detail(m, rounds, header, mostGamma, isFinal = false) {
   const { accepted, rejected } = m.counts;
   const judged = accepted + rejected;
   const figures = `${judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : ""}${
-    fixed(m.tau, 1)} tokens per pass of the target.`;
+    fixed(m.tau, 1)} tokens per pass.`;
   if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
   const why = explain(rounds, header, mostGamma);
   return `${figures} ${causeOfLoss(m)}${why ? adviceOf(why, header.settings) : ""}`;
@@ -81,7 +81,7 @@ export function detail(m, rounds, header, mostGamma, isFinal = false) {
 /** @param {Metrics} m */
 function causeOfLoss(m) {
   if (m.c !== null && m.alpha !== null && m.c >= m.alpha) {
-    return `A guess costs ${fixed(m.c, 2)} of a pass but only ${percent(m.alpha)} hold.`;
+    return `A guess costs ${fixed(m.c, 2)} of a pass but only ${percent(m.alpha)} are accepted.`;
   }
   const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
   return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted.`;
@@ -123,7 +123,7 @@ export const isImpossible = (found) => found?.doubt === "price";
 export function doubt(m, found, isOver) {
   if (!found?.doubt) return "";
   if (isImpossible(found)) {
-    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${fixed(found.price, 2)} target steps: `
+    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${fixed(found.price, 2)} target passes: `
       + "less than the one pass that it has in it.";
   }
   if (!isOver) return "";

@@ -50,9 +50,9 @@ export function watchedVerdict(m, header, isOver) {
 export function watchedDetail(m, rounds, trace) {
   if (!m.tau) return STREAMS;
   const isTold = areTold(rounds.filter(({ lane }) => lane !== "baseline"));
-  const drafts = isTold ? `${percent(m.alpha)} of the judged guesses hold` : `how many tokens it drafts is ${UNTOLD}`;
+  const drafts = isTold ? `${percent(m.alpha)} of the judged guesses are accepted` : `how many tokens it drafts is ${UNTOLD}`;
   const alone = hasBaseline(trace.header) ? "" : " Without a second server of the target alone there is no ratio.";
-  return `A step yields ${fixed(m.tau, 2)} tokens; ${drafts}.${counted(trace, rounds, m, isTold)} ${STREAMS}${alone}`;
+  return `A pass yields ${fixed(m.tau, 2)} tokens; ${drafts}.${counted(trace, rounds, m, isTold)} ${STREAMS}${alone}`;
 }
 
 /**
@@ -83,7 +83,7 @@ function counted({ end, rounds: all }, rounds, m, isTold) {
  */
 export function watchedReason(token, { round, place }) {
   const word = `“${visible(token.text)}”`;
-  if (round.lane === "baseline") return `One step of the target alone, one token: ${word}.`;
+  if (round.lane === "baseline") return `One pass of the target alone, one token: ${word}.`;
   switch (token.outcome) {
     case "accepted":
       return `The server drafted ${word}, and its target kept it. With which chances it does not tell.`;
@@ -94,11 +94,11 @@ export function watchedReason(token, { round, place }) {
     case "corrected":
       return `The target’s own token ${word}, in the place of the guess that it rejected.`;
     case "untold":
-      return `${word} ends a chunk of the stream, which is taken as one step: after a rejected guess it is a `
+      return `${word} ends a chunk of the stream, which is taken as one pass: after a rejected guess it is a `
         + "correction, else a bonus token. Which of them the server does not tell.";
     default:
       return round.index === 0 ? `The first token, ${word}, came from reading the prompt: nothing was drafted before it.`
-        : round.drafted.length ? `All ${round.drafted.length} guesses of this step held, and ${word} came free.`
-          : `Nothing was drafted in this step: one token, the target’s own, ${word}.`;
+        : round.drafted.length ? `All ${round.drafted.length} guesses of this pass were accepted, and ${word} came free.`
+          : `Nothing was guessed in this pass: one token, the target’s own, ${word}.`;
   }
 }

@@ -31,6 +31,18 @@ export function quoted(text) {
 }
 
 /**
+ * What was asked, or the text that the lanes go on from.
+ * @param {Pick<Header, "prompt" | "question">} header
+ */
+export const askedIn = ({ prompt, question }) => question ?? prompt;
+
+/**
+ * The text that a lane begins with: none if it answers a question.
+ * @param {Pick<Header, "prompt" | "question">} header
+ */
+export const begunBy = ({ prompt, question }) => (question == null ? prompt : "");
+
+/**
  * Seconds of a lane's clock, in milliseconds where all of them are short.
  * @param {number} seconds
  * @param {number} most  the longest of those that are shown beside each other
@@ -56,8 +68,8 @@ export const UNVERIFIED = "Times are as the file states them; they cannot be ver
 export function bonusOf(rounds, bonus) {
   const own = rounds.filter(({ lane, drafted, emitted }) =>
     lane === "speculative" && !drafted.length && emitted.length).length;
-  if (!own) return "the target’s, all kept";
-  return own === bonus ? "the target’s own, nothing drafted" : `the target’s, ${own} with nothing drafted`;
+  if (!own) return "one more, free";
+  return own === bonus ? "nothing was guessed" : `${own} with no guess`;
 }
 
 /**

@@ -18,10 +18,12 @@ from ...options import add_settings, also_called, check_writable, real, settings
 from ...pairs.load import load_pair
 from ...pairs.pair import Pair
 from ...pairs.served import address_of
+from ...pairs.spec import is_row
+from ...prompts import OWN_SET, in_turn, prompts_file
 from ...settings import Settings
 from ..racing import all_with
 from .batch import batch_report, check_batches
-from .drafters import comparison_report, preset_prompts
+from .drafters import comparison_report
 from .lanes_table import lanes_report
 from .random_models import SHAPES, scripted, shaped_pair
 from .servers import compare_with_servers, servers_report
@@ -35,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     also_called(parser, "--models", pair, nargs=2)
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
-    add("--prompts", type=Path, help="a JSON list of texts; default: held-out ones")
+    add(
+        "--prompts", type=Path, help="a prompt in each line, JSON, or JSONL; default: held-out ones"
+    )
     add(
         "--count",
         type=whole(1),
@@ -113,10 +117,22 @@ def _subject(options: argparse.Namespace) -> Subject:
     if options.shape:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
-        prompts = _prompts(options.prompts, options.count)
+        prompts = _prompts(options)[: options.count]
         pair = load_pair(address_of(options.target_url, options.pair))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
     return Subject(pair, prompts, settings, decider)
+
+
+def _prompts(options: argparse.Namespace) -> list[str]:
+    """Those of the file; else the pair's own, one of each kind first, or the held-out ones."""
+    own = ASSETS / options.pair / OWN_SET
+    if options.prompts is None and is_row(options.pair) and own.is_file():
+        return [one.text for one in in_turn(prompts_file(own))]
+    return _texts(options.prompts or ASSETS / "pair" / "prompts.json")
+
+
+def _texts(path: Path) -> list[str]:
+    return [question.text for question in prompts_file(path)]
 
 
 def _lanes(options: argparse.Namespace) -> None:
@@ -126,7 +142,8 @@ def _lanes(options: argparse.Namespace) -> None:
 
 def _variants(what: str, options: argparse.Namespace) -> None:
     its = _subject(options)
-    groups = {} if options.prompts or options.shape else {"presets": [*preset_prompts().values()]}
+    presets = {"presets": _texts(ASSETS / "pair" / "presets.json")}
+    groups = {} if options.prompts or options.shape else presets
     groups["own" if options.prompts else "held-out"] = its.prompts
     one = all_with(options.threads[0]) if options.threads else nullcontext()
     with one:
@@ -179,15 +196,3 @@ SIZES: dict[str, dict[str, Any]] = {
 def _number_prompts(count: int) -> list[str]:
     """Prompts of 32 tokens for a pair whose tokens are numbers."""
     return [" ".join(str(7 * i + 13 * n) for i in range(32)) for n in range(max(1, count))]
-
-
-def _prompts(path: Path | None, count: int) -> list[str]:
-    """The first `count` prompts of a JSON list; by default those held out from training."""
-    path = path or ASSETS / "pair" / "prompts.json"
-    try:
-        texts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SpecvizError(f"{path.name} cannot be read as a JSON list of prompts.") from error
-    if count < 1 or not texts or not all(isinstance(t, str) for t in texts):
-        raise SpecvizError(f"{path.name} must be a JSON list of texts, and --count at least 1.")
-    return list(texts[:count])

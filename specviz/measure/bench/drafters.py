@@ -6,15 +6,12 @@ speed-up depend on the machine too.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...environment import ASSETS
-from ...errors import SpecvizError
 from ...kinds import swept_drafters, verdict_names
 from ...pairs.pair import Pair
 from ...runs.intervals import Estimate, geometric_mean, mean
@@ -23,8 +20,6 @@ from ...runs.tables import markdown, shown_number
 from ...settings import GAMMA_POLICIES, Settings
 from ..racing import by_prompt, seeded, whole_race
 from ..sweep.plan import impossible_drafters
-
-PROMPTS = ASSETS / "pair" / "presets.json"
 
 Groups = Mapping[str, Sequence[str]]
 """Prompts by the name of their set."""
@@ -47,15 +42,6 @@ class Figures:
     drafted: Estimate | None
     c: Estimate | None
     speedup: Estimate | None
-
-
-def preset_prompts() -> dict[str, str]:
-    """The prompts of the page's presets, by name; raises `SpecvizError` if the file is invalid."""
-    try:
-        entries = json.loads(PROMPTS.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SpecvizError("presets.json cannot be read as a JSON list of prompts.") from error
-    return {entry["name"]: entry["prompt"] for entry in entries}
 
 
 def variants_of(

@@ -17,7 +17,6 @@ from ...core.events import Header
 from ...core.sampling import Decide
 from ...core.threads import thread_counts
 from ...pairs.pair import Pair
-from ...runs.intervals import Spread
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
@@ -47,11 +46,10 @@ def lanes_report(
     rows: list[Row] = []
     best: list[Best] = []
     for temperature in options.temperatures:
-        at = replace(settings, temperature=temperature)
         some, one, header = measured(
             pair,
             prompts,
-            at,
+            replace(settings, temperature=temperature),
             options.repeats,
             with_generate=not options.lanes_only,
             threads=threads if pair.device.type == "cpu" else threads[:1],
@@ -59,31 +57,19 @@ def lanes_report(
         )
         for row in some:
             print(*_lines(row), "", sep="\n")
-        print(*_best_lines(one), "", sep="\n", flush=True)
+        print(f"temperature {temperature}, each way with the threads that suit it best")
+        for name, rate in one.tokens_per_second.items():
+            print(rate_line(name, rate, 20, f"(threads: {one.threads[name]})"))
+        print(*(f"  {names}: {ratio.shown()}" for names, ratio in one.ratios.items()), sep="\n")
+        print(flush=True)
         rows += some
         best.append(one)
-    environment = {**_environment(header), **_startup(pair)}
+    # Startup: the seconds of capturing and compiling, if an engine did that.
+    startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
+    environment = _environment(header) | ({"startup_seconds": round(startup, 2)} if startup else {})
     least = floors(pair, rows[0].context, settings.drafter)
-    _report(options, settings, (rows, best), environment, least)
-
-
-def _report(
-    options: argparse.Namespace,
-    settings: Settings,
-    results: tuple[list[Row], list[Best]],
-    environment: dict[str, Any],
-    least: dict[str, Floor],
-) -> None:
-    """Print the floors and the environment; write all results to the file of --out."""
-    rows, best = results
-    ones = [row.pass_seconds.get(1) for row in rows]
-    steps = [row.draft_step_seconds for row in rows]
-    measured_seconds = {
-        role: min(filter(None, seconds), default=None)
-        for role, seconds in (("target", ones), ("draft", steps))
-    }
     for role, floor in least.items():
-        print(_floor_line(role, floor, measured_seconds[role]))
+        print(_floor_line(role, floor, rows))
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     if options.out:
         result = {
@@ -97,8 +83,11 @@ def _report(
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _floor_line(role: str, floor: Floor, seconds: float | None) -> str:
-    what = {"target": "a one-token target pass", "draft": "a draft step"}[role]
+def _floor_line(role: str, floor: Floor, rows: Sequence[Row]) -> str:
+    target = role == "target"
+    what = "a one-token target pass" if target else "a draft step"
+    taken = [row.pass_seconds.get(1) if target else row.draft_step_seconds for row in rows]
+    seconds = min(filter(None, taken), default=None)
     gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
     return (
         f"floor of {what}: {shown_milliseconds(floor.seconds)}, to read "
@@ -113,9 +102,10 @@ def _lines(row: Row) -> Iterator[str]:
     yield f"temperature {row.temperature}, threads: {row.threads}"
     for name, rate in row.tokens_per_second.items():
         yield rate_line(name, rate, 20)
+    short = "too short to compare"
     figures = {
-        "speed-up": _spread(row.speedup),
-        "speed-up, wall": _spread(row.speedup_wall),
+        "speed-up": row.speedup.shown() if row.speedup else short,
+        "speed-up, wall": row.speedup_wall.shown() if row.speedup_wall else short,
         "tokens/s, wall": ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items()),
         "alpha": shown_number(row.alpha, 3),
         "beta": shown_number(row.beta, 3),
@@ -134,21 +124,6 @@ def _lines(row: Row) -> Iterator[str]:
         yield f"  {name:20} {value}"
 
 
-def _best_lines(best: Best) -> Iterator[str]:
-    yield f"temperature {best.temperature}, each way with the threads that suit it best"
-    for name, rate in best.tokens_per_second.items():
-        yield rate_line(name, rate, 20, f"(threads: {best.threads[name]})")
-    for names, ratio in best.ratios.items():
-        yield f"  {names}: {ratio.shown()}"
-
-
-def _startup(pair: Pair) -> dict[str, float]:
-    """The seconds of capturing and compiling, if an engine did that."""
-    models = [model for model in (pair.target, pair.draft) if model is not None]
-    seconds = sum(map(startup_seconds, models))
-    return {"startup_seconds": round(seconds, 2)} if seconds else {}
-
-
 def _environment(header: Header) -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     # Linux counts the resident set in KiB, macOS in bytes.
@@ -165,7 +140,3 @@ def _environment(header: Header) -> dict[str, Any]:
         "peak_mb": round((torch.cuda.max_memory_allocated() if cuda else resident) / 2**20),
         **header.versions,
     }
-
-
-def _spread(value: Spread | None) -> str:
-    return "too short to compare" if value is None else value.shown()

@@ -30,7 +30,7 @@ from ...remote.wire import Server
 from ...runs.intervals import Spread, spread
 from ...runs.tables import rate_line
 from ...settings import Settings
-from ...sides.watched.pair import recognised
+from ...sides.watched.watching import recognised
 from ..racing import all_with
 
 HERE = "specviz"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from urllib.parse import urlencode
 
 from ...environment import BUILTIN
@@ -34,42 +35,40 @@ def _recommendation(
     rows: Sequence[Row], temperature: float, machine: Machine | None
 ) -> Recommendation:
     best = next((row for row in rows if row.mark == "best"), None)
+    plain = partial(Recommendation, temperature, doubt="", best=None, settings=())
     if best is None or best.measured is None or best.measured.speedup is None:
         if rows and all(row.status == "left out" for row in rows):
             headline = "This pair cannot speculate with these drafters."
-            reasons = tuple(dict.fromkeys(row.note for row in rows))
-            return _plain(temperature, "do not speculate", headline, reasons)
-        return _plain(temperature, "cannot tell", "Nothing was measured long enough to tell.")
+            notes = tuple(dict.fromkeys(row.note for row in rows))
+            return plain("do not speculate", headline=headline, reasons=notes)
+        headline = "Nothing was measured long enough to tell."
+        return plain("cannot tell", headline=headline, reasons=())
     answer, headline = _answer(best, best.measured, rows)
+    to_use = best.configuration if answer == "speculate" else None
     return Recommendation(
         temperature=temperature,
         answer=answer,
         headline=headline,
         reasons=tuple(_reasons(best, best.measured, rows, answer)),
         doubt=" ".join(_doubts(best.measured, rows)),
-        best=best.configuration if answer == "speculate" else None,
-        settings=engine_settings(best.configuration, machine)
-        if answer == "speculate" and machine is not None
-        else (),
+        best=to_use,
+        settings=engine_settings(to_use, machine) if to_use and machine is not None else (),
     )
 
 
 def most_promising(rows: Sequence[Row]) -> Row | None:
     """The row that promises most of those that may be better than the best measured one, and were
     not measured on enough prompts to tell."""
-    open_rows = [row for row in rows if row.mark == "open"]
-    return max(open_rows, key=_promise, default=None)
+    return max((row for row in rows if row.mark == "open"), key=_promise, default=None)
 
 
 def _promise(row: Row) -> float:
-    known = row.predicted.speedup if row.predicted else None
-    return known or _speed(row)
+    return (row.predicted.speedup if row.predicted else None) or _speed(row)
 
 
-def _plain(
-    temperature: float, answer: Answer, headline: str, reasons: tuple[str, ...] = ()
-) -> Recommendation:
-    return Recommendation(temperature, answer, headline, reasons, "", None, ())
+def _speed(row: Row) -> float:
+    found = row.measured.speedup if row.measured else None
+    return found.value if found else 0.0
 
 
 def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
@@ -86,73 +85,44 @@ def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
             f"{name} was {found.value:.2f} times as fast on {_prompts(m.prompts)}, which is too "
             "few to tell: sweep at least three prompts, or longer."
         )
-    unknown = ""
+    unknown, interval = "", f"({found.low:.2f} to {found.high:.2f})"
     if promising is not None:
         how = "measured too little to tell" if promising.measured else "not measured"
         unknown = f" {promising.configuration.label} may be better, {how}."
     if found.high < 1 + NEAR and not (promising and _promise(promising) >= 1 + NEAR):
         return "do not speculate", (
             f"Do not speculate here: the best row, {name}, is {found.value:.2f} times as fast as "
-            f"the target alone ({found.low:.2f} to {found.high:.2f}).{unknown}"
+            f"the target alone {interval}.{unknown}"
         )
+    said = f"{found.value:.2f} times as fast as the target alone"
     if found.low > 1.0 and found.value >= 1 + NEAR:
-        return "speculate", (
-            f"Use {name}: {found.value:.2f} times as fast as the target alone "
-            f"({found.low:.2f} to {found.high:.2f}).{unknown}"
-        )
-    return "cannot tell", (
-        f"{name} is {found.value:.2f} times as fast as the target alone, give or take "
-        f"({found.low:.2f} to {found.high:.2f}): measure more prompts before you decide.{unknown}"
-    )
+        return "speculate", f"Use {name}: {said} {interval}.{unknown}"
+    more = "measure more prompts before you decide"
+    return "cannot tell", f"{name} is {said}, give or take {interval}: {more}.{unknown}"
 
 
-def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> list[str]:
-    reasons = []
+def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
     price = m.tau / m.speedup.value if m.tau and m.speedup else None
     if m.tau is not None and price is not None and price >= 1:  # it has a whole target pass
-        reasons.append(
-            f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target steps."
-        )
+        yield f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target steps."
     if m.c is not None and m.alpha is not None:
-        reasons.append(f"A guess costs {m.c:.2f} of a step and {m.alpha:.0%} of those judged hold.")
+        yield f"A guess costs {m.c:.2f} of a step and {m.alpha:.0%} of those judged hold."
         if answer == "do not speculate" and m.c >= m.alpha:
-            reasons.append("A guess costs more than it brings: find a smaller or a better draft.")
-    reasons += _by_kind(m)
-    tied = [row.configuration.label for row in rows if row.mark == "tied"]
+            yield "A guess costs more than it brings: find a smaller or a better draft."
+    if len(m.by_kind) > 1:
+        ordered = sorted((one.value, kind) for kind, one in m.by_kind.items())
+        (low, worst), (high, finest) = ordered[0], ordered[-1]
+        if high >= (1 + NEAR) * low:
+            yield f"It depends on the text: {high:.2f} on {finest}, {low:.2f} on {worst}."
+    tied = [row for row in rows if row.mark == "tied"]
     if tied:
-        alike = "; ".join(tied)
-        reasons.append(f"On the prompts that both ran, noise cannot tell it from {alike}.")
-    cheaper = _cheapest_tied(best, rows)
-    if cheaper is not None and answer == "speculate":
-        reasons.append(
-            f"Of these, {cheaper.configuration.label} needs no second model: prefer it if memory "
-            "is short."
-        )
-    return reasons
-
-
-def _by_kind(m: Measured) -> list[str]:
-    if len(m.by_kind) < 2:
-        return []
-    ordered = sorted(m.by_kind.items(), key=lambda item: item[1].value)
-    (worst, low), (finest, high) = ordered[0], ordered[-1]
-    if high.value < (1 + NEAR) * low.value:
-        return []
-    said = f"It depends on the text: {high.value:.2f} on {finest}, {low.value:.2f} on {worst}."
-    return [said]
-
-
-def _cheapest_tied(best: Row, rows: Sequence[Row]) -> Row | None:
-    tied = [row for row in rows if row.mark == "tied" and row.memory is not None]
-    if best.memory is None:
-        return None
-    cheaper = [row for row in tied if row.memory is not None and row.memory < best.memory]
-    return max(cheaper, key=_speed, default=None)
-
-
-def _speed(row: Row) -> float:
-    found = row.measured.speedup if row.measured else None
-    return found.value if found else 0.0
+        alike = "; ".join(row.configuration.label for row in tied)
+        yield f"On the prompts that both ran, noise cannot tell it from {alike}."
+    least = best.memory or 0  # bytes; 0 if unknown
+    cheaper = [row for row in tied if row.memory is not None and row.memory < least]
+    if cheaper and answer == "speculate":
+        name = max(cheaper, key=_speed).configuration.label
+        yield f"Of these, {name} needs no second model: prefer it if memory is short."
 
 
 def _doubts(m: Measured, rows: Sequence[Row]) -> Iterator[str]:

@@ -46,7 +46,7 @@ def request_from(options: argparse.Namespace) -> SweepRequest:
     """The request that the options describe. Raises `SpecvizError`."""
     return checked(
         SweepRequest(
-            prompts=_prompts(options.prompts),
+            prompts=_prompts(options.prompts, options.pair),
             drafters=tuple(options.drafters),
             gammas=tuple(options.gammas),
             policies=tuple(options.policies),
@@ -86,8 +86,8 @@ def main(options: argparse.Namespace, load: Callable[[], Pair], request: SweepRe
         print(path)
 
 
-def _prompts(path: str | None) -> tuple[Question, ...]:
-    return builtin_prompts() if path is None else prompts_file(path)
+def _prompts(path: str | None, pair: str) -> tuple[Question, ...]:
+    return builtin_prompts(pair) if path is None else prompts_file(path)
 
 
 def _progress(line: str) -> None:

@@ -11,11 +11,10 @@ from typing import TypeAlias
 
 from ...core.kinds import resolved
 from ...kinds import drafter_kind
+from ...sides.lookup.ngram import SIZES
 from .types import Configuration, EngineSettings, Machine
 
-NGRAM_SIZES = (2, 4)  # the shortest and the longest match that the drafter "ngram" looks for
 NOT_THERE = "{engine} has no such drafter, so there is nothing to paste."
-SERVED_BY_SGLANG = "python -m sglang.launch_server --model-path {target} --speculative-algorithm "
 
 Spelled: TypeAlias = tuple[str, str]
 """What to paste, and a note; an empty text where the engine cannot do this."""
@@ -30,25 +29,27 @@ class Source:
     address: str
 
 
-TRANSFORMERS = Source(
-    "transformers", "5.23.0", "https://huggingface.co/docs/transformers/main/en/assisted_decoding"
+SOURCES = (
+    Source(
+        "transformers",
+        "5.23.0",
+        "https://huggingface.co/docs/transformers/main/en/assisted_decoding",
+    ),
+    Source(
+        "vLLM",
+        "documentation of November 2026, commit 04329df (release 0.33.0 is the newest)",
+        "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
+    ),
+    Source(
+        "SGLang", "0.5.23", "https://docs.sglang.io/docs/advanced_features/speculative_decoding"
+    ),
+    Source(
+        "llama.cpp",
+        "tools/server/README.md of November 2026, commit 00dc805",
+        "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    ),
 )
-VLLM = Source(
-    "vLLM",
-    "documentation of November 2026, commit 04329df (release 0.33.0 is the newest)",
-    "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
-)
-SGLANG = Source(
-    "SGLang", "0.5.23", "https://docs.sglang.io/docs/advanced_features/speculative_decoding"
-)
-LLAMA_CPP = Source(
-    "llama.cpp",
-    "tools/server/README.md of November 2026, commit 00dc805",
-    "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-)
-
-
-SOURCES = (TRANSFORMERS, VLLM, SGLANG, LLAMA_CPP)
+HAS_POLICIES = SOURCES[0].engine
 
 
 def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSettings, ...]:
@@ -58,7 +59,7 @@ def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSetting
     for source in SOURCES:
         found = resolved(write)(row, machine, source.engine) if write else None
         text, note = found or ("", NOT_THERE.format(engine=source.engine))
-        if text and row.policy != "fixed" and source is not TRANSFORMERS:
+        if text and row.policy != "fixed" and source.engine != HAS_POLICIES:
             note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
         result.append(
             EngineSettings(source.engine, source.version, source.address, text, note.strip())
@@ -68,78 +69,76 @@ def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSetting
 
 def draft_model(row: Configuration, machine: Machine, engine: str) -> Spelled | None:
     """A draft model."""
-    gamma, samples = row.gamma, row.temperature > 0.0
-    if engine == TRANSFORMERS.engine:
-        schedule = "constant" if row.policy == "fixed" else "heuristic"
-        text = (
-            f"assistant = AutoModelForCausalLM.from_pretrained({machine.draft!r})\n"
+    gamma, draft, samples = row.gamma, machine.draft, row.temperature > 0.0
+    schedule = "constant" if row.policy == "fixed" else "heuristic"
+    # By default vLLM's and llama.cpp's drafts are greedy also where the target samples.
+    how = {"draft_sample_method": "probabilistic"} if samples else {}
+    drawn = " --spec-draft-sampling probabilistic" if samples else ""
+    spelled = {
+        "transformers": (
+            f"assistant = AutoModelForCausalLM.from_pretrained({draft!r})\n"
             f"assistant.generation_config.num_assistant_tokens = {gamma}\n"
             f'assistant.generation_config.num_assistant_tokens_schedule = "{schedule}"\n'
             "assistant.generation_config.assistant_confidence_threshold = 0.0\n"
-            f"model.generate(**inputs, assistant_model=assistant, {_sampling(row)})"
-        )
-        nearest = "Its own policy is the nearest to this one."
-        return text, nearest if row.policy == "optimal" else ""
-    if engine == VLLM.engine:
-        # By default its draft is greedy also where the target samples.
-        how = {"draft_sample_method": "probabilistic"} if samples else {}
-        return _served_by_vllm(row, machine, method="draft_model", model=machine.draft, **how), ""
-    if engine == SGLANG.engine:
-        return (
-            f"{SERVED_BY_SGLANG.format(target=machine.target)}STANDALONE "
-            f"--speculative-draft-model-path {machine.draft} "
-            f"--speculative-num-steps {gamma} --speculative-eagle-topk 1 {_width(row)}"
-        ), ""
-    if engine == LLAMA_CPP.engine:
-        text = (
+            f"model.generate(**inputs, assistant_model=assistant, {_sampling(row)})",
+            "Its own policy is the nearest to this one." if row.policy == "optimal" else "",
+        ),
+        "vLLM": (_by_vllm(row, machine, method="draft_model", model=draft, **how), ""),
+        "SGLang": (
+            _by_sglang(
+                row,
+                machine,
+                f"STANDALONE --speculative-draft-model-path {draft} --speculative-num-steps "
+                f"{gamma} --speculative-eagle-topk 1",
+            ),
+            "",
+        ),
+        "llama.cpp": (
             "llama-server -m target.gguf --spec-type draft-simple --spec-draft-model draft.gguf "
-            f"--spec-draft-n-max {gamma} --spec-draft-p-min 0"
-            f"{' --spec-draft-sampling probabilistic' if samples else ''}"
-        )
-        return text, f"It needs GGUF files of {machine.target} and {machine.draft}."
-    return None
+            f"--spec-draft-n-max {gamma} --spec-draft-p-min 0{drawn}",
+            f"It needs GGUF files of {machine.target} and {draft}.",
+        ),
+    }
+    return spelled.get(engine)
 
 
 def ngram(row: Configuration, machine: Machine, engine: str) -> Spelled | None:
     """N-grams."""
-    low, high = NGRAM_SIZES
-    if engine == TRANSFORMERS.engine:
-        return (
+    low, high = min(SIZES), max(SIZES)
+    sizes = {"prompt_lookup_min": low, "prompt_lookup_max": high}
+    spelled = {
+        "transformers": (
             f"model.generate(**inputs, prompt_lookup_num_tokens={row.gamma}, "
-            f"max_matching_ngram_size={high}, {_sampling(row)})"
-        ), ""
-    if engine == VLLM.engine:
-        sizes = {"prompt_lookup_min": low, "prompt_lookup_max": high}
-        return _served_by_vllm(row, machine, method="ngram", **sizes), ""
-    if engine == SGLANG.engine:
-        return (
-            f"{SERVED_BY_SGLANG.format(target=machine.target)}NGRAM {_width(row)} "
-            "--speculative-ngram-max-bfs-breadth 1"
-        ), "It also remembers the texts of earlier requests."
-    if engine == LLAMA_CPP.engine:
-        return (
+            f"max_matching_ngram_size={high}, {_sampling(row)})",
+            "",
+        ),
+        "vLLM": (_by_vllm(row, machine, method="ngram", **sizes), ""),
+        "SGLang": (
+            f"{_by_sglang(row, machine, 'NGRAM')} --speculative-ngram-max-bfs-breadth 1",
+            "It also remembers the texts of earlier requests.",
+        ),
+        "llama.cpp": (
             "llama-server -m target.gguf --spec-type ngram-simple "
-            f"--spec-ngram-simple-size-n {low} --spec-ngram-simple-size-m {row.gamma}"
-        ), f"It needs a GGUF file of {machine.target}."
-    return None
+            f"--spec-ngram-simple-size-n {low} --spec-ngram-simple-size-m {row.gamma}",
+            f"It needs a GGUF file of {machine.target}.",
+        ),
+    }
+    return spelled.get(engine)
 
 
 def suffix(row: Configuration, machine: Machine, engine: str) -> Spelled | None:
     """Counts of what followed."""
-    if engine != VLLM.engine:
-        return None
-    text = _served_by_vllm(row, machine, method="suffix")
-    return text, "It also looks into earlier answers of the server."
+    note = "It also looks into earlier answers of the server."
+    return (_by_vllm(row, machine, method="suffix"), note) if engine == "vLLM" else None
 
 
 def early_exit(row: Configuration, machine: Machine, engine: str) -> Spelled | None:
     """The target's own first layers."""
-    if engine != TRANSFORMERS.engine or machine.exit_layers is None:
+    layers = machine.exit_layers
+    if engine != "transformers" or layers is None:
         return None
-    return (
-        f"model.generate(**inputs, assistant_early_exit={machine.exit_layers}, {_sampling(row)})",
-        "It is meant for models that were trained for early exit.",
-    )
+    text = f"model.generate(**inputs, assistant_early_exit={layers}, {_sampling(row)})"
+    return text, "It is meant for models that were trained for early exit."
 
 
 def head(row: Configuration, machine: Machine, engine: str) -> Spelled:
@@ -148,18 +147,18 @@ def head(row: Configuration, machine: Machine, engine: str) -> Spelled:
 
 
 def _sampling(row: Configuration) -> str:
-    return (
-        "do_sample=False"
-        if row.temperature == 0.0
-        else (f"do_sample=True, temperature={row.temperature:g}")
-    )
+    greedy = row.temperature == 0.0
+    return "do_sample=False" if greedy else f"do_sample=True, temperature={row.temperature:g}"
 
 
-def _served_by_vllm(row: Configuration, machine: Machine, **config: object) -> str:
+def _by_vllm(row: Configuration, machine: Machine, **config: object) -> str:
     whole = {"num_speculative_tokens": row.gamma, **config}
     return f"vllm serve {machine.target} --speculative-config '{json.dumps(whole)}'"
 
 
-def _width(row: Configuration) -> str:
+def _by_sglang(row: Configuration, machine: Machine, algorithm: str) -> str:
     # The tokens of a pass: the drafts, and the committed one before them.
-    return f"--speculative-num-draft-tokens {row.gamma + 1}"
+    return (
+        f"python -m sglang.launch_server --model-path {machine.target} --speculative-algorithm "
+        f"{algorithm} --speculative-num-draft-tokens {row.gamma + 1}"
+    )

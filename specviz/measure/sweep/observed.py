@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...core.header import model_name
 from ...environment import ASSETS
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length
 from ...runs.metrics import compute_metrics
 from ...runs.trace import Trace
-from ...runs.uncertainty import uncertainty
+from ...runs.uncertainty import seconds_of, uncertainty
 from ...sides.early_exit import best_exit
 from .rounds import KnownText, RoundCounts
 from .types import Machine
@@ -102,9 +103,7 @@ class Costs:
         alone, rounds = trace.lane("baseline"), trace.lane("speculative")
         if not alone or not rounds:
             return
-        single = statistics.median(
-            r.draft_seconds + r.verify_seconds + r.overhead_seconds for r in alone
-        )
+        single = statistics.median(map(seconds_of, alone))
         if single <= 0.0:  # the clock is too coarse for these passes
             return
         by_width: dict[int, list[float]] = defaultdict(list)
@@ -197,14 +196,8 @@ def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:
     )
 
 
-def weight_bytes(model: Any) -> int:
-    """The bytes of a model's weights as they are loaded, tied ones once."""
-    return sum(p.numel() * p.element_size() for p in model.parameters())
-
-
 def _named(model: Any) -> str:
-    # A model from a folder is named by the folder: whole paths are private.
-    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    if Path(name).is_relative_to(ASSETS):
-        return f"assets/{Path(name).relative_to(ASSETS).as_posix()}"
-    return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
+    # The built-in pair is named by its place in the repository, which can be pasted.
+    path = Path(str(getattr(model, "name_or_path", "")))
+    is_ours = path.is_relative_to(ASSETS)
+    return f"assets/{path.relative_to(ASSETS).as_posix()}" if is_ours else model_name(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...core.race import race
 from ...errors import PairError, PromptError, SettingsError
@@ -15,6 +16,7 @@ from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .types import Configuration, SweepRequest
 
 MOST_ROWS = 200
+SWEPT = ("drafters", "gammas", "policies", "temperatures")
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
@@ -35,8 +37,18 @@ def checked(request: SweepRequest) -> SweepRequest:
     if not request.prompts:
         raise SettingsError("there are no prompts to sweep: give at least one.")
     for name, allowed in (("drafters", swept_drafters()), ("policies", GAMMA_POLICIES)):
-        _check_choices(name, getattr(request, name), allowed)
-    _check_gammas(request.gammas)
+        given, words = getattr(request, name), f"use some of {', '.join(allowed)}."
+        if not given:
+            raise SettingsError(f"{name} is empty: {words}")
+        for one in given:
+            if one not in allowed:
+                raise SettingsError(f"{name} has {str(one)[:40]!r}: {words}")
+    if not request.gammas:
+        raise SettingsError("gammas is empty: use whole numbers from 1 on.")
+    most = int(RANGES["gamma"][1])
+    for gamma in request.gammas:
+        if type(gamma) is not int or not 1 <= gamma <= most:
+            raise SettingsError(f"gammas has {str(gamma)[:40]}: use whole numbers, 1 to {most}.")
     if not request.temperatures:
         raise SettingsError("there is no temperature to sweep: give at least one, such as 0.")
     if not 1.0 <= request.seconds <= 86_400.0:
@@ -45,33 +57,12 @@ def checked(request: SweepRequest) -> SweepRequest:
         replace(request.base, temperature=temperature)  # raises for what no run allows
     if request.base.max_new_tokens < 2:
         raise SettingsError("max_new_tokens is below 2: a sweep needs texts to compare.")
-    request = replace(
-        request,
-        drafters=tuple(dict.fromkeys(request.drafters)),
-        gammas=tuple(dict.fromkeys(request.gammas)),
-        policies=tuple(dict.fromkeys(request.policies)),
-        temperatures=tuple(dict.fromkeys(map(float, request.temperatures))),
-    )
+    request = replace(request, temperatures=tuple(map(float, request.temperatures)))
+    once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(request, name))) for name in SWEPT}
+    request = replace(request, **once)
     if (count := len(configurations(request))) > MOST_ROWS:
         raise SettingsError(f"these are {count} rows: sweep {MOST_ROWS} or fewer at once.")
     return request
-
-
-def _check_choices(name: str, given: Sequence[str], allowed: Sequence[str]) -> None:
-    if not given:
-        raise SettingsError(f"{name} is empty: use some of {', '.join(allowed)}.")
-    for one in given:
-        if one not in allowed:
-            raise SettingsError(f"{name} has {str(one)[:40]!r}: use some of {', '.join(allowed)}.")
-
-
-def _check_gammas(gammas: Sequence[int]) -> None:
-    most = int(RANGES["gamma"][1])
-    if not gammas:
-        raise SettingsError("gammas is empty: use whole numbers from 1 on.")
-    for gamma in gammas:
-        if type(gamma) is not int or not 1 <= gamma <= most:
-            raise SettingsError(f"gammas has {str(gamma)[:40]}: use whole numbers, 1 to {most}.")
 
 
 def configurations(request: SweepRequest) -> tuple[Configuration, ...]:
@@ -122,30 +113,18 @@ def readable(
 
 def scouts(rows: Sequence[Configuration], question: int) -> list[Piece]:
     """The first pieces on a prompt: each drafter at its largest gamma, at every temperature; after
-    the first prompt, the costs of the other gammas."""
-    largest: dict[tuple[str, float], Configuration] = {}
+    the first prompt, the costs of the other gammas, with the first drafter, which always drafts if
+    it is a model: the pass that judges does not know who drafted."""
+    groups: dict[tuple[str, float], list[Configuration]] = defaultdict(list)
     for row in rows:
-        known = largest.get((row.drafter, row.temperature))
-        if known is None or (row.policy == "fixed", row.gamma) > (
-            known.policy == "fixed",
-            known.gamma,
-        ):
-            largest[row.drafter, row.temperature] = row
-    keys = [row.key for row in largest.values()]
-    pieces = [Piece(key, question) for key in rotated(keys, question)]
-    return pieces if question else pieces + _timings(rows)
-
-
-def _timings(rows: Sequence[Configuration]) -> list[Piece]:
-    """One piece for each gamma but the largest, with the first drafter, which always drafts if it
-    is a model: the pass that judges does not know who drafted."""
-    fixed = [row for row in rows if row.policy == "fixed"]
-    first = [
-        row
-        for row in fixed
-        if (row.drafter, row.temperature) == (fixed[0].drafter, fixed[0].temperature)
+        groups[row.drafter, row.temperature].append(row)
+    largest = [
+        max(own, key=lambda row: (row.policy == "fixed", row.gamma)) for own in groups.values()
     ]
-    return [Piece(row.key, 0, timing=True) for row in first[:-1]]
+    pieces = [Piece(key, question) for key in rotated([row.key for row in largest], question)]
+    fixed = [[row for row in own if row.policy == "fixed"] for own in groups.values()]
+    first = next((own for own in fixed if own), [])
+    return pieces if question else pieces + [Piece(row.key, 0, timing=True) for row in first[:-1]]
 
 
 def promising(
@@ -153,20 +132,19 @@ def promising(
 ) -> dict[float, list[str]]:
     """The rows worth measuring, by temperature: those predicted to be near the best one, the best
     of each drafter, and those of which nothing is predicted."""
-    chosen: dict[float, list[str]] = defaultdict(list)
+    chosen: dict[float, list[str]] = {}
     for temperature in dict.fromkeys(row.temperature for row in rows):
         group = [row for row in rows if row.temperature == temperature]
         speeds = {row.key: predicted.get(row.key) for row in group}
-        known = [speed for speed in speeds.values() if speed is not None]
-        bar = KEEP * max(known, default=0.0)
-        leaders = set()
-        for drafter in {row.drafter for row in group}:
-            own = [row.key for row in group if row.drafter == drafter]
-            leaders.add(max(own, key=lambda key: speeds[key] or 0.0))
-        for row in group:
-            speed = speeds[row.key]
-            if speed is None or speed >= bar or row.key in leaders:
-                chosen[temperature].append(row.key)
+        bar = KEEP * max((speed for speed in speeds.values() if speed is not None), default=0.0)
+        leaders: dict[str, str] = {}
+        for row in sorted(group, key=lambda row: speeds[row.key] or 0.0, reverse=True):
+            leaders.setdefault(row.drafter, row.key)
+        chosen[temperature] = [
+            key
+            for key, speed in speeds.items()
+            if speed is None or speed >= bar or key in leaders.values()
+        ]
     return chosen
 
 

@@ -6,8 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...core.policy import make_policy
+from ...core.theory import predicted_tau
 from ...runs.metrics import ratio
 from ...settings import Settings
 from .acceptance import Acceptance, Along
@@ -52,25 +54,30 @@ class RoundCounts:
         return self.lengths.total()
 
     @property
-    def drafted(self) -> int:
-        return sum(length * rounds for length, rounds in self.lengths.items())
-
-    @property
-    def alpha(self) -> float | None:
-        return ratio(self.accepted.total(), self.judged.total())
-
-    @property
-    def efficiency(self) -> float | None:
-        return ratio(self.accepted.total(), self.drafted)
-
-    @property
     def tau(self) -> float | None:
         return ratio(self.emitted, self.rounds)
 
     @property
-    def alpha_by_position(self) -> tuple[float | None, ...]:
-        most = max(self.lengths, default=0)
-        return tuple(ratio(self.accepted[i], self.judged[i]) for i in range(most))
+    def tau_predicted(self) -> float | None:
+        """tau from alpha, if acceptances were independent, with the drafted numbers of the
+        rounds."""
+        alpha = ratio(self.accepted.total(), self.judged.total())
+        if alpha is None:
+            return None
+        tokens = sum(predicted_tau(alpha, length) * n for length, n in self.lengths.items())
+        return ratio(tokens, self.rounds)
+
+    def figures(self) -> dict[str, Any]:
+        """tau, alpha, alpha_by_position, efficiency, and drafted tokens per round."""
+        drafted = sum(length * rounds for length, rounds in self.lengths.items())
+        places = range(max(self.lengths, default=0))
+        return {
+            "tau": self.tau,
+            "alpha": ratio(self.accepted.total(), self.judged.total()),
+            "alpha_by_position": tuple(ratio(self.accepted[i], self.judged[i]) for i in places),
+            "efficiency": ratio(self.accepted.total(), drafted),
+            "drafted": drafted / max(1, self.rounds),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 from ...errors import SpecvizError
 from ...pairs.pair import Pair
+from ...pairs.sizes import parameter_bytes
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
 from ..racing import raced, seeded
 from .acceptance import Along, acceptance_along, is_predictable
 from .agenda import Agenda, Standing
-from .observed import known_text, machine_of, run_of, weight_bytes
+from .observed import known_text, machine_of, run_of
 from .plan import (
     SCOUTED,
     Piece,
@@ -159,8 +160,8 @@ class Sweep(Findings):
         prompt = self.questions[0].text
         self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
         self.weights = (
-            weight_bytes(pair.target),
-            None if pair.draft is None else weight_bytes(pair.draft),
+            parameter_bytes(pair.target),
+            None if pair.draft is None else parameter_bytes(pair.draft),
         )
         possible = [row for row in self.rows if row.drafter not in self.missing]
         self.agenda = Agenda(possible, len(self.questions), self.request.seconds)

@@ -14,11 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from ...core.theory import predicted_tau
 from ...kinds import drafter_kind
 from ...prompts import Question
-from ...runs.intervals import Estimate, Spread, geometric_mean, mean_interval, spread
-from ...runs.metrics import ratio
+from ...runs.intervals import geometric_mean, mean_interval, spread
 from .observed import Costs, Run, only
 from .rounds import RoundCounts
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
@@ -209,74 +207,35 @@ def _predicted(
         return None
     # Speed-ups are averaged over prompts as the measured ones are.
     logs = predicted_values(found, one).values()
-    return Predicted(
-        exact=one.temperature == 0.0,
-        tau=total.tau,
-        alpha=total.alpha,
-        efficiency=total.efficiency,
-        drafted=total.drafted / total.rounds,
-        alpha_by_position=total.alpha_by_position,
-        speedup=math.exp(statistics.fmean(logs)) if logs else None,
-    )
-
-
-def _counted(one: Configuration, runs: Sequence[Run]) -> list[Run]:
-    """The runs whose rounds are counted: a greedy repeat has the same rounds again."""
-    if one.temperature > 0.0:
-        return list(runs)
-    return list({run.question: run for run in reversed(runs)}.values())
+    speedup = math.exp(statistics.fmean(logs)) if logs else None
+    return Predicted(exact=one.temperature == 0.0, speedup=speedup, **total.figures())
 
 
 def _measured(
     one: Configuration, runs: Sequence[Run], values: Mapping[int, float], kinds: Sequence[str]
 ) -> Measured:
-    total = RoundCounts().merge(run.counts for run in _counted(one, runs))
+    # A greedy repeat has the same rounds again: they are counted once.
+    once = {run.question: run for run in reversed(runs)}.values()
+    total = RoundCounts().merge(run.counts for run in (runs if one.temperature > 0.0 else once))
+    rounds = sum(run.counts.rounds for run in runs)
+    parts = {
+        part: 1000 * sum(getattr(run, part) for run in runs) / max(1, rounds)
+        for part in ("draft", "verify", "overhead")
+    }
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for question, value in sorted(values.items()):
+        by_kind[kinds[question]].append(value)
     c = only([run.c for run in runs])
     return Measured(
         runs=len(runs),
         prompts=len({run.question for run in runs}),
-        rate=_rate(only([run.rate for run in runs])),
-        alone_rate=_rate(only([run.alone_rate for run in runs])),
+        rate=spread(only([run.rate for run in runs]) or [0.0]),
+        alone_rate=spread(only([run.alone_rate for run in runs]) or [0.0]),
         speedup=geometric_mean([*values.values()]) if values else None,
-        by_kind=_by_kind(values, kinds),
-        alpha=total.alpha,
-        alpha_by_position=total.alpha_by_position,
-        efficiency=total.efficiency,
-        tau=total.tau,
-        tau_predicted=_predicted_tau(total),
-        drafted=total.drafted / max(1, total.rounds),
+        by_kind={kind: geometric_mean(some) for kind, some in by_kind.items()},
+        tau_predicted=total.tau_predicted,
         c=statistics.median(c) if c else None,
-        times=_times(runs),
+        times=RoundTimes(alone=1000 * statistics.fmean(run.alone for run in runs), **parts),
         doubts=sum(run.doubted for run in runs),
+        **total.figures(),
     )
-
-
-def _rate(values: Sequence[float]) -> Spread:
-    return spread(values or [0.0])
-
-
-def _by_kind(values: Mapping[int, float], kinds: Sequence[str]) -> dict[str, Estimate]:
-    by_kind: dict[str, list[float]] = defaultdict(list)
-    for question, value in sorted(values.items()):
-        by_kind[kinds[question]].append(value)
-    return {kind: geometric_mean(some) for kind, some in by_kind.items()}
-
-
-def _predicted_tau(counts: RoundCounts) -> float | None:
-    """tau from alpha, if acceptances were independent, with the drafted numbers of the rounds."""
-    alpha = counts.alpha
-    if alpha is None:
-        return None
-    tokens = sum(predicted_tau(alpha, length) * n for length, n in counts.lengths.items())
-    return ratio(tokens, counts.rounds)
-
-
-def _times(runs: Sequence[Run]) -> RoundTimes:
-    rounds = sum(run.counts.rounds for run in runs)
-
-    def mean(name: str) -> float:
-        total: float = sum(getattr(run, name) for run in runs)
-        return 1000 * total / max(1, rounds)
-
-    alone = 1000 * statistics.fmean(run.alone for run in runs)
-    return RoundTimes(mean("draft"), mean("verify"), mean("overhead"), alone)

@@ -266,15 +266,3 @@ class SweepResult(Jsonable):
 SweepEvent: TypeAlias = Plan | Row | Progress | SweepResult
 """A sweep yields its `Plan`, then each `Row` that has news and the `Progress` after each piece, and
 at its end, also when it is stopped, the `SweepResult`."""
-
-EVENT_NAMES: dict[type, str] = {
-    Plan: "plan",
-    Row: "row",
-    Progress: "progress",
-    SweepResult: "result",
-}
-
-
-def event_dict(event: SweepEvent) -> dict[str, Any]:
-    """An event for a browser: its fields and its name in "event"."""
-    return {"event": EVENT_NAMES[type(event)], **event.to_dict()}

@@ -29,7 +29,7 @@ MOST_STRINGS = (
 )
 NAME = re.compile(r"[\w.-]{1,64}")
 
-NOT_OURS = "This request is not one that the page makes, nor one of the API in the README."
+NOT_OURS = "This request is not one that the page makes, nor one of the API (docs/api.md)."
 TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
 TOO_SLOW = "This request took too long to arrive: try again."
 CROWDED = "Too many large files are arriving at once: try again in a minute."

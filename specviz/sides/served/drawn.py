@@ -17,8 +17,8 @@ from ...core.numpy_path import NumpyPath
 from ...core.sampling import decide, verdict
 from ...core.types import Draft, Floats, Judged, RunContext
 from ...errors import PairError
-from .engine import RemoteEngine
 from .interface import Drawn
+from .target import RemoteEngine
 
 MOST_TRIES = 2**16
 """Proposals after which rounding is held to have left no difference between p and q."""

@@ -1,8 +1,10 @@
-"""The target of a pair whose weights lie on a server."""
+"""The target of a pair whose weights lie on a server, and its engine, whose cache is a list of ids
+and whose logits are the server's log-probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -10,15 +12,16 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
-from ...core.engine import Engine, ModelElsewhere
-from ...core.events import STREAMED
+from ...core.engine import Engine, ModelElsewhere, OwnEngine
+from ...core.events import SERVER, STREAMED
+from ...core.types import DecodingPath, RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
 from .completions import Completions
-from .interface import TargetServer, UnsuitedError
+from .interface import Drawn, Spent, TargetServer, UnsuitedError
 from .llama_server import LlamaServer
 
 LISTED = 5  # of a greedy run: as many as a card shows
@@ -30,35 +33,13 @@ PROBE = (
 """A text on which tokenizers differ."""
 
 
-class Abilities:
-    """What a server can do for a vocabulary of `vocab` tokens.
-
-    It is asked when a run first needs to know, and once. few: how many log-probabilities, up to
-    `LISTED`, it gave after a prefix when it was attached to.
-    """
-
-    def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
-        self.identity = identity
-        self._server, self._vocab = server, vocab
-        self.few = server.lists(vocab, min(LISTED, vocab))
-
-    @cached_property
-    def listed(self) -> int:
-        """The most log-probabilities that it gives after a prefix. Raises `ServerError`."""
-        return self._server.lists(self._vocab, self._vocab)
-
-    @cached_property
-    def draws(self) -> bool:
-        """Whether it gives a token that it has drawn, and the probabilities of chosen tokens, under
-        temperature, top-k and top-p. One that speculates is not asked. Raises `ServerError`."""
-        return not self.identity.speculates and self._server.can_draw(self._vocab)
-
-
 class RemoteTarget(ModelElsewhere):
     """Stands where a `Pair` has its target: the attributes that are asked of a model, and no
     weights.
 
-    server: the model on its server. Passes are made by `sides.served.engine`.
+    server: the model on its server. Passes are made by `RemoteEngine`. What the server can
+    do for the vocabulary is asked when a run first needs to know, and once. few: how many
+    log-probabilities, up to `LISTED`, it gave after a prefix when it was attached to.
     """
 
     training = False
@@ -66,12 +47,23 @@ class RemoteTarget(ModelElsewhere):
     dtype = "unknown"
 
     def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
-        self.server, self.abilities = server, Abilities(server, identity, vocab)
+        self.server, self.identity, self.vocab = server, identity, vocab
+        self.few = server.lists(vocab, min(LISTED, vocab))
         self.name_or_path = server.model
-        self.vocab = vocab
         self.config: Any = PretrainedConfig()
         self.config.vocab_size, self.config.max_position_embeddings = vocab, identity.context
         self.generation_config = GenerationConfig()
+
+    @cached_property
+    def listed(self) -> int:
+        """The most log-probabilities that it gives after a prefix. Raises `ServerError`."""
+        return self.server.lists(self.vocab, self.vocab)
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it gives a token that it has drawn, and the probabilities of chosen tokens, under
+        temperature, top-k and top-p. One that speculates is not asked. Raises `ServerError`."""
+        return not self.identity.speculates and self.server.can_draw(self.vocab)
 
     def can_generate(self) -> bool:
         """It is a causal language model."""
@@ -89,8 +81,6 @@ class RemoteTarget(ModelElsewhere):
         return iter(())
 
     def make_engine(self, vocab: int) -> Engine:
-        from .engine import RemoteEngine
-
         return RemoteEngine(self, vocab)
 
     def make_state_engine(self, vocab: int) -> NoReturn:
@@ -106,20 +96,11 @@ class RemoteTarget(ModelElsewhere):
         )
 
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        return {
-            "device": self.abilities.identity.software,
-            "streaming_rate": self._streaming_rate(prompt_ids),
-        }
-
-    def _streaming_rate(self, prompt_ids: Sequence[int]) -> float | None:
-        """How fast the server streams by itself; None if it does not tell."""
-        room = self.config.max_position_embeddings
-        if room is not None and len(prompt_ids) + STREAMED > room:
-            return None
-        try:
-            return self.server.streaming_rate(prompt_ids, STREAMED)
-        except (PairError, ServerError):  # the race needs no stream
-            return None
+        room, rate = self.config.max_position_embeddings, None
+        if room is None or len(prompt_ids) + STREAMED <= room:
+            with suppress(PairError, ServerError):  # the race needs no stream
+                rate = self.server.streaming_rate(prompt_ids, STREAMED)
+        return {"device": self.identity.software, "streaming_rate": rate}
 
     def listed_for(self, settings: Settings) -> int | None:
         """How many log-probabilities a run needs after each prefix, to be exact.
@@ -127,29 +108,108 @@ class RemoteTarget(ModelElsewhere):
         Greedy, the first choice; with top-k, k; otherwise all. None if the server does not list as
         many but draws, which is exact too. Raises `PairError` if it can do neither.
         """
-        vocab, few = self.vocab, self.abilities.few
+        vocab, few = self.vocab, self.few
         needed = min(settings.top_k or vocab, vocab)
         if settings.greedy or needed <= few:
             return few
-        most = self.abilities.listed
+        most = self.listed
         if needed <= most:
             return min(vocab, max(needed, min(LISTED, most)))
         lists = f"this server lists {most} log-probabilities"
-        if self.abilities.draws:
+        if self.draws:
             if settings.rule == "token":
                 return None
             raise PairError(
                 f"{lists}, and the verdict {settings.verdict} needs all of them: set verdict to "
                 f"'token', for which the server draws, or top_k from 1 to {most}."
             )
-        own = "; it is not asked to draw, since it speculates by itself" * (
-            self.abilities.identity.speculates
-        )
+        own = "; it is not asked to draw, since it speculates by itself" * self.identity.speculates
         raise PairError(
             f"{lists}{own}, so above temperature 0 a run is exact only with top_k from 1 to "
             f"{most}: set top_k, or start the server with all of them (vLLM: --max-logprobs -1) or "
             "so that it can draw (vLLM: --logprobs-mode processed_logprobs)."
         )
+
+
+class RemoteEngine(OwnEngine):
+    """A `RemoteTarget` that has read some tokens.
+
+    draws: the server draws, and logits are not known (see `ask_for`).
+    """
+
+    form = SERVER
+    partial = True
+
+    def __init__(self, target: RemoteTarget, vocab: int) -> None:
+        self._target, self._vocab = target, vocab
+        self._ids: list[int] = []
+        self._listed = LISTED
+        self.draws = False
+        self.device = target.device
+        self._spent = Spent()  # since `told` was last asked
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    def ask_for(self, settings: Settings) -> None:
+        """Ask for as many log-probabilities as these settings need, or let the server draw where
+        it does not list them. Raises `PairError` if it can do neither."""
+        listed = self._target.listed_for(settings)
+        self.draws = listed is None
+        self._listed = listed or LISTED
+        self.partial = self._listed < self._vocab
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        if layers is not None:
+            raise PairError(
+                "a target on a server cannot draft with its first layers: choose another drafter."
+            )
+        whole = [*self._ids, *ids.tolist()]
+        server = self._target.server
+        rows = server.rows(prefixes_of(whole, keep), self._listed, self._vocab)
+        self._spent = self._spent.plus(server.spent)
+        self._ids = whole
+        return rows if temperature == 1.0 else rows / torch.tensor(temperature)
+
+    def draw(self, ids: Sequence[int], settings: Settings, seed: int) -> list[Drawn]:
+        """Append `ids` to the cache; returns a token that the server drew after each of them, with
+        the probabilities there of all of them but the first."""
+        whole = [*self._ids, *ids]
+        found = self._draws(prefixes_of(whole, len(ids)), ids[1:], settings, seed, 1)
+        self._ids = whole
+        return [drawn[0] for drawn in found]
+
+    def draw_again(self, length: int, settings: Settings, seed: int, count: int) -> list[Drawn]:
+        """`count` more tokens, drawn after the first `length` tokens in the cache."""
+        return self._draws([self._ids[:length]], (), settings, seed, count)[0]
+
+    def path(self, run: RunContext) -> DecodingPath:
+        from .drawn import served_path  # which needs this module
+
+        return served_path(self, run)
+
+    def told(self) -> dict[str, Any]:
+        spent, self._spent = self._spent, Spent()
+        return {"exchanged": spent.exchanged or None, "server_seconds": spent.server}
+
+    def rollback(self, length: int) -> None:
+        del self._ids[length:]
+
+    def _draws(
+        self,
+        prefixes: list[list[int]],
+        asked: Sequence[int],
+        settings: Settings,
+        seed: int,
+        count: int,
+    ) -> list[list[Drawn]]:
+        server = self._target.server
+        found = server.draws(prefixes, asked, settings, seed, count)
+        self._spent = self._spent.plus(server.spent)
+        return found
 
 
 def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteTarget:

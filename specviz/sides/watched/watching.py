@@ -8,19 +8,26 @@ each other, and a stream cannot be told to wait for another one.
 from __future__ import annotations
 
 import platform
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from ..._version import __version__
 from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round, agreement_of
-from ...errors import ServerError, SettingsError
+from ...errors import PairError, ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
-from ...remote.identity import Counted, counters, moved
+from ...pairs.progress import Progress
+from ...pairs.spec import WatchedSpec
+from ...remote.address import ServerAddress, server_address
+from ...remote.identity import LLAMA_CPP, Counted, counters, identity_of, moved
+from ...remote.wire import Server
 from ...settings import Settings
+from .llama_server import LlamaServer
 from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
+from .vllm import Vllm
 
 WARM_PROMPT = "The"  # not the run's own prompt, which would then lie in the server's cache
 WARM_TOKENS = 8
@@ -227,3 +234,59 @@ def _end(
     if BASELINE in lanes and settings.greedy:
         found = agreement_of(*(lanes[lane].emitted for lane in (SPECULATIVE, BASELINE)))
     return End(reasons, found.identical, found.compared, found.divergence, counted=counted)
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """An engine on a server, which drafts and judges by itself.
+
+    name: of its model. stream: the engine that is watched. alone: that of the target alone, or
+    None.
+    """
+
+    name: str
+    stream: Engine
+    alone: Engine | None = None
+
+    drafters = ("none",)  # of ours: the server drafts
+
+    def settings(self, **values: Any) -> Settings:
+        """`Settings` with these values. Raises `SettingsError`."""
+        return Settings(**{"drafter": "none", **values})
+
+    def race(
+        self, prompt: Prompt, lanes: Mapping[Lane, Settings], memory: object = ()
+    ) -> Iterator[Event]:
+        """What `race` yields of it: the lane of the server's stream, and a baseline if there is a
+        second server. Raises `SettingsError` and `ServerError`."""
+        if set(lanes) != {SPECULATIVE} or memory:
+            raise SettingsError("a watched server has one lane with drafts: leave out the others.")
+        return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
+
+
+def watched_pair(spec: WatchedSpec) -> Watched:
+    """The engines of such a name. Raises `PairError` and `ServerError`."""
+    addresses = [one for one in (spec.engine, spec.alone) if one is not None]
+    engines = [recognised(server_address(one.url), one.model) for one in addresses]
+    alone = engines[1] if engines[1:] else None
+    if alone is not None and alone.identity.speculates:
+        raise PairError(
+            f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
+            "so start it without speculation."
+        )
+    return Watched(engines[0].model, engines[0], alone)
+
+
+def load_watched(spec: WatchedSpec, asked: Any) -> Watched:
+    """The same as a source of pairs; no option of loading concerns it."""
+    if asked.on_progress is not None:
+        asked.on_progress(Progress("asking the server of the target"))
+    return watched_pair(spec)
+
+
+def recognised(address: ServerAddress, model: str) -> Engine:
+    """The engine at an address, which has this model. Raises `ServerError`, and `PairError` if it
+    does not have it."""
+    server = Server(address)
+    identity = identity_of(server, model)
+    return (LlamaServer if identity.engine == LLAMA_CPP else Vllm)(server, model, identity)

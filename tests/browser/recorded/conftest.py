@@ -12,7 +12,7 @@ from serve import small_pair
 
 from scripts.browsers import served_page
 from specviz import Settings, Trace, race
-from specviz.page.player import PRESETS, load_presets
+from specviz.page.player import presets_of
 
 SERVE = Path(__file__).resolve().parent / "serve_recorded.py"
 RUNS = (
@@ -35,7 +35,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of recordings, made by a small random pair."""
     folder = tmp_path_factory.mktemp("recordings")
     pair = small_pair("builtin")
-    for preset, settings in zip(load_presets(PRESETS), RUNS, strict=False):
+    for preset, settings in zip(presets_of("builtin"), RUNS, strict=False):
         run = Trace.from_events(race(pair, preset.prompt[:40], settings))
         lasting(run).save(folder / f"{preset.name}.json.gz")
     return folder
@@ -44,7 +44,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def names() -> list[str]:
     """The names of the presets."""
-    return [preset.name for preset in load_presets(PRESETS)]
+    return [preset.name for preset in presets_of("builtin")]
 
 
 @pytest.fixture(scope="session")

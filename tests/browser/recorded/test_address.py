@@ -39,7 +39,9 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     assert query_of(page) == asked
     assert page.evaluate("document.body.classList.contains('dark')")
     assert visitor.trace()["header"]["settings"]["gamma"] == 3  # the recording's, by chance too
-    expect(page.locator("[data-toggle-panel]")).to_have_text("γ 3 · T 0.35 · 20 tokens")
+    expect(page.locator("[data-toggle-panel]")).to_have_attribute(
+        "title", "γ 3 · T 0.35 · 20 tokens"
+    )
     settings = visitor.run()["header"]["settings"]
     wanted = {"gamma": 3, "temperature": 0.35, "top_k": 40, "top_p": 0.9, "max_new_tokens": 20}
     assert {name: settings[name] for name in wanted} == wanted
@@ -88,7 +90,9 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit) -> None:
     expect(notice).to_contain_text("left out")
     said = notice.inner_text()
     assert all(name in said for name in bad) and "img" not in said
-    expect(visitor.page.locator("[data-toggle-panel]")).to_have_text("γ 5 · T 0.7 · 128 tokens")
+    expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute(
+        "title", "γ 5 · T 0.7 · 128 tokens"
+    )
     expect(visitor.page.locator("#topbar")).to_be_visible()
     visitor.page.wait_for_function("""() => {
       const names = [...new URLSearchParams(location.search).keys()];

@@ -87,7 +87,7 @@ def check_verdict(body: Locator, token: Token, own: Token) -> None:
         assert at == pytest.approx(value, abs=1e-12)
         said = pin.locator("b").inner_text()
         assert float(said) == pytest.approx(value, abs=0.51 * 10.0 ** -len(said.split(".")[1]))
-    word = "kept" if token.outcome == "accepted" else "refused"
+    word = "accepted" if token.outcome == "accepted" else "rejected"
     expect(body.get_by_role("img")).to_have_attribute("aria-label", re.compile(f": {word}\\.$"))
     expect(body.locator(".sx-word-of-verdict")).to_have_text(word)
     check_overlay(body, token, own if token.outcome == "rejected" else token)
@@ -158,9 +158,9 @@ def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
 def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
     visitor, trace = shown_to_the_end(visit, width=390, height=844)
     ours = trace.lane("speculative")
-    refused = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
+    rejected = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
     kept = next(r for r in ours if r.drafted and r.emitted[-1].outcome == "bonus")
-    for r in (refused, kept):
+    for r in (rejected, kept):
         own, places = r.emitted[-1], iter(r.drafted)
 
         def check(chapter: str, said: str, body: Locator, r=r, own=own, places=places) -> None:  # type: ignore[no-untyped-def]
@@ -187,7 +187,7 @@ def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
         open_round(visitor, r)
         chapters = walk(visitor, check)
         judged = sum(t.p is not None for t in r.drafted)
-        last = ["Correct", "Correct"] if r is refused else ["Bonus"]
+        last = ["Correct", "Correct"] if r is rejected else ["Bonus"]
         assert chapters == ["Guess", "Check", *["Judge"] * judged, *last, "Balance"]
         visitor.page.keyboard.press("Escape")
 
@@ -205,7 +205,7 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
             first = token.top_p[0]
             kept = token.id == first.id  # a character may be split over two tokens' texts
             assert f"“{visible(token.text if kept else first.text)}”" in said
-            assert kept == ("so it is kept" in said)
+            assert kept == ("so it is accepted" in said)
             assert rows(body, ".is-p li") == listed(token.top_p, token, token.soft_p)
 
     open_round(visitor, r)
@@ -223,7 +223,8 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
 def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     visitor, trace = shown_to_the_end(visit)
     page = visitor.page
-    page.locator("[data-lane=speculative] .sv-n").last.click()
+    page.locator("[data-lane=speculative] .t").last.focus()
+    page.keyboard.press("e")
     last = len(trace.lane("speculative"))
     dialog = page.get_by_role("dialog", name=f"Round {last} of {last}, slowly")
     expect(dialog.get_by_role("button", name="Next", exact=True)).to_be_focused()
@@ -241,9 +242,8 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     texts = [node.text for node in figure.iter("{http://www.w3.org/2000/svg}text")]
     told = trace.lane("speculative")[last - 2]
     kept = sum(token.outcome == "accepted" for token in told.drafted)
-    assert (
-        texts[0] == f"{len(told.drafted)} tokens drafted, {kept} kept, {len(told.emitted)} written"
-    )
+    sums = f"{len(told.drafted)} tokens drafted, {kept} accepted, {len(told.emitted)} written"
+    assert texts[0] == sums
     words = {re.sub(r"[\x00-\x1f]", "\ufffd", visible(token.text)) for token in told.drafted}
     assert words <= set(texts)
     draws = [f"{token.u:.4f}"[:3] for token in told.drafted if token.u is not None]
@@ -262,7 +262,7 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("r")
     visitor.state("running")
-    page.get_by_role("button", name="Explain").click()
+    page.get_by_role("button", name="Step by step").click()
     visitor.state("paused")  # the race waits for its reader
     dialog = page.get_by_role("dialog", name=re.compile("slowly"))
     dialog.get_by_role("button", name="Play").press("Enter")
@@ -271,21 +271,29 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     visitor.state("running")
 
 
-def test_a_first_visitor_is_offered_one_round_slowly_once(visit: Visit, names: list[str]) -> None:
-    visitor = visit(width=390, height=844)
-    page, offer = visitor.page, visitor.page.locator(".sv-offer")
-    page.get_by_role("button", name="See one round, slowly").click()
-    expect(page.locator(".sv-explain[open]")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(offer).to_have_count(0)
-    page.reload()
-    visitor.ready()
-    visitor.playing()
-    expect(offer).to_have_count(0)
-    page.evaluate("localStorage.clear()")
-    base = page.url.split("?")[0]
-    for query in (f"?recording={names[1]}", "?gamma=3", "?stage=1"):
-        page.goto(base + query)
-        visitor.ready()
-        visitor.playing()
-        expect(offer).to_have_count(0)
+def test_one_round_is_played_slowly_and_pauses_at_its_end(visit: Visit) -> None:
+    visitor, trace = shown_to_the_end(visit)
+    page = visitor.page
+    visitor.button("Slow down one round").click()
+    for phase in ("guess", "check", "verdict"):
+        expect(visitor.player).to_have_attribute("data-told", phase)
+        if phase == "check":  # all guesses are there, none of them is judged
+            tokens = page.locator("[data-lane=speculative] .t.pending")
+            guesses = tokens.all_text_contents()
+    visitor.state("paused")
+    expect(visitor.player).not_to_have_attribute("data-told", re.compile("."))
+    done = page.evaluate("window.specviz.finished('speculative')")
+    told = trace.lane("speculative")[done - 1]
+    assert guesses == [token.text for token in told.drafted]
+    shown = page.locator(f"[data-lane=speculative] [data-round='{told.index}']")
+    own = [token for token in told.emitted if token.outcome != "accepted"]
+    assert shown.evaluate_all("all => all.map((one) => one.dataset.outcome)") == [
+        token.outcome for token in (*told.drafted, *own)
+    ]
+
+
+def test_who_wants_no_motion_goes_through_the_round_step_by_step(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.emulate_media(reduced_motion="reduce")
+    visitor.button("Slow down one round").click()
+    expect(visitor.page.locator(".sv-explain[open]")).to_be_visible()

@@ -119,29 +119,21 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
     visitor.state("ended")
 
 
-def test_charts_asked_for_while_they_are_drawn_are_not_left_behind(visit: Visit) -> None:
-    """With every longer wait of the page endless: nothing but the wish itself may bring them."""
+def test_the_charts_go_with_the_text(visit: Visit) -> None:
+    """Their lines end at the playhead, in the frame in which the lanes do."""
     visitor = visit()
-    visitor.state("running")
     page = visitor.page
-    page.wait_for_selector("[data-chart=tokens] .main-svg")
-    page.evaluate("""() => {
-      const wait = window.setTimeout;
-      window.setTimeout = (then, ms, ...rest) => (ms >= 500 ? 0 : wait(then, ms, ...rest));
-      const scrub = document.querySelector("[data-scrub]");
-      const seek = (place) => {
-        scrub.value = place;
-        scrub.dispatchEvent(new Event("input", { bubbles: true }));
-      };
-      seek(5);
-      requestAnimationFrame(() => requestAnimationFrame(() => seek(scrub.max)));
-    }""")
-    page.wait_for_function("""() => {
-      const { x } = document.querySelector("[data-chart=tokens] .sv-plot").data[0];
-      const { seconds } = window.specviz.shown;
-      const whole = window.specviz.position === window.specviz.events;
-      return whole && Math.abs(x.at(-1) - seconds.speculative) < 1e-9;
-    }""")  # fmt: skip
+    visitor.state("running")
+    for share in (0.2, 0.7, 1):
+        page.locator("[data-scrub]").fill(str(int(share * page.evaluate("window.specviz.events"))))
+        visitor.drawn()
+        metrics = page.evaluate("window.specviz.shown")
+        said = page.locator("[data-line=tokens] > div").get_attribute("aria-label") or ""
+        for lane in LANES:
+            assert f"{metrics['tokens'][lane]} tokens in" in said
+        for name in ("alpha", "tau"):
+            shown = page.locator(f"[data-metric={name}]")
+            expect(shown).to_have_text(f"{metrics[name]:.2f}")
 
 
 def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path) -> None:
@@ -153,7 +145,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path
         ("Save this run (.json.gz)", ".json.gz"),
         ("Save this run (.json)", ".json"),
     ):
-        page.locator("[data-file-menu] summary").click()
+        page.locator("[data-share] > summary").click()
         with page.expect_download() as coming:
             visitor.button(button).click()
         path = tmp_path / coming.value.suggested_filename
@@ -173,7 +165,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visit: Visit, tmp_path: Path
     expect(page.locator("[data-notice]")).to_have_text(UNVERIFIED)
     assert UNVERIFIED in (badge.get_attribute("title") or "")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
-    expect(page.locator("[data-pace]")).to_be_visible()  # slower than it was, and says so
+    expect(page.locator("[data-speed]")).not_to_have_value("1")  # slower than it was, and says so
     page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
     page.wait_for_function("!window.specviz.trace.isOld")
@@ -313,7 +305,7 @@ def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser
         visitor.drawn()
         assert visitor.page.evaluate(WIDER) == [], (width, height)
     visitor.page.set_viewport_size({"width": 390, "height": 844})
-    visitor.button("Restart").tap()
+    visitor.button("Play").tap()
     visitor.state("running")
     context.close()
     assert visitor.problems == []
@@ -326,16 +318,13 @@ def test_escape_closes_one_thing_at_a_time(visit: Visit) -> None:
     page.locator("[data-panel-open=why]").click()
     drawer = page.get_by_role("dialog", name="Why this speed?")
     expect(drawer).to_be_visible()
-    for menu, entry in (
-        ("[data-file-menu]", "data-choose"),
-        ("[data-takeaway]", "data-take=tokens"),
-    ):
-        page.locator(f"{menu} summary").focus()  # by keyboard: the panel may lie over it
+    for menu, entry in (("[data-share]", "data-choose"), ("[data-share]", "data-take=tokens")):
+        page.locator(f"{menu} > summary").focus()  # by keyboard: the panel may lie over it
         page.keyboard.press("Enter")
         expect(page.locator(f"{menu} [{entry}]")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(f"{menu} [{entry}]")).to_be_hidden()
         expect(drawer).to_be_visible()
-        expect(page.locator(f"{menu} summary")).to_be_focused()
+        expect(page.locator(f"{menu} > summary")).to_be_focused()
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()

@@ -12,13 +12,13 @@ MEASURES = """() => {
     .map((node) => parseFloat(getComputedStyle(node).fontSize));
   const { scrollWidth, scrollHeight } = document.documentElement;
   const outside = [...document.querySelectorAll(
-    "[data-headline], [data-verdict], [data-badge], .sv-bar, [data-lane], .sv-legend li, figure")]
+    "[data-headline], [data-verdict], .sv-pill, .sv-bar, [data-lane], .sv-legend li, figure")]
     .filter((node) => {
       const box = node.getBoundingClientRect();
       return box.width && (box.left < 0 || box.top < 0 || box.right > innerWidth + 1
         || box.bottom > innerHeight + 1);
     }).map((node) => node.className || node.tagName);
-  const wide = [...document.querySelectorAll(".sv-legend, .sv-head, .sv-bar, .sv-lanes h2")]
+  const wide = [...document.querySelectorAll(".sv-legend, .sv-lanes header")]
     .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.className);
   return {
     headline: sizes("[data-headline]"), tokens: sizes("[data-lane] .t .w"),
@@ -113,7 +113,7 @@ def test_a_guess_hides_all_that_gives_the_ratio_away(visit: Visit) -> None:
     visitor = visit(query="?stage=1")
     visitor.state("running")
     page = visitor.page
-    hidden = ["[data-headline]", "[data-verdict]", "[data-identical]", "figure[data-chart=tokens]"]
+    hidden = ["[data-headline]", "[data-verdict]", "[data-identical]", "figure[data-line=tokens]"]
     hidden += ["[data-sums=baseline]", "[data-bar=baseline]", "[data-count=accepted]"]
     question = page.get_by_text("Faster or slower than the target alone?")
     for reveal in ("g", "Enter"):

@@ -61,7 +61,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     assert check(page)["settings"]["gamma"] == 4  # a preset's recording
     expect(differs).to_contain_text("γ 9 · greedy")
     differs.click()
-    expect(page.locator("[data-toggle-panel]")).to_have_text("γ 4 · T 1 · 64 tokens")
+    expect(page.locator("[data-toggle-panel]")).to_have_attribute("title", "γ 4 · T 1 · 64 tokens")
     expect(differs).not_to_contain_text("γ")
     page.locator("#presets .preset").nth(1).click()
     page.wait_for_function("window.specviz.trace.header.settings.gamma === 3")
@@ -69,6 +69,7 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
 
     for label, value in (("Length", 12), ("Temperature", 0.35), ("Top-k", 7), ("Top-p", 0.9)):
         visitor.set(f"number input for {label}", value)
+    visitor.unfold()
     page.get_by_role("radio", name="Heuristic").click()
     visitor.run()
     settings = check(page)["settings"]
@@ -82,8 +83,8 @@ def test_the_strip_is_the_run_however_it_came(visit: Visit, tmp_path: Path) -> N
     expect(page.locator("[data-item=gamma]")).to_be_visible()
     page.keyboard.press("s")
 
-    menu = page.locator("[data-takeaway]")
-    menu.locator("summary").click()
+    menu = page.locator("[data-share]")
+    menu.locator("> summary").click()
     with page.expect_download(timeout=PATIENCE) as download:
         menu.locator("[data-take=html]").click()
     download.value.save_as(tmp_path / "run.html")
@@ -117,7 +118,7 @@ def test_the_pair_is_part_of_the_address_and_a_link_shows_its_recording(
     page.wait_for_function("location.search.includes('pair=smollm2-1.7b-135m')")
     assert page.evaluate("location.search.includes('weights=bfloat16')")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.locator("[data-takeaway] summary").click()
+    page.locator("[data-share] > summary").click()
     page.locator("[data-take=link]").click()
     page.wait_for_function("navigator.clipboard.readText().then((text) => text === location.href)")
 

@@ -1,0 +1,114 @@
+// A line chart in SVG, drawn anew with each frame that changes it: lines, filled areas, a grid of a
+// few ticks. Its words are HTML over it, so that they are set like the page's own.
+
+import { element } from "specviz/dom/dom.js";
+
+/** @import { Point } from "specviz/charts/plot.js" */
+
+const SVG = "http://www.w3.org/2000/svg";
+const NEAR = 0.7; // px: a point that is nearer to the one before would not be seen
+
+/**
+ * @typedef {object} Line
+ * @property {Point[]} points
+ * @property {string} key  of the lane: chooses colour and dash
+ * @property {boolean} [isLater]  not reached yet: faint
+ * @property {boolean} [isThin]
+ * @property {boolean} [hasHead]  a dot at its end
+ */
+
+/**
+ * Words at a place of the chart; text or an element that is moved there.
+ * @typedef {{ at: Point, text: string, className?: string, by?: [number, number] }} Label  by: px
+ */
+
+/**
+ * @typedef {object} LineChart
+ * @property {[number, number]} x
+ * @property {[number, number]} y
+ * @property {[number, string][]} ticksX
+ * @property {[number, string][]} ticksY
+ * @property {Line[]} lines
+ * @property {{ points: Point[], key: string }} [area]
+ * @property {Label[]} [labels]
+ * @property {Record<"left" | "right" | "top" | "bottom", number>} margin  px
+ */
+
+/**
+ * Draw into `box`; returns where a point lies in it, in px. Null where there is no room.
+ * @param {HTMLElement} box
+ * @param {LineChart} chart
+ */
+export function drawLines(box, { x: [x0, x1], y: [y0, y1], ticksX, ticksY, lines, area, labels = [], margin }) {
+  const { clientWidth: width, clientHeight: height } = box;
+  if (!width || !height) return null;
+  const place = (/** @type {Point} */ { x, y }) => ({
+    x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),
+    y: height - margin.bottom - ((y - y0) / (y1 - y0 || 1)) * (height - margin.top - margin.bottom),
+  });
+  const svg = part("svg", { "aria-hidden": "true" });
+  for (const [value] of ticksY) {
+    svg.append(part("path", { class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
+  }
+  if (area && area.points.length > 2) svg.append(part("path", { class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` }));
+  for (const { points, key, isLater, isThin, hasHead } of lines) {
+    if (!points.length) continue;
+    const name = `sv-line${isLater ? " is-later" : ""}${isThin ? " is-thin" : ""}`;
+    svg.append(part("path", { class: name, "data-key": key, d: path(points.map(place)) }));
+    if (!hasHead) continue;
+    const { x: cx, y: cy } = place(points[points.length - 1]);
+    svg.append(part("circle", { class: "sv-dot", "data-key": key, cx, cy, r: 4.5 }));
+  }
+  const words = [
+    ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", { x: margin.left - 9, y: place({ x: x0, y: value }).y })),
+    ...ticksX.map(([value, text]) => put(text, "sv-tick is-x", { x: place({ x: value, y: y0 }).x, y: height - margin.bottom + 5 })),
+    ...labels.map(({ at, text, className = "", by = [0, 0] }) => {
+      const { x, y } = place(at);
+      return put(text, `sv-label ${className}`, { x: x + by[0], y: y + by[1] });
+    }),
+  ];
+  const kept = box.querySelectorAll(":scope > [data-head]");
+  box.replaceChildren(svg, ...words, ...kept);
+  return place;
+}
+
+/** @param {Point[]} points */
+function path(points) {
+  let last = points[0], said = `M${last.x.toFixed(1)} ${last.y.toFixed(1)}`;
+  points.forEach((point, i) => {
+    const isNear = Math.abs(point.x - last.x) < NEAR && Math.abs(point.y - last.y) < NEAR;
+    if (i === 0 || (isNear && i < points.length - 1)) return;
+    said += `L${point.x.toFixed(1)} ${point.y.toFixed(1)}`;
+    last = point;
+  });
+  return said;
+}
+
+/**
+ * @param {string} text
+ * @param {string} className
+ * @param {Point} at  px
+ */
+function put(text, className, at) {
+  const node = element("span", className, text);
+  move(node, at);
+  return node;
+}
+
+/**
+ * @param {HTMLElement} node
+ * @param {Point} at  px
+ */
+export function move(node, { x, y }) {
+  node.style.transform = `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
+}
+
+/**
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ */
+function part(name, attributes) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+  return node;
+}

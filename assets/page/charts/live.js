@@ -1,0 +1,330 @@
+// The charts of the landing: tokens against time, with the gap between the lanes filled and named,
+// and three small ones "so far": acceptance, tokens per pass, tokens per second. Their axes stand
+// still while a run lasts; those of a live run grow in steps.
+
+import { drawLines, move } from "specviz/charts/lines.js";
+import { ticks } from "specviz/charts/plot.js";
+import { element, find } from "specviz/dom/dom.js";
+import { ALONE, draftedLanes, hasBaseline, lanesOf } from "specviz/facts/lanes.js";
+import { series } from "specviz/facts/metrics.js";
+import { duration, fixed } from "specviz/words/words.js";
+
+/** @import { LineChart } from "specviz/charts/lines.js" */
+/** @import { Point } from "specviz/charts/plot.js" */
+/** @import { Metrics } from "specviz/facts/metrics.js" */
+
+const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
+const AIR = 1.15; // how much further than what is there the axis of a live run goes
+const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
+const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
+const LABEL = 22; // px between two labels, at least
+const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
+
+/**
+ * @typedef {object} Live
+ * @property {Round[]} rounds  shown, of all lanes
+ * @property {Trace} trace
+ * @property {LaneName} chosen  the lane that the figures are about
+ * @property {Metrics} metrics  of what is shown, of that lane
+ * @property {string} ratio  the headline, or "?"
+ */
+
+export class LiveCharts {
+  /** @type {Record<string, HTMLElement>} */
+  #boxes = {};
+  /** @type {Record<string, HTMLElement>} */
+  #heads = {};
+  /** @type {Live | null} */
+  #shown = null;
+  /** @type {{ trace: Trace | null, count: number, points: ReturnType<typeof series> }} */
+  #whole = { trace: null, count: 0, points: {} };
+  /** @type {Record<string, number>} */
+  #reach = {}; // how far the axes of a live run go
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    for (const name of ["tokens", "alpha", "tau", "speed"]) {
+      const figure = find(root, `[data-line="${name}"]`);
+      this.#boxes[name] = find(figure, "div");
+      this.#boxes[name].setAttribute("role", "img");
+    }
+    this.#head("alpha", "alpha", "of judged");
+    this.#head("tau", "tau", "");
+    this.#head("speed", "speed", "");
+    this.#head("speed-alone", "speed", "alone", "speed");
+    new ResizeObserver(() => this.#draw()).observe(this.#boxes.tokens);
+  }
+
+  /** Another run is shown. */
+  begin() {
+    this.#reach = {};
+  }
+
+  /** @param {Live} live */
+  show(live) {
+    this.#shown = live;
+    this.#draw();
+  }
+
+  /**
+   * The figure at the end of a line.
+   * @param {string} name
+   * @param {string} metric
+   * @param {string} words
+   * @param {string} [chart]
+   */
+  #head(name, metric, words, chart = name) {
+    const head = element("p"), value = element("b"), said = element("small", "", words);
+    head.dataset.head = name;
+    if (chart === name) value.dataset.metric = metric;
+    head.append(value, " ", said);
+    this.#heads[name] = head;
+    this.#boxes[chart].append(head);
+  }
+
+  #draw() {
+    const live = this.#shown;
+    if (!live) return;
+    const names = lanesOf(live.trace.header), points = series(live.rounds, names);
+    const isOver = live.trace.end !== null;
+    const rest = isOver && live.rounds.length < live.trace.rounds.length ? this.#wholeOf(live.trace, names) : null;
+    const whole = isOver ? this.#wholeOf(live.trace, names) : points;
+    const of = (/** @type {string} */ chart, /** @type {number} */ i) => pointsOf(points[chart][i]);
+    const later = (/** @type {string} */ chart, /** @type {number} */ i) => (rest ? pointsOf(rest[chart][i]) : null);
+    const clock = this.#end("clock", furthest(whole.tokens, "x"), isOver, live);
+    const most = live.trace.header.settings.max_new_tokens;
+    const reach = { clock, tokens: isOver ? furthest(whole.tokens, "y") : most,
+      rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
+      speed: this.#end("speed", furthest(whole.speed, "y"), false, live) };
+    this.#drawTokens(live, names, { of, later }, reach);
+    this.#drawMinis(live, names, { of, later }, reach);
+  }
+
+  /**
+   * @param {Trace} trace
+   * @param {LaneName[]} names
+   */
+  #wholeOf(trace, names) {
+    if (this.#whole.trace !== trace || this.#whole.count !== trace.rounds.length) {
+      this.#whole = { trace, count: trace.rounds.length, points: series(trace.rounds, names) };
+    }
+    return this.#whole.points;
+  }
+
+  /**
+   * How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until it is passed.
+   * @param {string} name
+   * @param {number} value
+   * @param {boolean} isExact
+   * @param {Live} live
+   */
+  #end(name, value, isExact, { trace }) {
+    if (isExact) return value || 1;
+    const known = this.#reach[name] ?? 0;
+    if (value > known || !known) this.#reach[name] = stepAbove((value || 1) * (trace.end === null ? AIR : 1));
+    return this.#reach[name];
+  }
+
+  /**
+   * @param {Live} live
+   * @param {LaneName[]} names
+   * @param {Drawn} drawn
+   * @param {Record<string, number>} reach
+   */
+  #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, later }, { clock, tokens }) {
+    const keyed = keysOf(trace.header);
+    const lines = names.flatMap((name, i) => {
+      const key = keyed(name), ahead = later("tokens", i);
+      return [...(ahead ? [{ points: ahead, key, isLater: true }] : []), { points: of("tokens", i), key, hasHead: true }];
+    });
+    const ours = of("tokens", names.indexOf(chosen)), alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
+    const isWhole = trace.end !== null && rounds.length === trace.rounds.length;
+    const gap = gapOf(ours, alone, isWhole);
+    const isAhead = (metrics.speedup ?? 1) >= 1;
+    const chart = {
+      x: /** @type {[number, number]} */ ([0, clock]), y: /** @type {[number, number]} */ ([0, tokens]),
+      ticksX: ticks(clock, 3).map((value) => /** @type {[number, string]} */ ([value, clock < 1 ? `${Math.round(1000 * value)}${value ? " ms" : ""}` : `${value}${value ? " s" : ""}`])),
+      ticksY: ticks(tokens, 2).map((value) => /** @type {[number, string]} */ ([value, String(value)])),
+      lines, area: gap ? { points: gap, key: isAhead ? keyed(chosen) : "alone" } : undefined,
+      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name: draftedLanes(trace.header).length > 1 ? chosen : "with drafts", isAhead }) : [],
+      margin: LARGE,
+    };
+    drawLines(this.#boxes.tokens, chart);
+    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
+  }
+
+  /**
+   * @param {Live} live
+   * @param {LaneName[]} names
+   * @param {Drawn} drawn
+   * @param {Record<string, number>} reach
+   */
+  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, speed }) {
+    const keyed = keysOf(trace.header), drafted = draftedLanes(trace.header), isOne = drafted.length === 1;
+    const place = drafted.indexOf(chosen), most = gammaOf(trace.header) + 1;
+    /** @type {[number, string][]} */
+    const byRound = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
+    const perLane = (/** @type {"rates" | "tau"} */ chart) => drafted.flatMap((name, i) => {
+      const key = keyed(name), ahead = later(chart, i), hasHead = name === chosen;
+      return [...(ahead ? [{ points: ahead, key, isLater: true, isThin: true }] : []), { points: of(chart, i), key, isThin: true, hasHead }];
+    });
+    const x = /** @type {[number, number]} */ ([1, Math.max(2, rounds)]);
+    this.#mini("alpha", { x, y: [0, 1], ticksX: byRound, ticksY: [[0, "0"], [1, "1"]], lines: perLane("rates"), margin: MINI }, of("rates", place));
+    const formula = isOne ? [{ points: of("tau", 1), key: "formula", isThin: true }] : [];
+    this.#mini("tau", { x, y: [1, most], ticksX: byRound, ticksY: [[1, "1"], [most, String(most)]], lines: [...formula, ...perLane("tau")], margin: MINI }, of("tau", place));
+    const lines = names.flatMap((name, i) => {
+      const key = keyed(name), ahead = later("speed", i);
+      return [...(ahead ? [{ points: ahead, key, isLater: true, isThin: true }] : []), { points: of("speed", i), key, isThin: true, hasHead: name === chosen || name === ALONE }];
+    });
+    const end = clock < 1 ? `${Math.round(1000 * clock)} ms` : `${Number(clock.toFixed(2))} s`;
+    this.#mini("speed", { x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]], lines, margin: SPEED },
+      of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
+    const rates = [metrics.tokens_per_second[chosen], metrics.tokens_per_second[ALONE]].map((rate) => fixed(rate ?? null, 0));
+    this.#say("alpha", [`${fixed(metrics.alpha, 2)} of the judged guesses accepted`]);
+    this.#say("tau", [`${fixed(metrics.tau, 2)} tokens per pass, ${fixed(metrics.tau_predicted, 2)} by the formula`]);
+    this.#say("speed", [`${rates[0]} tokens per second with drafts, ${rates[1]} alone`]);
+  }
+
+  /**
+   * @param {string} name
+   * @param {LineChart} chart
+   * @param {Point[]} line  whose end has the figure
+   * @param {Point[]} [other]
+   */
+  #mini(name, chart, line, other = []) {
+    const place = drawLines(this.#boxes[name], chart);
+    if (!place) return;
+    const at = line.length ? place(lastOf(line)) : null, beside = other.length ? place(lastOf(other)) : null;
+    const edge = this.#boxes[name].clientWidth - chart.margin.right;
+    // Two figures at one height would lie over each other: the lower one goes down.
+    if (at && beside && Math.abs(at.x - beside.x) < 2 * MINI.right && Math.abs(at.y - beside.y) < LABEL) {
+      const by = (LABEL - Math.abs(at.y - beside.y)) / 2, sign = at.y <= beside.y ? -1 : 1;
+      at.y += sign * by;
+      beside.y -= sign * by;
+    }
+    const put = (/** @type {string} */ key, /** @type {Point | null} */ point) => {
+      const head = this.#heads[key];
+      if (!head) return;
+      head.hidden = !point;
+      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#boxes[name].clientHeight - MINI.bottom - LABEL);
+      if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
+    };
+    put(name, at);
+    put(`${name}-alone`, beside);
+  }
+
+  /**
+   * The figures at the ends of the lines.
+   * @param {Record<"alpha" | "tau" | "speed" | "speed-alone", [string, string]>} figures  value and words
+   */
+  tell(figures) {
+    for (const [name, [value, words]] of Object.entries(figures)) {
+      const [figure, said] = this.#heads[name].children;
+      if (figure.textContent !== value) figure.textContent = value;
+      if (said.textContent !== words) said.textContent = words;
+    }
+  }
+
+  /**
+   * @param {string} name
+   * @param {string[]} parts
+   */
+  #say(name, parts) {
+    this.#boxes[name].setAttribute("aria-label", `${parts.join("; ")}.`);
+  }
+}
+
+/** @typedef {{ of: (chart: string, i: number) => Point[], later: (chart: string, i: number) => Point[] | null }} Drawn */
+
+/**
+ * @param {Points | undefined} points
+ * @returns {Point[]}
+ */
+function pointsOf(points) {
+  if (!points) return [];
+  return points.x.flatMap((x, i) => (points.y[i] === null ? [] : [{ x: Number(x), y: Number(points.y[i]) }]));
+}
+
+/** @param {Point[]} points */
+const lastOf = (points) => points[points.length - 1] ?? { x: 0, y: 0 };
+
+/**
+ * @param {Points[]} lines
+ * @param {"x" | "y"} axis
+ */
+const furthest = (lines, axis) => lines.flatMap((line) => line[axis]).reduce((/** @type {number} */ top, value) => Math.max(top, Number(value)), 0);
+
+/** The first round number from a value on. @param {number} value */
+function stepAbove(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return Number(((STEPS.find((step) => step * power >= value * 0.999) ?? 10) * power).toPrecision(3));
+}
+
+/** @param {number} value */
+const short = (value) => (value >= 10000 ? `${value / 1000}k` : String(value));
+
+/** @param {Header} header */
+const gammaOf = ({ settings, lanes }) => Math.max(1, ...Object.values(lanes ?? { settings }).map(({ gamma }) => gamma));
+
+/**
+ * The key of a lane, which chooses its colour and dash.
+ * @param {Header} header
+ */
+function keysOf(header) {
+  const drafted = draftedLanes(header);
+  return (/** @type {LaneName} */ name) => (name === ALONE ? "alone" : String(drafted.indexOf(name) % 8));
+}
+
+/**
+ * What lies between two lines: up to the clock that both have reached, and in a finished run up to
+ * the tokens that both have written.
+ * @param {Point[]} ours
+ * @param {Point[]} alone
+ * @param {boolean} isWhole
+ * @returns {Point[] | null}
+ */
+function gapOf(ours, alone, isWhole) {
+  if (ours.length < 2 || alone.length < 2) return null;
+  const [a, b] = [lastOf(ours), lastOf(alone)];
+  const low = Math.min(a.y, b.y), below = (/** @type {Point[]} */ line) => line.filter(({ y }) => y <= low);
+  if (isWhole) return [...below(ours), ...below(alone).reverse()];
+  const now = Math.max(a.x, b.x), till = (/** @type {Point[]} */ line) => [...line, { x: now, y: lastOf(line).y }];
+  return [...till(ours), ...till(alone).reverse()];
+}
+
+/**
+ * Names at the heads of the lines while both are written; in a finished run along them, with the
+ * times at their ends and the ratio in the gap.
+ * @param {{ ours: Point[], alone: Point[], isWhole: boolean, ratio: string, clock: number, tokens: number, name: string, isAhead: boolean }} parts
+ */
+function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead }) {
+  const [a, b] = [lastOf(ours), lastOf(alone)];
+  if (!isWhole) {
+    if (Math.abs(a.y - b.y) < 0.06 * tokens) return [];
+    return [{ at: a, text: name, className: "is-ours is-beside", by: side(a.x, clock) }, { at: b, text: "alone", className: "is-alone is-beside", by: side(b.x, clock) }];
+  }
+  /** @type {import("specviz/charts/lines.js").Label[]} */
+  const found = [
+    { at: a, text: duration(a.x, clock), className: "is-ours is-above", by: [0, -10] },
+    { at: b, text: duration(b.x, clock), className: "is-alone is-above", by: [0, -10] },
+  ];
+  if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
+  const isNamed = ratio !== "?" && Math.abs(a.x - b.x) > WIDE * clock;
+  const [fast, slow] = isAhead ? [a, b] : [b, a];
+  // The middle of the gap at three quarters of its height.
+  if (isNamed) found.push({ at: { x: (0.78 * (fast.x + slow.x)) / 2, y: 0.78 * Math.min(a.y, b.y) }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
+  const on = (/** @type {Point[]} */ line, /** @type {number} */ share) => line[Math.floor((line.length - 1) * share)];
+  const left = isAhead ? { line: ours, text: name, className: "is-ours" } : { line: alone, text: "alone", className: "is-alone" };
+  const right = isAhead ? { line: alone, text: "alone", className: "is-alone" } : { line: ours, text: name, className: "is-ours" };
+  found.push({ at: on(left.line, 0.52), text: left.text, className: `${left.className} is-left`, by: [-12, -4] });
+  found.push({ at: on(right.line, 0.5), text: right.text, className: `${right.className} is-beside`, by: [12, 12] });
+  return found;
+}
+
+/**
+ * A name stands right of its head while there is room.
+ * @param {number} x
+ * @param {number} clock
+ * @returns {[number, number]}
+ */
+const side = (x, clock) => (x > 0.7 * clock ? [-96, 0] : [11, 0]);

@@ -1,0 +1,116 @@
+// Markdown as it streams: what each letter of an answer is, known from the letters before it alone, so
+// that nothing that stands there changes later. Its signs stay in the text: tokens carry their marks.
+
+/**
+ * What a letter is: plain text, code, a heading, in bold, or a sign of Markdown itself.
+ * @typedef {"" | "code" | "head" | "strong" | "sign"} Kind
+ */
+
+/**
+ * Where the text stands. line: how its line has begun so far, null behind that; ticks: backticks just
+ * read; isFenced, isCode: in a block of code or in a line of it; isInfo: in the line that opens a block.
+ * @typedef {object} Reading
+ * @property {string | null} line
+ * @property {number} ticks
+ * @property {boolean} isFenced
+ * @property {boolean} isInfo
+ * @property {boolean} isCode
+ * @property {boolean} isStrong
+ * @property {boolean} isHead
+ */
+
+/** A part of a token. @typedef {{ text: string, kind: Kind }} Piece */
+
+/** The start of an answer. @type {Readonly<Reading>} */
+export const START = Object.freeze({
+  line: "", ticks: 0, isFenced: false, isInfo: false, isCode: false, isStrong: false, isHead: false,
+});
+
+const FENCE = 3; // backticks that begin and end a block of code
+const MOST_INDENT = 3; // blanks before a fence or a heading; more of them are code
+
+/**
+ * A token's text in pieces of one kind each; every line break is a piece of its own.
+ * @param {string} text
+ * @param {Readonly<Reading>} before
+ * @returns {{ pieces: Piece[], after: Reading }}
+ */
+export function read(text, before) {
+  const state = { ...before };
+  /** @type {Piece[]} */
+  const pieces = [];
+  const letters = [...text];
+  letters.forEach((letter, i) => {
+    const kind = kindOf(letter, letters[i + 1], letters[i - 1], state);
+    const last = pieces[pieces.length - 1];
+    const joins = last && last.kind === kind && letter !== "\n" && !last.text.endsWith("\n");
+    if (joins) last.text += letter; else pieces.push({ text: letter, kind });
+  });
+  return { pieces, after: state };
+}
+
+/**
+ * What a letter is; `state` goes on behind it.
+ * @param {string} letter
+ * @param {string | undefined} next in its token
+ * @param {string | undefined} previous in its token
+ * @param {Reading} state
+ * @returns {Kind}
+ */
+function kindOf(letter, next, previous, state) {
+  if (letter === "\n") return newLine(state);
+  const isTick = letter === "`", begun = state.line;
+  state.ticks = isTick ? state.ticks + 1 : 0;
+  if (begun !== null) state.line = begins(begun + letter) ? begun + letter : null;
+  if (isTick && begun !== null && state.line !== null) return fenceTick(state);
+  if (state.isInfo) return "sign";
+  if (state.isFenced) return "code";
+  if (isTick) { state.isCode = !state.isCode; return "sign"; }
+  if (state.isCode) return "code";
+  if (letter === "#" && state.line !== null) return "sign";
+  if (begun?.endsWith("#") && letter === " ") state.isHead = true;
+  if (letter === "*" && (next === "*" || previous === "*")) {
+    if (next !== "*") state.isStrong = !state.isStrong;
+    return "sign";
+  }
+  return state.isHead ? "head" : state.isStrong ? "strong" : "";
+}
+
+/**
+ * Whether a line may still become a fence or a heading.
+ * @param {string} line
+ */
+const begins = (line) => /^ *(`*|#{0,6})$/.test(line) && line.search(/[^ ]|$/) <= MOST_INDENT;
+
+/**
+ * A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
+ * count as those of code in the line.
+ * @param {Reading} state
+ * @returns {Kind}
+ */
+function fenceTick(state) {
+  if (state.ticks < FENCE) {
+    if (!state.isFenced) state.isCode = !state.isCode;
+  } else if (state.ticks === FENCE) {
+    state.isFenced = !state.isFenced;
+    state.isInfo = true;
+    state.isCode = false;
+  }
+  return "sign";
+}
+
+/**
+ * @param {Reading} state
+ * @returns {Kind}
+ */
+function newLine(state) {
+  const kind = state.isFenced && !state.isInfo ? "code" : "";
+  Object.assign(state, { line: "", ticks: 0, isInfo: false, isCode: false, isHead: false, isStrong: false });
+  return kind;
+}
+
+/**
+ * Whether a token is one of those that a chat template sets, such as the end of a turn.
+ * @param {string} text
+ */
+export const isSpecial = (text) => /^<\|?\/?[\w▁-]{1,30}\|?>$/.test(text.trim());

@@ -1,0 +1,175 @@
+"""What a visitor asks about a run, as jobs in the queue: the sampling experiment, the check "A tie
+or a bug?", which scores the place of a difference again, and "Run it again"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+from uuid import uuid4
+
+from ..environment import on_zerogpu
+from ..errors import SettingsError, TraceError
+from ..inspect.equivalence import Cell
+from ..inspect.parting import Difference, Parting
+from ..pairs.spec import MOST_NAME
+from ..runs.identities import check_trace
+from ..runs.trace import Trace
+from ..settings import RANGES
+from ..worker.tasks import Again, Compared, DifferenceTask, Drawn, RerunTask, SampleTask
+from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS, checked_settings
+from .delivery import begun, finished_run
+from .jobs import Question
+from .queue import RunQueue
+
+MOST_DRAWS = 300  # in each lane
+LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
+LISTED = 8  # continuations that are shown
+MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
+
+MOST_DRAFTED = int(RANGES["gamma"][1])
+MOST_ID = 2**31 - 1
+NOT_LENT = "this page is lent its GPU for races alone: run {} on your own machine."
+TOO_LONG = "this run is longer than this page allows: use check --rerun on your own machine."
+UNREADABLE = "this difference cannot be read: open the recording again."
+
+
+def question_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
+    """The server functions that begin a job about a run. pair: the pair for visitors without a
+    run, who have no session yet."""
+
+    def begin_sampling(asked: dict[str, Any]) -> dict[str, Any]:
+        return begun(runs, sampling(runs, pair, asked))
+
+    def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
+        session, name = _visitor(runs, pair, asked, "explain-difference")
+        task = DifferenceTask(name, read_parting(asked.get("parting")))
+        return begun(runs, Question(session, task, _told_difference))
+
+    def begin_rerun(asked: dict[str, Any]) -> dict[str, Any]:
+        session, name = _visitor(runs, pair, asked, "check --rerun")
+        task = RerunTask(name, read_run(asked.get("trace")))
+        return begun(runs, Question(session, task, _told_again))
+
+    return [begin_sampling, begin_difference, begin_rerun]
+
+
+def _visitor(runs: RunQueue, pair: str, asked: dict[str, Any], instead: str) -> tuple[str, str]:
+    """Session and pair of the visitor who asks. Raises `SettingsError` where only races may run.
+    instead: the command that does the same elsewhere."""
+    if on_zerogpu():
+        raise SettingsError(NOT_LENT.format(instead))
+    run = finished_run(runs, asked)
+    return (uuid4().hex, pair) if run is None else (run.session, run.task.pair)
+
+
+def _told_difference(found: Difference) -> dict[str, Any]:
+    told = {"verdict": found.verdict, "summary": found.summary}
+    return {"result": {**asdict(found), **told, "scored": [one._asdict() for one in found.scored]}}
+
+
+def _told_again(again: Again) -> dict[str, Any]:
+    return {"result": again._asdict()}
+
+
+def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Question:
+    """The experiment with prompt, settings and pair of the run that the browser shows.
+
+    Each repetition has a seed of its own, because the same seed would draw the same again.
+    """
+    run = finished_run(runs, asked)
+    if run is not None:
+        session, pair, prompt = run.session, run.task.pair, run.prompt
+        settings = (run.lanes or {}).get(str(asked.get("lane")), run.settings)
+    else:
+        session, prompt = uuid4().hex, str(asked["prompt"])[-MOST_CHARACTERS:]
+        settings = checked_settings({**asked["settings"], "stop": (), "max_new_tokens": LENGTH})
+    seed = (settings.seed + int(asked.get("again", 0))) % int(RANGES["seed"][1])
+    draws = max(1, min(int(asked.get("draws", MOST_DRAWS)), MOST_DRAWS))
+    task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MOST_PROMPT)
+    experiment = Question(session, task, _told_drawn, done=0, draws=draws)
+    experiment.length = draws
+    return experiment
+
+
+def _told_drawn(found: Drawn | Compared) -> dict[str, Any]:
+    if isinstance(found, Drawn):
+        return {"done": found.draws}
+    comparison = found.comparison
+    result = {name: getattr(comparison, name) for name in COMPARED}
+    result |= {"tokens": found.tokens, "shortened": found.shortened}
+    return {"result": {**result, "cells": _shown(comparison.cells, found.texts)}}
+
+
+COMPARED = ("length", "statistic", "degrees", "p_value")
+"""What the browser is told of a comparison, beside its cells."""
+
+
+def _shown(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
+    """The most frequent cells with their texts, and the sum of all others without a text."""
+    named = [cell for cell in cells if cell.outcome][:LISTED]
+    rest = [cell for cell in cells if cell not in named]
+    shown: list[dict[str, Any]] = [
+        {"text": _text_of(cell.outcome, texts), "ours": cell.ours, "theirs": cell.theirs}
+        for cell in named
+    ]
+    if rest:
+        ours, theirs = sum(cell.ours for cell in rest), sum(cell.theirs for cell in rest)
+        shown.append({"text": None, "ours": ours, "theirs": theirs})
+    return shown
+
+
+def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str:
+    if outcome in texts:
+        return texts[outcome]
+    # Only leading tokens were compared: their text is what all continuations with them share.
+    longer = [text for ids, text in texts.items() if ids[: len(outcome)] == outcome]
+    first, last = min(longer), max(longer)
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first[:shared]
+
+
+def read_parting(value: Any) -> Parting:
+    """The place of a difference as the browser tells it. Raises `TraceError`."""
+    try:
+        passes = tuple(
+            (_ids(drafted, MOST_DRAFTED), _ids(emitted, MOST_DRAFTED + 1))
+            for drafted, emitted in value["passes"]
+        )
+        parting = Parting(
+            prompt=_ids(value["prompt"], MOST_CHARACTERS),
+            passes=passes,
+            theirs=_ids(value["theirs"], MAX_LENGTH),
+            gamma=max(0, min(int(value["gamma"]), MOST_DRAFTED)),
+            target=str(value["target"])[:MOST_NAME],
+            dtype=str(value["dtype"])[:MOST_NAME],
+        )
+        before = sum(len(emitted) for _, emitted in passes[:-1])
+        if not (before < len(parting.theirs) == len(parting.ours) and all(e for _, e in passes)):
+            raise ValueError
+        if parting.ours[:-1] != parting.theirs[:-1] or parting.ours[-1] == parting.theirs[-1]:
+            raise ValueError
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        raise TraceError(UNREADABLE) from None
+    return parting
+
+
+def _ids(value: Any, most: int) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > most:
+        raise ValueError
+    if any(type(one) is not int or not 0 <= one <= MOST_ID for one in value):
+        raise ValueError
+    return tuple(value)
+
+
+def read_run(value: Any) -> Trace:
+    """The run that a browser shows. Raises `TraceError`, also for one that is longer than the page
+    allows."""
+    trace = Trace.from_dict(value)
+    check_trace(trace)
+    header = trace.header
+    is_long = header.settings.max_new_tokens > MAX_LENGTH
+    too_many = len(header.speculative) > 1 + MOST_OTHERS
+    if is_long or too_many or len(header.prompt_ids) > MOST_CHARACTERS:
+        raise TraceError(TOO_LONG)
+    return trace

@@ -1,0 +1,276 @@
+"""A head on any target that loads, in the published EAGLE-3 format: `train --head TARGET`.
+
+The head learns on text that the target writes itself. A target that was tuned for chat writes the
+questions too: it goes on from the open user turn of its template. With `--corpus` it also works on
+passages of books, and `--text` adds what another engine has written with the same target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..errors import PairError, SpecvizError
+from ..pairs.checksums import write_checksums
+from ..pairs.heads.eagle import Head
+from ..pairs.load import load_pair
+from ..pairs.memory import device_memory
+from ..pairs.pair import Pair, logit_width, text_config
+from ..pairs.spec import NO_DRAFT, is_row
+from .export import digest
+from .head import (
+    STEPS,
+    ChainLoss,
+    KeptStates,
+    StateReader,
+    chain_acceptance,
+    frequent_tokens,
+    new_head,
+    save_head,
+)
+from .loop import LoopOptions, loop_options, numbers, train
+from .needs import check_need, head_need
+from .openings import Openings
+from .writing import Writing, WrittenRows, marked_rows, write_rows
+
+HELD_OUT = 50  # one in so many rows is not learnt from
+MOST_HELD_OUT = 64  # rows
+LABELS_AT = (0.0, 0.7)  # temperatures at which acceptance is shown
+EPOCHS = 4  # passes over the text, if no budget is given
+RESULT = "training.json"  # beside the saved head
+
+
+def add_head_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the options of `--head`."""
+    add = group.add_argument
+    add("--head", metavar="TARGET", help="a hub id, a folder, a GGUF file or a name of the table")
+    text = "JSONL with prompt and ids, lists of the target's token ids, which it has written"
+    add("--text", type=Path, nargs="*", default=[], metavar="FILE", help=text)
+    add("--head-minutes", type=float, default=0.0, help="training time of the head")
+    add("--head-steps", type=int, default=0, help="steps of the head, instead of minutes")
+    add("--head-tokens", type=int, default=8192, help="how many tokens the head can draft")
+    add("--head-states", default="", help="layers whose outputs it reads, from 0, by commas")
+    add("--row-tokens", type=int, default=512, help="most tokens of a question with its answer")
+
+
+def make_head(args: argparse.Namespace) -> None:
+    """Have the target write, train a head on it and save it. Raises `SpecvizError`."""
+    if args.head_tokens < 2 or args.row_tokens < 2 * args.new_tokens:
+        raise SpecvizError(
+            "--head-tokens must be 2 or more, and --row-tokens twice --max-new-tokens or more."
+        )
+    pair = load_pair(_alone(args.head), device=args.device or None)
+    _check_target(pair.target)
+    HeadTraining(args, pair).run()
+
+
+def _alone(name: str) -> str:
+    """The name of a pair with this target: a name of the table stands for itself."""
+    return name if is_row(name) or "+" in name else f"{name}+{NO_DRAFT}"
+
+
+def _check_target(target: Any) -> None:
+    config = text_config(target)
+    body = getattr(target, "model", None)
+    if not all(hasattr(body, part) for part in ("layers", "embed_tokens", "norm")):
+        raise PairError(
+            f"the target is a {type(target).__name__}, whose layers are arranged in another way "
+            "than Llama's: a head cannot be trained on it here."
+        )
+    if getattr(config, "final_logit_softcapping", None):
+        raise PairError("the target caps its logits, which a head's labels do not: choose another.")
+
+
+class HeadTraining:
+    """One training of a head on a loaded target."""
+
+    def __init__(self, args: argparse.Namespace, pair: Pair) -> None:
+        self.args, self.pair = args, pair
+        self.target = pair.target.requires_grad_(False)
+        self.temperatures = tuple(
+            numbers(args.written_temperatures, float, "--written-temperatures")
+        )
+        ends = tuple(sorted(pair.eos_ids))
+        never = tuple(range(pair.vocab, logit_width(pair.target)))
+        self.how = Writing(args.new_tokens, ends, never, pad=ends[0] if ends else 0)
+
+    @cached_property
+    def made_by(self) -> str:
+        """A short hash of what the text and the checkpoint depend on."""
+        own = [self.args.head, self.args.row_tokens, asdict(self.how), self.args.written_tokens]
+        files = [[path.name, path.stat().st_size] for path in self.args.text]
+        given = json.dumps([digest(self.target), own, files], default=str)
+        return hashlib.sha256(given.encode()).hexdigest()[:12]
+
+    def run(self) -> None:
+        """Write, learn, save and report."""
+        args, rows = self.args, self._rows()
+        held_at = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MOST_HELD_OUT)) == 0
+        held, learnt = rows[held_at], rows[~held_at]
+        head = self._new_head(rows)
+        self._check_memory(head)
+        reader = StateReader(self.target, head.config.states)
+        loss = ChainLoss(
+            self.target, head, KeptStates(reader, learnt, args.work / f"states-{self.made_by}")
+        )
+
+        def report(trained: Head) -> str:
+            save_head(trained, args.output)
+            return f"acceptance by step: {self._shown(trained, held)}"
+
+        def batch(length: int, seen: int, count: int, _: float) -> torch.Tensor:
+            return source.batch(length, seen, count)
+
+        source = WrittenRows(numbered(learnt), args.seed)
+        layers = nn.ModuleList([head.midlayer, head.fc])
+        spent = train(head, batch, loss, self._options(len(learnt)), report, layers)
+        save_head(head, args.output)
+        result = {
+            "target": args.head,
+            "texts": len(rows),
+            "written_tokens": int(rows[:, 1].sum()),
+            "acceptance_by_step": {
+                f"{one:g}": chain_acceptance(self.target, head, held, one) for one in LABELS_AT
+            },
+            "spent": asdict(spent),
+        }
+        (args.output / RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_checksums(args.output)
+        print(
+            f"{args.output}: {spent.step} steps in {spent.seconds / 60:.1f} min, acceptance by "
+            f"step: {self._shown(head, held)}\nrace with --pair '{args.head}+{args.output}'"
+        )
+
+    def _new_head(self, rows: np.ndarray) -> Head:
+        """A head that has not learnt yet, for the tokens that are most frequent in the text."""
+        vocab = logit_width(self.target)
+        written = rows[:, 0][rows[:, 1].astype(bool)]
+        targets = frequent_tokens(written, vocab, min(self.args.head_tokens, vocab))
+        share = np.isin(written, targets.numpy()).mean()
+        print(
+            f"{len(rows)} texts with {len(written)} tokens that the target wrote; the head can "
+            f"draft {len(targets)} tokens, which are {share:.1%} of these",
+            flush=True,
+        )
+        head = new_head(self.target, self._states(), targets)
+        nn.Module.to(head, self.pair.device)
+        assert head.embedding is not None
+        head.embedding = head.embedding.to(self.pair.device)
+        return head
+
+    def _check_memory(self, head: Head) -> None:
+        args, device = self.args, self.pair.device
+        place = next(one for one in device_memory(device) if one.device.type == device.type)
+        need = head_need(
+            self.target,
+            head,
+            rows=args.write_rows,
+            width=args.row_tokens,
+            tokens=max(args.micro_tokens, args.row_tokens),
+            steps=STEPS,
+        )
+        print(f"{device.type}, memory needed: about {need}", flush=True)
+        check_need(need, place, loaded=need.target)
+
+    def _shown(self, head: Head, held: np.ndarray) -> str:
+        parts = []
+        for temperature in LABELS_AT:
+            shares = chain_acceptance(self.target, head, held, temperature)
+            parts.append(f"{', '.join(f'{one:.3f}' for one in shares)} at T {temperature:g}")
+        return "; ".join(parts)
+
+    def _rows(self) -> np.ndarray:
+        """Marked rows [rows, 2, row_tokens + 1]: those of the files, and what is written here."""
+        args, width = self.args, self.args.row_tokens + 1
+        pieces = [read_text(path, width, self.pair.vocab, self.how.pad) for path in args.text]
+        missing = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
+        if missing > 0:
+            openings = Openings(self.pair, args, self.temperatures)
+            per_chunk = args.write_rows * args.new_tokens
+            chunks = -(-missing // per_chunk)
+            pieces.append(
+                write_rows(
+                    self.target,
+                    openings.chunk,
+                    self.how,
+                    folder=args.work / f"text-{self.made_by}",
+                    chunks=chunks,
+                    width=width,
+                    temperatures=self.temperatures,
+                    seed=args.seed,
+                )
+            )
+        rows = np.concatenate(pieces)
+        rows = rows[rows[:, 1].sum(1) > 1]
+        if len(rows) < 4:
+            raise SpecvizError(f"only {len(rows)} texts were written: raise --written-tokens.")
+        return rows
+
+    def _states(self) -> tuple[int, ...]:
+        """After how many layers the states are read: two, the middle and the last."""
+        layers = text_config(self.target).num_hidden_layers
+        if not self.args.head_states:
+            return tuple(sorted({min(2, layers), max(1, (layers + 2) // 2), layers}))
+        chosen = tuple(n + 1 for n in numbers(self.args.head_states, int, "--head-states"))
+        if not all(1 <= n <= layers for n in chosen):
+            raise SpecvizError(
+                f"--head-states is {self.args.head_states!r}: use numbers from 0 to {layers - 1}."
+            )
+        return chosen
+
+    def _options(self, rows: int) -> LoopOptions:
+        args, length = self.args, self.args.row_tokens
+        per_step = max(1, args.batch_tokens // length)
+        default = 0 if args.head_minutes > 0 else max(1, EPOCHS * rows // per_step)
+        return loop_options(
+            args,
+            minutes=args.head_minutes,
+            steps=args.head_steps or default,
+            checkpoint=args.work / f"head-{self.made_by}-{args.head_tokens}.pt",
+            label="head learns",
+            lengths=(length,),
+            shares=(1.0,),
+            shortest=1,
+            longest=length,
+        )
+
+
+def numbered(rows: np.ndarray) -> np.ndarray:
+    """Marked rows with a third plane, whose values are the row's number: [rows, 3, width]."""
+    numbers_of = np.arange(len(rows), dtype=rows.dtype)[:, None, None]
+    plane = np.broadcast_to(numbers_of, (len(rows), 1, rows.shape[2]))
+    return np.concatenate([rows, plane], 1)
+
+
+def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
+    """Marked rows [rows, 2, width] of a file of JSON lines with `prompt` and `ids`; a text ends
+    where the row does, and one whose question fills the row is left out. Raises `SpecvizError`."""
+    prompts: list[Sequence[int]] = []
+    texts: list[Sequence[int]] = []
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            values = json.loads(line)
+            prompt, ids = list(map(int, values["prompt"])), list(map(int, values["ids"]))
+            if not all(0 <= one < vocab for one in (*prompt, *ids)):
+                raise ValueError("an id is not of the target's vocabulary")
+            if len(prompt) < width - 1:
+                prompts.append(prompt)
+                texts.append([*prompt, *ids][:width])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecvizError(
+            f"{path.name} cannot be read ({type(error).__name__}: {error}): write a JSON object "
+            "with prompt and ids, lists of token ids, in each line."
+        ) from error
+    if not texts:
+        return np.zeros((0, 2, width), np.int32)
+    return marked_rows(prompts, texts, width, pad)

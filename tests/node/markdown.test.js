@@ -1,0 +1,57 @@
+// Markdown as it streams: what each letter is never depends on how the text is cut into tokens.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { isSpecial, read, START } from "specviz/words/markdown.js";
+
+/** Each letter with its kind, for a text in these tokens. */
+function kinds(tokens) {
+  let state = START;
+  const found = [];
+  for (const token of tokens) {
+    const { pieces, after } = read(token, state);
+    assert.equal(pieces.map(({ text }) => text).join(""), token, "no letter is lost or changed");
+    for (const { text, kind } of pieces) for (const letter of text) found.push([letter, kind]);
+    state = after;
+  }
+  return found;
+}
+
+/** The letters of one kind. */
+const of = (wanted, tokens) => kinds(tokens).filter(([, kind]) => kind === wanted).map(([letter]) => letter).join("");
+
+const ANSWER = "# Title\nUse `x` and **y**, not 2 * 3:\n```python\n# no title\ndef f(s):\n    return s[::-1]  # `a`\n```\nDone.";
+
+test("code, headings and bold are told from plain text", () => {
+  assert.equal(of("code", [ANSWER]), "x# no title\ndef f(s):\n    return s[::-1]  # `a`\n");
+  assert.equal(of("head", [ANSWER]), " Title");
+  assert.equal(of("strong", [ANSWER]), "y");
+  assert.equal(of("sign", [ANSWER]), "#``****```python```");
+  assert.ok(of("", [ANSWER]).endsWith("Done."));
+});
+
+test("tokens may end anywhere but inside two stars", () => {
+  const whole = kinds([ANSWER]);
+  for (const size of [1, 2, 3, 5, 7]) {
+    const tokens = ANSWER.replaceAll("**", "").match(new RegExp(`[^]{1,${size}}`, "g"));
+    assert.deepEqual(kinds(tokens), kinds([ANSWER.replaceAll("**", "")]), `${size} letters`);
+  }
+  assert.equal(whole.length, [...ANSWER].length);
+});
+
+test("letters of several units, tabs and blanks stay whole", () => {
+  const text = "😀 你好\tčau\n```\n\tif 👩‍💻:\n```";
+  assert.deepEqual(kinds([...text].map(String)), kinds([text]));
+  assert.equal(of("code", [text]), "\tif 👩‍💻:\n");
+});
+
+test("an indented fence is code, and a line of code never leaves its line", () => {
+  assert.equal(of("code", ["    ```\nplain"]), "");
+  assert.equal(of("", ["a `b\nc"]).at(-1), "c");
+});
+
+test("what a template sets is told from what a model writes", () => {
+  for (const one of ["<|im_end|>", "</s>", "<end_of_turn>", "<|eot_id|>"]) assert.ok(isSpecial(one), one);
+  for (const one of ["<", "<b> bold", "a <|im_end|>", "5 > 3"]) assert.ok(!isSpecial(one), one);
+});

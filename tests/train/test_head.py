@@ -1,0 +1,185 @@
+"""A head that is trained on a target: its chains are those of drafting, and it learns."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from toy_models import byte_level, llama
+
+from specviz import load_pair, speculate
+from specviz.errors import SpecvizError
+from specviz.pairs.checksums import check_files
+from specviz.pairs.heads.eagle import HeadCache
+from specviz.pairs.heads.eagle_files import load_head
+from specviz.train import cli
+from specviz.train.export import save_model
+from specviz.train.from_target import numbered, read_text
+from specviz.train.head import (
+    ChainLoss,
+    KeptStates,
+    StateReader,
+    chain_acceptance,
+    chain_outputs,
+    new_head,
+)
+from specviz.train.writing import marked_rows
+
+PLACES = 12
+
+
+@pytest.fixture(scope="module")
+def target() -> torch.nn.Module:
+    sizes = dict(num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=16)
+    return llama(300, initializer_range=0.3, bos_token_id=0, eos_token_id=0, **sizes)
+
+
+def test_the_chains_of_training_are_those_of_drafting(target: torch.nn.Module):
+    """A chain that begins at place i sees the true states up to i, and then its own outputs."""
+    head = new_head(target, (1, 2, 3), torch.arange(0, 300, 2))
+    ids = torch.randint(300, (1, PLACES + 1), generator=torch.Generator().manual_seed(0))
+    states, _ = StateReader(target, (1, 2, 3))(ids)
+    with torch.no_grad():
+        steps = chain_outputs(head, ids, states, 3)
+        for place in range(PLACES - 2):
+            cache = HeadCache(head.device, head.dtype, head.config.layer)
+            hidden = head.fuse(states[0, : place + 1].float())
+            tokens = ids[0, 1 : place + 2]
+            for step in range(3):
+                hidden = head.step(tokens, hidden, cache)[-1:]
+                tokens = ids[0, place + 2 + step : place + 3 + step]
+                off = (steps[step][0, place] - hidden[0]).norm() / hidden.norm()
+                assert off < 0.03, (place, step)  # products in bf16 there, in fp32 here
+
+
+def saved(target: torch.nn.Module, folder: Path, template: str | None = None) -> Path:
+    tokenizer = byte_level(special=("<|endoftext|>",))
+    tokenizer.eos_token = "<|endoftext|>"
+    tokenizer.chat_template = template
+    save_model(target, tokenizer, folder, 0.7)  # type: ignore[arg-type]
+    return folder
+
+
+def trained(*words: str) -> None:
+    parser = argparse.ArgumentParser()
+    cli.add_arguments(parser)
+    usual = "--device cpu --checkpoint-minutes 9 --warmup-steps 2 --max-new-tokens 8"
+    cli.main(parser.parse_args([*words, *usual.split()]))
+
+
+def test_a_head_learns_what_its_target_says_and_loads_again(
+    target: torch.nn.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder, out, file = saved(target, tmp_path / "target"), tmp_path / "head", tmp_path / "t.jsonl"
+    tokens = torch.Generator().manual_seed(1)
+    with file.open("w") as lines:
+        for _ in range(24):
+            prompt = torch.randint(1, 300, (4,), generator=tokens).tolist()
+            text = target.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)
+            ids = text[0, len(prompt) :].tolist()
+            lines.write(json.dumps({"prompt": prompt, "ids": ids, "kind": "any"}) + "\n")
+    words = ("--head", str(folder), "--text", str(file), "--out", str(out), "--written-tokens", "9")
+    words += ("--work", str(tmp_path / "work"), "--head-tokens", "100", "--row-tokens", "31")
+    trained(*words, "--head-steps", "20", "--batch-tokens", "248", "--stop-after", "12")
+    trained(*words, "--head-steps", "20", "--batch-tokens", "248")
+    said = capsys.readouterr().out
+    assert "memory needed: about" in said and f"--pair '{folder}+{out}'" in said
+    check_files(out)
+    result = json.loads((out / "training.json").read_text())
+    assert result["spent"]["step"] == 20 and result["texts"] == 24
+    assert len(result["acceptance_by_step"]["0"]) == 5
+    learnt = load_head(str(out), target, torch.device("cpu"))
+    assert learnt.config.states == (2, 3) and learnt.config.draft_vocab == 100
+    fresh = new_head(target, learnt.config.states, learnt.targets)
+    rows = read_text(file, 32, 300, 0)
+    loss = ChainLoss(target, fresh, StateReader(target, fresh.config.states))
+    batch = torch.from_numpy(rows[1:9].astype(np.int64))
+    with torch.no_grad():
+        assert loss(learnt, batch).item() < 0.8 * loss(fresh, batch).item()
+    before, after = (chain_acceptance(target, one, rows, 0.0, 2) for one in (fresh, learnt))
+    assert after[0] > before[0]
+    run = list(speculate(load_pair(f"{folder}+{out}"), [3, 1, 4], max_new_tokens=12))
+    assert sum(len(one.emitted) for one in run) == 12
+
+
+def test_states_are_read_once_and_are_the_same_again(target: torch.nn.Module, tmp_path: Path):
+    rows = marked_rows([[5, 6]] * 3, [[5, 6, 7, 8, 9], [5, 6, 1], [5, 6, 2, 3]], 8, 0)
+    given = torch.from_numpy(numbered(rows).astype(np.int64))
+    reader = StateReader(target, (1, 3))
+    wanted = reader(given)
+
+    def refused(_: torch.Tensor) -> None:
+        raise AssertionError("the target read a row again")
+
+    for source in (reader, refused):
+        reads = KeptStates(reader, rows, tmp_path)
+        reads._reader = source  # type: ignore[assignment]
+        reads._reader.width = reader.width  # type: ignore[attr-defined, union-attr]
+        for found, true in zip(reads(given[[2, 0]]), wanted, strict=True):
+            for place, (row, n) in enumerate(((2, 4), (0, 5))):
+                assert torch.equal(found[place, :n], true[row, :n])
+
+
+def test_tokens_without_a_mark_are_not_learnt(target: torch.nn.Module):
+    head = new_head(target, (1, 2, 3), torch.arange(300))
+    loss = ChainLoss(target, head, StateReader(target, (1, 2, 3)))
+    rows = torch.from_numpy(marked_rows([[5, 6, 7]], [[5, 6, 7, 8, 9]], 9, 0).astype(np.int64))
+    other = rows.clone()
+    other[0, 0, 5:] = 11  # behind the last that counts
+    assert loss(head, rows).item() == loss(head, other).item()
+    rows[0, 1, 2] = 1
+    assert loss(head, rows).item() != loss(head, other).item()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "JSONDecodeError"),
+        ('{"prompt": [1]}', "KeyError"),
+        ('{"prompt": [1], "ids": [900]}', "vocabulary"),
+    ],
+)
+def test_a_file_of_text_that_cannot_be_used_is_told(tmp_path: Path, line: str, said: str):
+    path = tmp_path / "text.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(SpecvizError, match=said) as raised:
+        read_text(path, 16, 300, 0)
+    assert "text.jsonl cannot be read" in str(raised.value)
+
+
+def test_a_target_of_a_chat_writes_its_own_questions(target: torch.nn.Module, tmp_path: Path):
+    template = "{% for m in messages %}u:{{ m.content }};{% endfor %}a:"
+    folder = saved(target, tmp_path / "target", template)
+    work = tmp_path / "work"
+    words = ("--head", str(folder), "--out", str(tmp_path / "head"), "--work", str(work))
+    trained(
+        *words,
+        "--head-steps",
+        "1",
+        "--row-tokens",
+        "120",
+        "--written-tokens",
+        "64",
+        "--write-rows",
+        "8",
+    )
+    rows = np.concatenate(
+        [np.load(path) for path in work.rglob("*.npy") if path.name != "read.npy"]
+    )
+    texts = [row[0][row[1] == 0].tolist() for row in rows]
+    before = byte_level(special=("<|endoftext|>",))("u:")["input_ids"]
+    assert all(text[: len(before)] == before for text in texts)
+
+
+def test_a_target_without_a_template_needs_books_or_prompts(
+    target: torch.nn.Module, tmp_path: Path
+):
+    words = ("--head", str(saved(target, tmp_path / "target")), "--out", str(tmp_path / "head"))
+    with pytest.raises(SpecvizError, match="pass --corpus, a folder"):
+        trained(*words, "--work", str(tmp_path / "work"), "--row-tokens", "31")
+    with pytest.raises(SpecvizError, match="--row-tokens twice"):
+        trained(*words, "--row-tokens", "9")
