@@ -12,7 +12,7 @@ import pytest
 from specviz.environment import has_numba
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES, LINES = 49, 7_050
+MODULES, LINES = 49, 7_100
 RUN = """
 import json, sys
 from specviz import load_pair, race

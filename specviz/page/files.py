@@ -18,7 +18,7 @@ import orjson
 
 from ..errors import SpecvizError, TraceError
 from ..logs import SECRETS
-from ..runs.reading import PROMPTS
+from ..runs.recording import PROMPTS
 from ..worker.failures import FAILED
 from .look import static_url
 from .sweeps import taken_prompts
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".json.gz"
 
 _SERVE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.runs.reading import serve; "
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.runs.recording import serve; "
     "serve(sys.stdin.buffer, sys.stdout.buffer)"
 )
 _ROOT = Path(__file__).resolve().parent.parent.parent

@@ -17,7 +17,7 @@ from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import Plan, Progress, Row, SweepRequest, SweepResult
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.charts import PALETTE
-from ..runs.reading import MOST
+from ..runs.recording import MOST
 from ..settings import Settings
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair

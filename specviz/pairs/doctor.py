@@ -35,7 +35,7 @@ from .hub import find_source, gated_sentence, hub_listing
 from .load import source_of
 from .memory import DeviceMemory, MemoryNeed, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
-from .models import meta_pair, model_names, planned_loads
+from .models import meta_pair, model_names, planned_loads, row_of
 from .pair import Pair, has_early_exits
 from .served import served_target
 from .server_findings import served_findings, watched_findings
@@ -51,7 +51,7 @@ from .spec import (
     operator_spec,
     parse_pair,
 )
-from .table import known_head, known_model, named_pair, suggested_draft, wheel_file
+from .table import known_head, known_model, suggested_draft, wheel_file
 from .weights import LoadOptions, checked_device, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
@@ -233,7 +233,7 @@ def _names(target: str, draft: str | None) -> list[str]:
     if not isinstance(spec, NamedSpec | ModelsSpec):
         return [target.strip()]
     one, other = model_names(spec)
-    row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
+    row = row_of(spec)
     if row is not None and row.wheel is not None:
         one = str(wheel_file(row) or one)
     return [one, other] if other else [one]

@@ -59,8 +59,6 @@ def _add_books(group: argparse._ArgumentGroup) -> None:
     for name in ("target", "draft"):
         add(f"--{name}-layers", type=int, default=0, help=f"layers of the {name}")
         add(f"--{name}-width", type=int, default=0, help=f"width of the {name}, a multiple of 64")
-    add("--grow-from", type=Path, help="folder of a smaller target: initial weights of the target")
-    add("--draft-from", type=Path, help="folder of another draft: initial weights of the draft")
     add(
         "--minutes", type=real(0), default=0.0, help="training time of the target, in all processes"
     )

@@ -27,7 +27,7 @@ from .export import digest, load_model, save_model, save_tokenizer
 from .loop import LoopOptions, head, hidden_states, loop_options, numbers, train
 from .losses import BooksThenWritten, cross_entropy, distillation_loss, inherit_embeddings
 from .schedule import Schedule
-from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model, grow
+from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
 from .writing import Writing, WrittenRows, write, write_rows
 
 STAGES = ("tokenizer", "target", "draft")
@@ -155,8 +155,6 @@ def make_target(job: TrainingJob) -> None:
         return f"held-out {nats:.3f} nats per token"
 
     model = job.new_model("target")
-    if args.grow_from:
-        grow(model, load_model(args.grow_from, job.device))
     spent = train(
         model, lambda n, seen, rows, _: windows.batch(n, seen, rows), loss, options, report
     )
@@ -183,10 +181,7 @@ def make_draft(job: TrainingJob) -> None:
         suffix=f"-{made_by}",
     )
     draft = job.new_model("draft")
-    if args.draft_from:
-        grow(draft, load_model(args.draft_from, job.device))
-    else:
-        inherit_embeddings(draft, target)
+    inherit_embeddings(draft, target)
     spent = train(draft, source.batch, distillation_loss(target), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")

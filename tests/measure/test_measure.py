@@ -11,7 +11,6 @@ from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.core.engines import eager_only, make_engine
-from specviz.measure.bench.hf_generate import generate_seconds
 from specviz.measure.bench.lanes import (
     ASSISTED,
     BASELINE,
@@ -19,6 +18,7 @@ from specviz.measure.bench.lanes import (
     PLAIN,
     SPECULATIVE,
     best_of,
+    generate_seconds,
     measured,
 )
 from specviz.measure.bench.roofline import cache_bytes, floors

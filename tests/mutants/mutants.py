@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant("metrics", "_alpha_by_position", 'judged[place] += token.outcome in ("accepted", "rejected")', "judged[place] += 1", "metrics"),
     Mutant("metrics", "compute_metrics", "len(r.drafted) * c + 1", "len(r.drafted) * c", "metrics"),
     Mutant("metrics", "_doubt", "price < LEAST_PRICE", "price < 0.1", "uncertainty"),
-    Mutant("metrics", "round_of", "max(before, at - begun)", "at", "watched"),
+    Mutant("metrics", "rounds_of", "max(before, at - begun)", "at", "watched"),
     Mutant("metrics", "_only_places", "if ways[0][0] != 1:", "if ways[0][0] < 1:", "watched"),
     # Recordings of strangers
     Mutant("recordings", "read_recording", "len(raw) > most_packed", "False", "malformed_recordings recording"),

@@ -30,9 +30,8 @@ from specviz.page.sweeps import (
     sweep_of,
 )
 from specviz.prompts import Question
-from specviz.runs.reading import PROMPTS
-from specviz.worker.client import LocalWorker
-from specviz.worker.limits import Limits
+from specviz.runs.recording import PROMPTS
+from specviz.worker.client import Limits, LocalWorker
 
 LONG = 300  # pieces
 WISH: dict[str, Any] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -110,22 +109,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, trained: Path
             for folder in (trained, interrupted)
         ]
         assert weights[0] == weights[1], name
-
-
-def test_a_grown_target_starts_with_the_loss_of_the_smaller_one(
-    tmp_path: Path, trained: Path
-) -> None:
-    small, books = trained / "pair" / "target", trained / "corpus"
-    still = ("--steps", "1", "--matrix-rate", "0", "--embedding-rate", "0", "--stage", "target")
-    wider = ("--target-layers", "2", "--target-width", "192", "--grow-from", str(small))
-    (tmp_path / "work").mkdir()
-    shutil.copytree(trained / "work" / "tokenizer", tmp_path / "work" / "tokenizer")
-    train.main(_options(tmp_path, *still, *wider, "--corpus", str(books)))
-    models = [export.load_model(f, "cpu") for f in (small, tmp_path / "pair" / "target")]
-    assert models[1].config.num_hidden_layers == 2
-    ids = np.arange(1, 200, dtype=np.uint16)
-    losses = [evaluate.held_out_loss(model, ids, length=64) for model in models]
-    assert losses[1] == pytest.approx(losses[0], abs=0.01)
 
 
 def test_held_out_books_are_never_trained_on(

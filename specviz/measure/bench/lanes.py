@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import torch
 
 from ...core.eager import EagerEngine
+from ...core.engine import now
 from ...core.engines import eager_only, make_engine
 from ...core.events import Header, Round
 from ...core.loop import decode
@@ -23,11 +28,13 @@ from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...settings import Settings
 from ..racing import all_with, by_prompt, in_fp32, whole_race
-from .hf_generate import generate_seconds
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
 GENERATE, ASSISTED = "generate()", "generate(assistant)"
 PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
+
+# transformers' defaults: with other values it warns that greedy decoding ignores them.
+NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 MeasuredRun: TypeAlias = tuple[Trace, Metrics]
 
@@ -160,6 +167,57 @@ def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[st
         if compiled:
             variants[PLAIN] = partial(_plain_rate, pair, settings)
     return variants
+
+
+def generate_seconds(
+    pair: Pair, prompt_ids: Sequence[int], settings: Settings, *, assisted: bool
+) -> tuple[float, list[int]]:
+    """Seconds of one `generate()` call, including the prompt, and the ids that it emitted.
+
+    It emits `max_new_tokens` tokens, even after an end of text. assisted: use the draft as the
+    assistant, with a constant `settings.gamma` tokens per round, whatever the draft's confidence.
+    """
+    ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
+    options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
+    config = _generation_config(pair.target, settings)
+    torch.manual_seed(settings.seed)
+    with _constant_drafts(pair.draft if assisted else None, settings.gamma) as assistant:
+        if assistant is not None:
+            options["assistant_model"] = assistant
+        start = now(pair.device)
+        with torch.inference_mode():
+            output = pair.target.generate(ids, generation_config=config, **options)
+        seconds = now(pair.device) - start
+    return seconds, output[0, ids.shape[1] :].tolist()
+
+
+def _generation_config(model: Any, settings: Settings) -> Any:
+    config = copy.deepcopy(model.generation_config)
+    length = {"max_new_tokens": settings.max_new_tokens, "eos_token_id": None, "pad_token_id": 0}
+    sampled = {name: getattr(settings, name) for name in NEUTRAL}
+    how = NEUTRAL if settings.greedy else sampled
+    config.update(do_sample=not settings.greedy, **length, **how)
+    return config
+
+
+@contextmanager
+def _constant_drafts(draft: Any, gamma: int) -> Iterator[Any]:
+    """`draft`, if any, set to draft `gamma` tokens per round; its own config is restored after."""
+    if draft is None:
+        yield None
+        return
+    own = draft.generation_config
+    draft.generation_config = copy.deepcopy(own)
+    draft.generation_config.update(
+        num_assistant_tokens=gamma,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
+        eos_token_id=None,
+    )
+    try:
+        yield draft
+    finally:
+        draft.generation_config = own
 
 
 def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:

@@ -12,8 +12,7 @@ from gradio.data_classes import _StaticFiles
 from starlette.types import Scope
 
 from ...prompts import OF_A_SWEEP
-from ...runs.reading import FORMS, PROMPTS, TRACE
-from ...runs.recording import MOST_PACKED, MOST_UNPACKED
+from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPTS, TRACE
 from .bodies import (
     EVENT,
     FORM,

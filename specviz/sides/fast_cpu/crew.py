@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .forward import ARRIVALS, MEETING, NUMBERS, PLAN, run_pass
 from .ir import arrive, float_pointer, int_pointer, read_shared, yield_processor
+from .rows import ZERO
 
 MOST_THREADS = 256  # that share a pass
 
@@ -36,7 +37,7 @@ def lead(boxes, plan, numbers):
     for i in range(len(boxes)):
         boxes[i, PLAN_AT], boxes[i, NUMBERS_AT] = plan.ctypes.data, numbers.ctypes.data
         arrive(boxes.ctypes.data + 8 * (i * BOX + COUNT))
-    run_pass(0, plan, numbers)
+    run_pass(ZERO, plan, numbers)
 
 
 @njit(nogil=True, cache=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -45,32 +45,27 @@ def counts_of(drafted: object, accepted: object, own: int = 0) -> Counts | None:
     return Counts(*lists)
 
 
-def round_of(step: Step, lane: Lane, index: int, begun: float, before: float) -> Round:
-    """The round of a step. begun: when the lane's first tokens came, in seconds after its request;
-    before: the clock of the round before."""
-    at = step.words[-1].at
-    drafted, emitted = _tokens(step, lane)
-    clock = max(before, at - begun)
-    return Round(
-        lane=lane,
-        index=index,
-        drafted=drafted,
-        emitted=emitted,
-        draft_seconds=0.0,
-        verify_seconds=0.0,
-        overhead_seconds=clock - before,
-        clock=clock,
-        wall=clock + begun,
-    )
-
-
-def rounds_of(steps: Sequence[Step], lane: Lane) -> list[Round]:
-    """The rounds of all steps of a lane."""
-    rounds: list[Round] = []
-    begun = steps[0].words[-1].at if steps else 0.0
+def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
+    """The rounds of a lane's steps, as they come. The clock begins when the first tokens come."""
+    begun: float | None = None  # seconds after the request
+    before = 0.0
     for index, step in enumerate(steps):
-        rounds.append(round_of(step, lane, index, begun, rounds[-1].clock if rounds else 0.0))
-    return rounds
+        at = step.words[-1].at
+        begun = at if begun is None else begun
+        clock = max(before, at - begun)
+        drafted, emitted = _tokens(step, lane)
+        yield Round(
+            lane=lane,
+            index=index,
+            drafted=drafted,
+            emitted=emitted,
+            draft_seconds=0.0,
+            verify_seconds=0.0,
+            overhead_seconds=clock - before,
+            clock=clock,
+            wall=clock + begun,
+        )
+        before = clock
 
 
 def _tokens(step: Step, lane: Lane) -> tuple[list[Token], list[Token]]:

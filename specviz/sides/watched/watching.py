@@ -25,7 +25,7 @@ from ...remote.identity import LLAMA_CPP, Counted, counters, identity_of, moved
 from ...remote.wire import Server
 from ...settings import Settings
 from .llama_server import LlamaServer
-from .steps import Counts, Step, Word, reconciled, round_of, rounds_of
+from .steps import Counts, Step, Word, reconciled, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
 from .vllm import Vllm
 
@@ -87,12 +87,14 @@ def served_settings(settings: Settings) -> Settings:
 
 @dataclass
 class _Lane:
-    """One stream, as rounds. emitted: the rounds so far, as they were told last."""
+    """One stream, as rounds. emitted: the rounds so far, as they were told last. counts: of its
+    verify steps, if they are told at its end."""
 
     engine: Engine
     lane: Lane
     settings: Settings
     reason: EndReason = "stopped"
+    counts: Counts | None = None
     emitted: list[Round] = field(default_factory=list)
 
     def rounds(self, prompt: Prompt) -> Generator[Round]:
@@ -100,35 +102,34 @@ class _Lane:
         if not self.settings.max_new_tokens:
             self.reason = "length"
             return
+        steps: list[Step] = []
+        with closing(self._steps(prompt, steps)) as coming:
+            for one in rounds_of(coming, self.lane):
+                self.emitted.append(one)
+                yield one
+        told = self.counts and steps and self.lane != BASELINE and reconciled(steps, self.counts)
+        if told:
+            self.emitted = list(rounds_of(told, self.lane))
+            yield from self.emitted
+
+    def _steps(self, prompt: Prompt, steps: list[Step]) -> Generator[Step]:
+        """The steps as they come, which are added to `steps`."""
         path, body = self.engine.request(prompt, self.settings)
         reader = self.engine.reader(self.settings)
         grouped = _Grouped(self.engine.steps_told, self.lane)
-        steps: list[Step] = []
         with closing(stamped(self.engine.server, path, body)) as chunks:
             for at, chunk in chunks:
-                yield from self._emit(steps, grouped.steps(reader.read(chunk), at))
-        yield from self._emit(steps, grouped.rest())
+                for step in grouped.steps(reader.read(chunk), at):
+                    steps.append(step)
+                    yield step
+        for step in grouped.rest():
+            steps.append(step)
+            yield step
         if grouped.ended is None:
             raise ServerError(
                 f"{self.engine.server.shown} ended its stream in mid-answer: see its log."
             )
-        self.reason = grouped.ended
-        if grouped.counts is not None and self.lane != BASELINE:
-            yield from self._told_again(steps, grouped.counts)
-
-    def _emit(self, steps: list[Step], new: Sequence[Step]) -> Iterator[Round]:
-        for step in new:
-            steps.append(step)
-            begun = steps[0].words[-1].at
-            before = self.emitted[-1].clock if self.emitted else 0.0
-            self.emitted.append(round_of(step, self.lane, len(self.emitted), begun, before))
-            yield self.emitted[-1]
-
-    def _told_again(self, steps: list[Step], counts: Counts) -> Iterator[Round]:
-        told = reconciled(steps, counts) if steps else None
-        if told is not None:
-            self.emitted = rounds_of(told, self.lane)
-            yield from self.emitted
+        self.reason, self.counts = grouped.ended, grouped.counts
 
 
 class _Grouped:

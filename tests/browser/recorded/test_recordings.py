@@ -21,6 +21,7 @@ from visitor import Visit, Visitor
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
+from specviz.page.look import RECORDINGS
 from specviz.runs.recording import MOST_PACKED, UNVERIFIED, read_recording
 
 # Whether a lane has scrolled, and how many words its upper edge cuts through.
@@ -260,6 +261,27 @@ def test_hostile_text_in_a_file_is_shown_as_text(visit: Visit) -> None:
     visitor.lane("speculative").locator("[data-index='0']").focus()
     expect(visitor.page.locator(".sv-card")).to_be_visible()
     assert visitor.page.locator("[data-player] :is(img, script, iframe)").count() == 0
+
+
+def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visit: Visit) -> None:
+    visitor = visit()
+    raw = (RECORDINGS / "function.json.gz").read_bytes()
+    header = read_recording(raw).header
+    opened(visitor, raw)
+    visitor.page.wait_for_function("() => window.specviz.trace?.header.question")
+    bar = visitor.page.locator("[data-scrub]")
+    bar.fill(str(bar.get_attribute("max")))
+    visitor.drawn()
+    lane = visitor.lane("speculative")
+    expect(lane.locator(".sv-given")).to_have_count(0)
+    expect(lane.locator(".sv-stream")).not_to_contain_text("You are a helpful AI assistant named")
+    code = "".join(lane.locator(".t.code:not(.rejected, .ignored)").all_text_contents())
+    assert "def reverse_string(" in code and "This function" not in code
+    assert lane.locator(".t.accepted .md-code, .t.bonus .md-code").count() > 5, "marks stay"
+    whole = visitor.page.locator(".sv-template")
+    expect(whole.locator("pre")).to_be_hidden()
+    whole.locator("summary").click()
+    expect(whole.locator("pre")).to_have_text(header.prompt, use_inner_text=True)
 
 
 def test_a_live_run_can_be_held_back_and_caught_up_with(visit: Visit) -> None:
