@@ -1,7 +1,7 @@
 """Take the pictures of README and docs: a finished run in light and dark, a round, motion, a sweep,
 lanes, and a lane with a card for each drafter and verdict.
 
-python -m scripts.take_pictures [--out assets/pictures] [--preset easy] [--close-ups]
+python -m scripts.take_pictures [--out assets/pictures] [--recorded | --close-ups | --tree]
 SPECVIZ_REMOTE=... python -m scripts.take_pictures --server NAME
 """
 
@@ -18,6 +18,7 @@ from scripts.browsers import chromium, served_page
 from specviz.environment import ASSETS, SERVED
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
+RECORDED = '[data-player][data-source="recording"][data-state="ended"]'
 FRAMES = 48
 FRAME_MS = 140
 LAST_FRAME_MS = 3000
@@ -48,14 +49,9 @@ ALONE = """body * { visibility: hidden; }
 """Only the lane and its card are in the picture."""
 
 
-def race_on(page: Any, preset: str | None) -> None:
-    """Run one live race to its end; afterwards no element has the focus or the mouse."""
-    if preset:
-        page.get_by_role("button", name=preset, exact=True).click()
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
-    page.mouse.move(0, 0)
-    page.evaluate("document.activeElement.blur()")
+def print_tree(page: Any) -> None:
+    """Print what a screen reader is told of the run: docs/accessibility.md has it."""
+    print(page.locator("main").aria_snapshot())
 
 
 def take_stills(page: Any, out: Path) -> None:
@@ -151,7 +147,7 @@ def take_motion(page: Any, out: Path) -> None:
     frames = []
     for number in range(FRAMES):
         page.evaluate(SEEK, [(number + 1) / FRAMES])
-        page.wait_for_timeout(300)  # milliseconds, for the charts, which draw four times a second
+        page.wait_for_timeout(60)  # milliseconds, for a frame
         frame = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         height = round(frame.height * MOVING_WIDTH / frame.width)
         frames.append(frame.resize((MOVING_WIDTH, height), Image.Resampling.LANCZOS))
@@ -166,7 +162,8 @@ def take_motion(page: Any, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
     parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
-    parser.add_argument("--preset", help="the button of a prompt to race on, such as easy")
+    parser.add_argument("--recorded", action="store_true", help="only of the first recording")
+    parser.add_argument("--tree", action="store_true", help="print what a screen reader is told")
     parser.add_argument("--close-ups", action="store_true", help="only drafters and verdicts")
     parser.add_argument("--server", metavar="NAME", help="only NAME.png, a race with a server")
     options = parser.parse_args()
@@ -183,10 +180,17 @@ def main() -> None:
             return
         page.goto(f"{url}/?__theme=light")
         page.wait_for_selector("[data-player][data-ready]")
-        race_on(page, options.preset)
+        # The recording that a visit begins with: a picture of it depends on no machine's load.
+        page.wait_for_selector(RECORDED)
+        page.mouse.move(0, 0)
+        if options.tree:
+            print_tree(page)
+            return
         take_stills(page, options.out)
         take_round(page, options.out)
         take_motion(page, options.out)
+        if options.recorded:
+            return
         take_choose(page, options.out)
         take_lanes(page, url, options.out)
         take_close_ups(page, url, options.out)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import SettingsError
-from .kinds import DRAFTERS, TOKEN, drafter_names, verdict_kind, verdict_names
+from .kinds import DRAFTERS, NAME, TOKEN, drafter_names, verdict_kind, verdict_names
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
@@ -108,6 +108,22 @@ class Settings:
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Settings from JSON; raises `SettingsError` on a field that does not exist."""
         return cls(**cls.known(values))
+
+    @classmethod
+    def recorded(cls, values: dict[str, Any]) -> Settings:
+        """The settings of a recording: `from_dict`, but its drafter and its verdict may be of a
+        package that is not installed here."""
+        absent = {
+            name: value
+            for name in ("drafter", "verdict")
+            if isinstance(value := values.get(name), str)
+            and NAME.fullmatch(value)
+            and value not in CHOICES[name]()
+        }
+        made = cls.from_dict({name: value for name, value in values.items() if name not in absent})
+        for name, value in absent.items():
+            object.__setattr__(made, name, value)
+        return made
 
     @classmethod
     def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:

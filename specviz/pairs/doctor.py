@@ -32,7 +32,7 @@ from .findings import (
 from .heads.findings import examined_head, head_findings, own_layers_findings
 from .heads.kinds import AnyMetadata, is_head
 from .hub import find_source, gated_sentence, hub_listing
-from .load import meta_pair, model_names, planned_loads
+from .load import meta_pair, model_names, planned_loads, row_of
 from .memory import DeviceMemory, MemoryNeed, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .pair import Pair
@@ -48,7 +48,7 @@ from .spec import (
     local_file,
     parse_pair,
 )
-from .table import known_head, known_model, named_pair, suggested_draft, wheel_file
+from .table import known_head, known_model, suggested_draft, wheel_file
 from .truncated import has_early_exits
 from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
 
@@ -217,7 +217,7 @@ def _names(target: str, draft: str | None) -> list[str]:
     if not isinstance(spec, NamedSpec | ModelsSpec):
         return [target.strip()]
     one, other = model_names(spec)
-    row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
+    row = row_of(spec)
     if row is not None and row.wheel is not None:
         one = str(wheel_file(row) or one)
     return [one, other] if other else [one]

@@ -28,10 +28,11 @@ from .spec import (
     ServedSpec,
     WatchedSpec,
     local_file,
+    local_path,
     operator_spec,
     parse_pair,
 )
-from .table import named_pair, wheel_file
+from .table import NamedPair, named_pair, wheel_file
 from .weights import (
     DTYPES,
     LoadOptions,
@@ -139,7 +140,9 @@ def load_any(
 def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
     """The target and the draft, or None, of a pair that is loaded here."""
     if isinstance(spec, ModelsSpec):
-        return spec.target, spec.draft
+        row = row_of(spec)
+        target = spec.target if row is None else model_names(NamedSpec(row.name))[0]
+        return target, spec.draft
     if spec.name == BUILTIN:
         folder = ASSETS / "pair"
         return str(folder / "target"), str(folder / "draft")
@@ -148,10 +151,18 @@ def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
     return row.target.name, row.parts[0].name if row.parts else None
 
 
+def row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
+    """The row of the table that names the target: its name may stand before a plus as well, where
+    no folder here has it."""
+    if isinstance(spec, NamedSpec):
+        return named_pair(spec.name)
+    return None if local_path(spec.target) else named_pair(spec.target)
+
+
 def _files(spec: NamedSpec | ModelsSpec, on_progress: Watcher | None) -> tuple[str, str | None]:
     """As `model_names`, with folders of safetensors in the place of GGUF files."""
     target, draft = model_names(spec)
-    row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
+    row = row_of(spec)
     packed = local_file(target), local_file(draft or "")
     if not any(packed) and (row is None or row.wheel is None):
         return target, draft

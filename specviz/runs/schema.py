@@ -38,7 +38,7 @@ def _settings(values: dict[str, Any]) -> Settings:
     for name in Settings.__dataclass_fields__:
         if name not in values and name not in LATE_SETTINGS:
             raise ValueError(f"{name} is missing")
-    return Settings.from_dict(values)
+    return Settings.recorded(values)
 
 
 def _ordered(top: list[Choice]) -> tuple[Choice, ...]:

@@ -5,7 +5,7 @@
 import { drawLines, move } from "specviz/charts/lines.js";
 import { ticks } from "specviz/charts/plot.js";
 import { element, find } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, hasBaseline, lanesOf } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
 import { duration, fixed } from "specviz/words/words.js";
 
@@ -150,7 +150,7 @@ export class LiveCharts {
       margin: LARGE,
     };
     drawLines(this.#boxes.tokens, chart);
-    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
+    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name === OURS ? "with drafts" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
   }
 
   /**
@@ -310,9 +310,9 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
   ];
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
   const isNamed = ratio !== "?" && Math.abs(a.x - b.x) > WIDE * clock;
-  const [fast, slow] = isAhead ? [a, b] : [b, a];
   // The middle of the gap at three quarters of its height.
-  if (isNamed) found.push({ at: { x: (0.78 * (fast.x + slow.x)) / 2, y: 0.78 * Math.min(a.y, b.y) }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
+  const y = 0.78 * Math.min(a.y, b.y), at = (/** @type {Point[]} */ line) => (line.find((point) => point.y >= y) ?? lastOf(line)).x;
+  if (isNamed) found.push({ at: { x: (at(ours) + at(alone)) / 2, y }, text: `${ratio}×`, className: `is-ratio${isAhead ? "" : " is-lost"}` });
   const on = (/** @type {Point[]} */ line, /** @type {number} */ share) => line[Math.floor((line.length - 1) * share)];
   const left = isAhead ? { line: ours, text: name, className: "is-ours" } : { line: alone, text: "alone", className: "is-alone" };
   const right = isAhead ? { line: alone, text: "alone", className: "is-alone" } : { line: ours, text: name, className: "is-ours" };

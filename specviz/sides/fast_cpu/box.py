@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba import carray, njit
 
 from .forward import ARRIVALS, MEETING, NUMBERS, PLAN, run_pass
+from .rows import ZERO
 from .shared import arrive, float_pointer, int_pointer, read_shared, yield_processor
 
 # A thread that waits for its next pass spins at first, then lets others run, then sleeps: waking
@@ -26,7 +27,7 @@ def lead(boxes, plan, numbers):
     for i in range(len(boxes)):
         boxes[i, PLAN_AT], boxes[i, NUMBERS_AT] = plan.ctypes.data, numbers.ctypes.data
         arrive(boxes.ctypes.data + 8 * (i * BOX + COUNT))
-    run_pass(0, plan, numbers)
+    run_pass(ZERO, plan, numbers)
 
 
 @njit(nogil=True, cache=True)

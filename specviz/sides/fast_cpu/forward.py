@@ -13,6 +13,7 @@ from numba import carray, njit
 from .ir import LANES
 from .products import MOST_ROWS, combine
 from .rows import (
+    ZERO,
     Sizes,
     angles_of,
     arranged_rows,
@@ -224,5 +225,5 @@ def run_pass(thread, plan, numbers):
     norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
     logits = matrix(plan[LOGITS], keep, sizes.vocab)
     begin, end = share(sizes.vocab, thread, threads, STEP)
-    product(sizes, arranged_rows(sizes.kind, last), plan[HEAD], 0, begin, end, logits)
+    product(sizes, arranged_rows(sizes.kind, last), plan[HEAD], ZERO, begin, end, logits)
     meet(plan[MEETING], arrivals, threads)
