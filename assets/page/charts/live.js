@@ -212,7 +212,7 @@ export class LiveCharts {
       const head = this.#heads[key];
       if (!head) return;
       head.hidden = !point;
-      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#sizes[name].height - MINI.bottom - LABEL);
+      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#sizes[name].height - MINI.bottom - 1.6 * LABEL);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
     put(name, at);
