@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = "3.12"  # of the image
-REQUIREMENTS = ("requirements.txt", "requirements-metrics.txt")
+REQUIREMENTS = ("requirements.txt",)
 CUDA = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 HEAD = "# Written by 'make lock'; only the Docker image is installed from this.\n"
 

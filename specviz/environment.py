@@ -305,8 +305,7 @@ LOG = Variable(
 )
 METRICS = _off(
     "SPECVIZ_METRICS",
-    "Whether /metrics has counts and times for Prometheus, if `requirements-metrics.txt` is "
-    "installed.",
+    "Whether /metrics has counts and times for Prometheus.",
 )
 
 VARIABLES: tuple[Variable[Any], ...] = (

@@ -20,8 +20,7 @@ from .errors import SettingsError, SpecvizError
 from .logs import adopt_libraries, in_json, set_up_logging
 from .options import Parser
 from .pairs.table import first_pair, operator_pairs
-from .worker.client import ProcessWorker, Worker
-from .worker.process import end_processes
+from .worker.client import ProcessWorker, Worker, end_processes
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from .delivery import states
 from .doctor import Doctor
 from .jobs import Run
 from .queue import RunQueue
-from .security.errors import sentence
+from .security.blocks import sentence
 from .sweeps import asked_request, sweep_of, sweeps_allowed
 
 RUNS = 2  # of programs that may be in the queue at a time, so that visitors need not wait long

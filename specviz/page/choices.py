@@ -1,17 +1,21 @@
-"""Which pairs a visitor may choose, and how the page names them."""
+"""Which pairs a visitor may choose, how the page names them, and which drafters they offer."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from ..environment import ANY_MODEL, BUILTIN, REMOTE, SERVED
 from ..errors import PairError
+from ..kinds import drafter_names, drafters_for
 from ..pairs.sizes import shown_bytes
 from ..pairs.spec import (
     NO_DRAFT,
     NOT_OFFERED,
     UNREADABLE,
     NamedSpec,
+    ServedSpec,
     ServerSpec,
     WatchedSpec,
     operator_spec,
@@ -21,6 +25,7 @@ from ..pairs.table import (
     FITS,
     FITS_SMALLER,
     NamedPair,
+    named_pair,
     named_pairs,
     operator_pairs,
     pairs_by_fit,
@@ -29,6 +34,7 @@ from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Machine
 
 OTHER = "other"
+KEPT_PAIRS = 200  # whose drafters are known
 PICKLED = "but published as a pickle, which is not loaded"
 
 
@@ -151,3 +157,41 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
     pickled = pair.head is not None and pair.head.safetensors is False
     fits = words.get(fit, f"{size}: too large here")
     return f"{_title(pair)} · {fits}{f', {PICKLED}' if pickled else ''}"
+
+
+def listed_drafters(pair: str) -> tuple[str, ...] | None:
+    """The drafters of a pair whose name tells them, its default first; None for another."""
+    row = named_pair(pair)
+    if row is not None:
+        return row.drafters
+    if pair.endswith(f"+{NO_DRAFT}"):
+        return drafters_for(["layers"])
+    if pair != SERVED or REMOTE.read() is None or not isinstance(operator_spec(), ServedSpec):
+        return None
+    return drafters_for(["draft"])
+
+
+class Offers:
+    """The drafters of pairs by name: of those that the page lists, and of those that the doctor has
+    examined."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+
+    def of(self, pair: str) -> tuple[str, ...]:
+        """The drafters of this pair, its default first; all there are if nothing is known of it."""
+        name, _ = pair_and_options(pair)
+        with self._lock:
+            known = self._known.get(name)
+        return listed_drafters(name) or known or drafter_names()
+
+    def learn(self, pair: str, drafters: Sequence[str]) -> None:
+        """Remember what a pair offers; nothing is remembered if `drafters` is empty."""
+        name, _ = pair_and_options(pair)
+        with self._lock:
+            if drafters:
+                self._known[name] = tuple(drafters)
+                self._known.move_to_end(name)
+            while len(self._known) > KEPT_PAIRS:
+                self._known.popitem(last=False)

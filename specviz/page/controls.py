@@ -16,8 +16,7 @@ from ..pairs.table import named_pair
 from ..settings import Settings
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
-from .choices import OTHER, pair_choices
-from .memory import listed_drafters
+from .choices import OTHER, listed_drafters, pair_choices
 
 MOST_CHARACTERS = 8000  # of a prompt
 MOST_OTHERS = 2  # lanes with drafts beside the first
@@ -205,8 +204,9 @@ def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     plain = {
         name: _control(one, usual[name]) for name, one in OFFERED.items() if name not in ADVANCED
     }
-    if offered:
-        plain["drafter"].choices = drafter_choices(offered)
+    drafter = plain["drafter"]
+    if offered and isinstance(drafter, gr.Radio):
+        drafter.choices = drafter_choices(offered)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
         folded = {name: _control(OFFERED[name], usual[name]) for name in ADVANCED}
         lanes = gr.Radio(

@@ -13,10 +13,9 @@ import gradio as gr
 from ..errors import SpecvizError
 from ..worker.client import Worker, results_of
 from ..worker.tasks import ExamineTask
-from .choices import OTHER, chosen_pair, pair_choices
+from .choices import OTHER, Offers, chosen_pair, pair_choices
 from .controls import Controls, drafter_choices
 from .look import IN_BROWSER, PRIVATE, VISITORS
-from .memory import Offers
 from .queue import RunQueue
 
 MARKS = {"good": "✓", "warning": "!", "stop": "✕"}

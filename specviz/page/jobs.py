@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ from .requests import client_here, note_request
 PATIENCE = 15.0  # seconds without a question for its news after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and from a hidden tab, whose timers a browser runs once a minute
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
+KEPT_RUNS = 4  # of a visitor who has them remembered
+KEPT_SESSIONS = 200
 
 
 class Job:
@@ -253,3 +256,33 @@ class Run(Job):
     def forget(self) -> None:
         """Free the memory of its events."""
         self._events, self.size = [], 0
+
+
+class Memories:
+    """The last runs of each visitor who asks for it, to draft from in the next one: texts as ids,
+    by session and pair, since ids of one tokenizer mean nothing to another. They stay in this
+    process, and nobody else's run can read them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, deque[tuple[str, tuple[int, ...]]]] = OrderedDict()
+
+    def of(self, session: str, pair: str) -> tuple[tuple[int, ...], ...]:
+        """The texts of this visitor's last runs with this pair, the oldest first."""
+        with self._lock:
+            return tuple(ids for name, ids in self._kept.get(session, ()) if name == pair)
+
+    def add(self, session: str, pair: str, ids: tuple[int, ...]) -> None:
+        """Keep a text in place of the visitor's oldest; the visitor who has been away longest is
+        forgotten where there are too many."""
+        with self._lock:
+            texts = self._kept.setdefault(session, deque(maxlen=KEPT_RUNS))
+            texts.append((pair, ids))
+            self._kept.move_to_end(session)
+            while len(self._kept) > KEPT_SESSIONS:
+                self._kept.popitem(last=False)
+
+    def forget(self, session: str) -> None:
+        """Forget all runs of a visitor."""
+        with self._lock:
+            self._kept.pop(session, None)

@@ -17,7 +17,7 @@ from ..runs.html import PAGE
 from ..settings import Settings
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api, add_sweep_api
-from .choices import chosen_pair
+from .choices import Offers, chosen_pair
 from .controls import (
     DEFAULTS,
     MOST_CHARACTERS,
@@ -34,7 +34,7 @@ from .controls import (
 from .delivery import delivery_functions, delta_of, deltas
 from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
 from .files import Reader
-from .jobs import Run
+from .jobs import Memories, Run
 from .look import (
     IN_BROWSER,
     PRIVATE,
@@ -44,11 +44,10 @@ from .look import (
     rest_when_idle,
     serve_static_files,
 )
-from .memory import Memories, Offers
 from .player import Preset, make_player, presets_of
 from .questions import question_functions
 from .queue import RunQueue
-from .security.errors import Page, answering
+from .security.blocks import Page, answering
 from .sweeps import choosing_functions
 
 FEW_PRESETS = 3  # that stand beside the prompt

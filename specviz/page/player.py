@@ -20,11 +20,10 @@ from ..runs.html import PAGE, PLOTLY
 from ..runs.recording import MOST_PACKED
 from ..runs.trace import SCHEMA
 from ..vocabulary import vocabulary
-from .choices import naming_choices, naming_defaults, pair_models
+from .choices import listed_drafters, naming_choices, naming_defaults, pair_models
 from .controls import CHOICES, COMPARED, LIMITS, MOST_CHARACTERS, defaults_of, drafter_choices
 from .files import find_recordings
 from .look import static_url
-from .memory import listed_drafters
 from .questions import MOST_DRAWS
 from .security.addresses import FILES
 from .sweeps import choose_config

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib.util
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+import psutil
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..core.events import OUTCOMES
 from ..environment import AUTH, METRICS
+from ..lanes import LANES
+from .tally import ENDS
 
 if TYPE_CHECKING:
     from .queue import RunQueue
 
 HEALTH, READY, FIGURES = "/healthz", "/readyz", "/metrics"
-NOT_INSTALLED = (
-    "SPECVIZ_METRICS is set, but prometheus_client is not installed: install it with "
-    "'pip install -r requirements-metrics.txt'."
-)
+FORMAT = "text/plain; version=0.0.4; charset=utf-8"  # Prometheus's exposition format
 SIGN_IN = "This page has a password: send it with HTTP's Basic authentication."
 
 
@@ -58,10 +59,6 @@ class Probes:
     async def _figures_for(self, headers: Headers, runs: RunQueue) -> Response:
         if self._password and not _signed_in(headers.get("authorization", ""), self._password):
             return _told(401, SIGN_IN, {"www-authenticate": 'Basic realm="specviz"'})
-        if importlib.util.find_spec("prometheus_client") is None:
-            return _told(501, NOT_INSTALLED)
-        from .figures import FORMAT, figures
-
         # Looking at the memory of processes takes some milliseconds.
         return Response(await run_in_threadpool(figures, runs), media_type=FORMAT)
 
@@ -73,6 +70,60 @@ def readiness(runs: RunQueue) -> Response:
     if not runs.answered:
         return _told(503, "The models have not loaded their pair yet, or could not: see the log.")
     return _told(200, "ready")
+
+
+def figures(runs: RunQueue) -> str:
+    """All figures of the page with this queue, in Prometheus's format."""
+    tally = runs.tally
+    ready = runs.answered and not runs.closing
+    counters: list[tuple[str, str, str, Mapping[Any, float]]] = [
+        ("runs", "Runs and experiments that have ended.", "end", _of(tally.runs, ENDS)),
+        ("rounds", "Rounds.", "lane", _of(tally.rounds, LANES)),
+        ("tokens", "Emitted tokens.", "lane", _of(tally.tokens, LANES)),
+        (
+            "decoding_seconds",
+            "On the lanes' clocks, without prefill.",
+            "lane",
+            tally.seconds,
+        ),
+        ("drafted_tokens", "By outcome.", "outcome", _of(tally.drafted, OUTCOMES[:3])),
+        ("refusals", "The queue was full, or the server ending.", "", {"": tally.refused}),
+        ("model_process_restarts", "Times it was replaced.", "", {"": runs.restarts}),
+    ]
+    gauges: list[tuple[str, str, str, Mapping[Any, float]]] = [
+        ("waiting", "Runs and experiments that wait in the queue.", "", {"": runs.waiting}),
+        ("running", "Whether one uses the models.", "", {"": runs.current is not None}),
+        ("ready", "Whether /readyz answers 200.", "", {"": ready}),
+        ("resident_bytes", "Memory.", "process", _resident()),
+    ]
+    told = [_figure("counter", f"{name}_total", *row) for name, *row in counters]
+    told += [_figure("gauge", *row) for row in gauges]
+    return "".join(told)
+
+
+def _of(counts: Mapping[Any, float], keys: Iterable[Any]) -> dict[str, float]:
+    return {str(key): counts.get(key, 0) for key in keys}
+
+
+def _figure(kind: str, name: str, meaning: str, label: str, values: Mapping[Any, float]) -> str:
+    """One figure as text. values: by what `label` says; one without a name if that is empty."""
+    lines = [f"# HELP specviz_{name} {meaning}", f"# TYPE specviz_{name} {kind}"]
+    for key, value in values.items():
+        which = f'{{{label}="{key}"}}' if label else ""
+        lines.append(f"specviz_{name}{which} {float(value)!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _resident() -> dict[str, int]:
+    """Bytes of memory of this process, and of those of the models and the doctor together."""
+    page = psutil.Process()
+    models = 0
+    for child in page.children():
+        try:
+            models += child.memory_info().rss
+        except psutil.Error:  # it has just ended
+            continue
+    return {"page": page.memory_info().rss, "models": models}
 
 
 def _told(status: int, text: str, headers: dict[str, str] | None = None) -> Response:

@@ -10,9 +10,8 @@ from contextlib import closing
 
 from ..errors import NoGpuError, SpecvizError
 from ..logs import brief
-from ..worker.client import Worker, results_of
+from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
-from ..worker.limits import Limits
 from ..worker.tasks import LoadTask, Machine, MachineTask
 from .jobs import Job, Run
 from .tally import Durations, Tally, about

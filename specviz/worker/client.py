@@ -7,23 +7,61 @@ replaced.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import pickle  # nosec B403
 import queue
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Generator, Iterator
-from typing import Any, Protocol
+import weakref
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Protocol
 
 from ..core.events import End
+from ..environment import MOST_PER_CLIENT, MOST_SECONDS, MOST_WAITING, SILENT_SECONDS, STOP_SECONDS
 from ..errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
 from .failures import LOST, SILENT, sentence_of
-from .limits import Limits
 from .loading import Load, Models, Race, memory_in_numbers
-from .process import ModelsProcess
 from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields None
+
+# The process must import this very package, whatever its working directory and environment hold.
+_SERVE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from specviz.worker.main import serve; serve()"
+)
+_ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one visitor may use of a page that others share; a variable sets each limit.
+
+    seconds: the longest run, counted from the moment its pair is in memory. waiting: the most runs
+    and experiments in the queue, besides the current one. per_client: the most of them that come
+    from one address. stop_seconds: how long the models' process may ignore a stop before it is
+    replaced. silent_seconds: how long it may give no result before it is replaced.
+    """
+
+    seconds: float = MOST_SECONDS.default
+    waiting: int = MOST_WAITING.default
+    per_client: int = MOST_PER_CLIENT.default
+    stop_seconds: float = STOP_SECONDS.default
+    silent_seconds: float = SILENT_SECONDS.default
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
+        """The limits, with defaults where no variable is set. Raises `SettingsError`."""
+        counts = (variable.read(environment) for variable in (MOST_WAITING, MOST_PER_CLIENT))
+        times = (variable.read(environment) for variable in (STOP_SECONDS, SILENT_SECONDS))
+        return cls(MOST_SECONDS.read(environment), *counts, *times)
 
 
 class Worker(Protocol):
@@ -85,6 +123,78 @@ def _sentence_with_numbers(error: Exception, pair: str) -> str:
     except Exception:
         log.exception("the doctor had no numbers")
         return sentence
+
+
+class ModelsProcess:
+    """One process, from its start to its end. A thread reads its replies, so that others can
+    wait for a reply and for something else at once.
+
+    replies: pairs of a kind and a value. "item": a result. "done": the task has ended. "error":
+    the task failed, the value says why. "leaving": the same, and the process ends. "lost": the
+    pipe broke; nothing follows. busy: whether a task has begun and not ended.
+    """
+
+    alive: ClassVar[weakref.WeakSet[ModelsProcess]] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(_ROOT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.busy = False
+        self.alive.add(self)
+        arguments = (self._popen.stdout, self.replies)
+        threading.Thread(target=_read, args=arguments, name="replies", daemon=True).start()
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._popen.poll() is None
+
+    def begin(self, task: Task) -> None:
+        """Send a task. Raises `OSError` if the process has ended."""
+        self.busy = True
+        self._send(task)
+
+    def stop(self) -> None:
+        """Ask for the end of the task that was begun last. Raises as `begin` does."""
+        self._send(None)
+
+    def _send(self, message: Task | None) -> None:
+        assert self._popen.stdin is not None
+        write_message(self._popen.stdin, message)
+
+    def end(self) -> None:
+        """Kill the process and wait until it has ended."""
+        self._popen.kill()
+        self._popen.wait()
+        with contextlib.suppress(OSError):  # what was not sent may still be in its buffer
+            assert self._popen.stdin is not None
+            self._popen.stdin.close()
+
+
+def _read(pipe: BinaryIO, replies: queue.SimpleQueue[tuple[str, Any]]) -> None:
+    with pipe:
+        try:
+            while True:
+                replies.put(pickle.load(pipe))  # nosec B301
+        except OSError as error:
+            replies.put(("lost", error))
+        except Exception as error:  # half a message can fail in any way
+            replies.put(("lost", EOFError(repr(error))))
+
+
+def write_message(pipe: Any, message: Any) -> None:
+    """Pickle a message into a pipe at once: if a value cannot be pickled, nothing is written."""
+    pipe.write(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+    pipe.flush()
+
+
+def end_processes() -> None:
+    """End the models' processes at once, even in the middle of a pass."""
+    for process in list(ModelsProcess.alive):
+        process.end()
 
 
 class ProcessWorker:

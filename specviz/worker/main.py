@@ -14,10 +14,9 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 from ..errors import SpecvizError
 from ..logs import adopt_libraries, set_up_logging
-from .client import LocalWorker
+from .client import LocalWorker, write_message
 from .failures import is_fatal, sentence_of
 from .loading import load_named
-from .process import write_message
 from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
 from specviz.page.questions import TOO_LONG, UNREADABLE, question_functions
 from specviz.page.queue import RunQueue
-from specviz.page.security.errors import answering
+from specviz.page.security.blocks import answering
 from specviz.worker.client import LocalWorker
 
 

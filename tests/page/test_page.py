@@ -14,10 +14,10 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.errors import PairError, PromptError
+from specviz.page.choices import listed_drafters
 from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings, defaults_of
 from specviz.page.delivery import delivery_functions, delta_of, deltas
 from specviz.page.jobs import Run
-from specviz.page.memory import listed_drafters
 from specviz.page.player import presets_of
 from specviz.page.queue import RunQueue
 from specviz.runs.trace import event_dict

@@ -17,7 +17,6 @@ from waiting import until
 from specviz.environment import AUTH
 from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
 from specviz.page.look import PAGE
-from specviz.page.probes import NOT_INSTALLED
 from specviz.page.queue import CLOSING
 
 BASIC = {"Authorization": "Basic " + base64.b64encode(b"me:sesame").decode()}
@@ -94,9 +93,6 @@ def test_figures_need_the_switch_the_package_and_the_password(
             answer = site.get("/metrics", headers)
             assert answer.status == 401 and b"specviz_" not in answer.body
         assert b"specviz_runs_total" in site.get("/metrics", BASIC).body
-        monkeypatch.setattr("specviz.page.probes.importlib.util.find_spec", lambda _: None)
-        answer = site.get("/metrics", BASIC)
-        assert (answer.status, answer.body.decode()) == (501, NOT_INSTALLED + "\n")
 
 
 def test_answers_have_an_id_and_say_how_long_they_may_be_kept(site: Site) -> None:

@@ -27,7 +27,7 @@ from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
 from specviz.page.files import Reader
 from specviz.page.look import PAGE
-from specviz.page.security import bodies, guard, heads, sign_in
+from specviz.page.security import blocks, bodies, guard
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST, security_headers
 from specviz.page.security.bodies import (
@@ -38,8 +38,7 @@ from specviz.page.security.bodies import (
     check_event,
     check_question,
 )
-from specviz.page.security.guard import guarded_options
-from specviz.page.security.sign_in import WRONG
+from specviz.page.security.guard import WRONG, guarded_options
 from specviz.runs.html import PLOTLY
 from specviz.runs.recording import MOST, MOST_UNPACKED
 
@@ -285,7 +284,7 @@ WHOLE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 def test_half_a_head_is_not_waited_for(
     site: Site, before: bytes, pieces: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heads, "PATIENCE", 0.4)
+    monkeypatch.setattr(blocks, "HEAD_PATIENCE", 0.4)
     plugs = half_heads(site, 25, [before] if before else [], 0.3)
     for plug in plugs if before else []:
         assert plug.recv(65536).startswith(b"HTTP/1.1 200")
@@ -300,7 +299,7 @@ def test_half_a_head_is_not_waited_for(
 
 def test_a_whole_head_is_waited_for_no_longer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is for the head alone: an answer may take longer, and so may a kept connection."""
-    monkeypatch.setattr(heads, "PATIENCE", 0.4)
+    monkeypatch.setattr(blocks, "HEAD_PATIENCE", 0.4)
     connection = http.client.HTTPConnection(site.host, site.port, timeout=30)
     for _ in range(3):
         connection.request("GET", "/healthz")
@@ -567,16 +566,16 @@ def test_passwords_cannot_be_tried_fast(locked: Site, monkeypatch: pytest.Monkey
         body = f"username=somebody&password={password}".encode()
         return locked.post("/login", body, {**FORM, "X-Forwarded-For": address})
 
-    monkeypatch.setattr(sign_in, "SLOWER", 0.05)
+    monkeypatch.setattr(guard, "SLOWER", 0.05)
     began = time.monotonic()
-    tries = [tried("open", "10.0.0.1") for _ in range(sign_in.MOST_TRIES)]
-    assert time.monotonic() - began > 0.04 * sum(range(sign_in.MOST_TRIES))
+    tries = [tried("open", "10.0.0.1") for _ in range(guard.MOST_TRIES)]
+    assert time.monotonic() - began > 0.04 * sum(range(guard.MOST_TRIES))
     assert {one.status for one in tries} == {400}
     paused = tried("sesame", "10.0.0.1")
-    assert paused.status == 429 and paused.json["detail"] == sign_in.PAUSED
+    assert paused.status == 429 and paused.json["detail"] == guard.PAUSED
     assert int(paused.headers["retry-after"]) > 0
     assert tried("sesame", "10.0.0.2").status == 200  # others are not kept out
-    monkeypatch.setattr(sign_in, "PAUSE", 0.01)
+    monkeypatch.setattr(guard, "PAUSE", 0.01)
     assert tried("sesame", "10.0.0.1").status == 200
     assert tried("open", "10.0.0.1").status == 400
 

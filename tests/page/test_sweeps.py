@@ -31,8 +31,7 @@ from specviz.page.sweeps import (
 )
 from specviz.prompts import Question
 from specviz.runs.recording import PROMPTS
-from specviz.worker.client import LocalWorker
-from specviz.worker.limits import Limits
+from specviz.worker.client import Limits, LocalWorker
 
 LONG = 300  # pieces
 WISH: dict[str, Any] = {

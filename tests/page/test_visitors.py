@@ -23,8 +23,7 @@ from specviz.page.delivery import delivery_functions, deltas
 from specviz.page.jobs import Question, Run
 from specviz.page.queue import RunQueue
 from specviz.page.tally import Durations
-from specviz.worker.client import LocalWorker
-from specviz.worker.limits import Limits
+from specviz.worker.client import Limits, LocalWorker
 from specviz.worker.tasks import READING, SampleTask
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=400, seed=3)

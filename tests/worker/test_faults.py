@@ -28,9 +28,8 @@ from specviz.errors import ModelError, TraceError
 from specviz.page.delivery import deltas
 from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
-from specviz.worker.client import LocalWorker, ProcessWorker
+from specviz.worker.client import Limits, LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, LOST, NO_MEMORY, SILENT, is_fatal, sentence_of
-from specviz.worker.limits import Limits
 from specviz.worker.loading import LOADING, Models, load_named
 from specviz.worker.tasks import RaceTask, Stop
 

@@ -1,15 +1,18 @@
 """The middleware between the network and Gradio.
 
-It decides which addresses exist and how large a request may be, adds headers to every answer, and
-replaces the details of failures by sentences.
+It decides which addresses exist and how large a request may be, asks for the password, adds headers
+to every answer, and replaces the details of failures by sentences.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import logging
 import re
+import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -22,6 +25,7 @@ from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -30,10 +34,20 @@ from ...environment import AUTH, MCP
 from ...errors import SettingsError
 from ...logs import brief
 from ..requests import client_of
-from .addresses import API, LOGIN, POSTS, TOOL_POST, TOOLS, Post, is_readable, path_of, stream_of
-from .answers import NOTHING, Answer
+from .addresses import (
+    API,
+    LOGIN,
+    POSTS,
+    SIGN_IN,
+    TOOL_POST,
+    TOOLS,
+    Post,
+    is_readable,
+    path_of,
+    stream_of,
+)
+from .answers import LOCKED, NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
-from .sign_in import HINT, WRONG, Attempts, check_signed_in
 from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
@@ -43,6 +57,15 @@ NO_TOOLS = (
     "Install it with 'pip install -r requirements-mcp.txt'."
 )
 NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
+
+MOST_TRIES = 5  # of one address, without a pause
+PAUSE = 10.0  # seconds after which one more is allowed
+SLOWER = 0.5  # seconds that a try waits for each wrong one before it
+MOST_CLIENTS = 10_000  # that are remembered
+
+WRONG = "The name or the password is wrong."
+PAUSED = "The name or the password was wrong too often: wait a minute, then try again."
+HINT = f"After {MOST_TRIES} wrong attempts, wait a minute before the next one."
 
 _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
@@ -170,6 +193,47 @@ def _for_gradio(scope: Scope) -> Scope:
         if name != b"origin" and (name != b"range" or _RANGE.fullmatch(value))
     ]
     return {**scope, "headers": kept}
+
+
+def check_signed_in(scope: Scope, path: str) -> None:
+    """Raise `Refused` if the page has a password, and this request came without it to anything but
+    the sign-in page."""
+    app: Any = scope["app"]
+    if app.auth is None or SIGN_IN.fullmatch(path):
+        return
+    sent = (value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+    cookies = cookie_parser("; ".join(sent))
+    names = (f"access-token-{app.cookie_id}", f"access-token-unsecure-{app.cookie_id}")
+    if not any(cookies.get(name) in app.tokens for name in names):
+        raise Refused(401, LOCKED)
+
+
+class Attempts:
+    """Counts wrong passwords by address: each makes the next try slower, and after `MOST_TRIES`
+    there is one more in every `PAUSE`."""
+
+    def __init__(self) -> None:
+        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, and when
+
+    async def begin(self, client: str) -> None:
+        """Count a try, and wait. Raises `Refused` if there were too many."""
+        spent = self._spent_by(client)
+        if spent > MOST_TRIES - 1:
+            raise Refused(429, PAUSED, retry=int(PAUSE))
+        # Counted before it is known to be wrong, so that many at once gain nothing.
+        self._spent[client] = (spent + 1.0, time.monotonic())
+        self._spent.move_to_end(client)
+        if len(self._spent) > MOST_CLIENTS:
+            self._spent.popitem(last=False)
+        await asyncio.sleep(SLOWER * spent)
+
+    def succeeded(self, client: str) -> None:
+        """The try was right: forget the earlier ones."""
+        self._spent.pop(client, None)
+
+    def _spent_by(self, client: str) -> float:
+        tries, when = self._spent.get(client, (0.0, 0.0))
+        return max(0.0, tries - (time.monotonic() - when) / PAUSE)
 
 
 RELIED_ON: dict[type, tuple[str, ...]] = {

@@ -1,21 +1,23 @@
-"""Gradio's `Blocks` for strangers: limits of events, and failures of events, server functions and
-the API as sentences."""
+"""Gradio's `Blocks` for strangers: limits of events and of the time that the head of a request may
+take, and failures of events, server functions and the API as sentences."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...errors import SpecvizError
 from ...logs import brief
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
 from .events import HeardQueue
-from .heads import limit_heads
 
 if TYPE_CHECKING:
     from ..files import Reader
@@ -23,7 +25,40 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HEAD_PATIENCE = 10.0  # seconds from the first byte of a head, or from the connection, to its end
+MOST_CONNECTIONS = 2048  # more get the status 503
+
 Answer = Callable[[dict[str, Any]], Any]
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's, which ends a connection whose next head is not here in time. An idle connection
+    between two requests is uvicorn's own affair."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._forget_head()
+        elif self._deadline is None:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._deadline = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+
+    def _forget_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class Page(gr.Blocks):
@@ -37,7 +72,9 @@ class Page(gr.Blocks):
         """As Gradio's, with time limits of uvicorn that Gradio has no options for."""
         blocks = not kwargs.get("prevent_thread_lock", False)
         launched = super().launch(*args, **{**kwargs, "prevent_thread_lock": True})
-        limit_heads(self.server)
+        # uvicorn reads its configuration for each connection.
+        self.server.config.http_protocol_class = PatientProtocol
+        self.server.config.limit_concurrency = MOST_CONNECTIONS
         if blocks:
             self.block_thread()
         return launched
