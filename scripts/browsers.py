@@ -25,6 +25,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-gpu-rasterization",  # where there is no GPU, one that is simulated costs twice
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

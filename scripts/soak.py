@@ -65,7 +65,7 @@ class Plan:
 
 
 # After so short a warm-up, Python's allocator and Gradio's caches still grow.
-SHORT = Plan(visitors=12, strangers=3, warmup=5.0, seconds=6.0, warmup_runs=16, runs=40, flat=0.2)
+SHORT = Plan(visitors=8, strangers=3, warmup=3.0, seconds=4.0, warmup_runs=16, runs=40, flat=0.2)
 
 
 def main() -> int:

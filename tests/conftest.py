@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
 
+import compile_passes
 import pytest
 
 # Before torch is imported: the tests of both workers would otherwise fight for the cores.
@@ -17,6 +19,22 @@ os.environ.setdefault("SPECVIZ_PAIR", "builtin")
 pytest_plugins = ["llama_server"]
 
 BROWSER = Path(__file__).parent / "browser"
+
+
+def hands_out(config: pytest.Config) -> bool:
+    """Whether this process runs no test itself, but hands them out to others."""
+    return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # The others first collect, which takes about as long.
+    if hands_out(session.config):
+        compile_passes.begin()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    compile_passes.wait()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,6 +52,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = browser_files_spread(items, cache.get(SECONDS, {}) if cache else {})
 
 
+def pytest_collection_finish() -> None:
+    # What is there by now stays to the end: torch, transformers and gradio alone are a million
+    # objects, at which the collector would look again and again.
+    gc.collect()
+    gc.freeze()
+
+
+LONG = {
+    *("test_soak", "test_exactness", "test_families", "test_rerun", "test_gguf", "test_faults"),
+    *("test_static", "test_worker", "test_wheel", "test_measure", "test_extending", "test_checks"),
+    *("test_choosing_pairs", "test_recordings", "test_stage", "test_live_page", "test_live_race"),
+}
+"""Files that take long, for runs that nothing is known of, as in a fresh clone."""
+
 SECONDS = "specviz/seconds"
 """Of each file in the last run of all, in pytest's cache."""
 
@@ -47,23 +79,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # The process that hands out the tests hears of all; it does not run any itself.
     config = session.config
-    hands_out = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
-    if hands_out and (cache := getattr(config, "cache", None)):
+    if hands_out(config) and (cache := getattr(config, "cache", None)):
         taken = {name: round(seconds, 1) for name, seconds in _seconds.items()}
         cache.set(SECONDS, cache.get(SECONDS, {}) | taken)
 
 
 def browser_files_spread(items: list[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:
     """The items by file, the files of browser tests at equal distances: they wait for a browser
-    while other processes compute. Those that took longest come first, or those with most tests
-    where that is not known, so that no long one is last.
+    while other processes compute. Those that took longest come first, so that no long one is last;
+    where that is not known, those of `LONG`, then those with most tests.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
     # A file that the last run did not have counts a second for each of its tests.
     known = {
-        path: seconds.get(some[0].location[0], float(len(some))) for path, some in files.items()
+        path: seconds.get(some[0].location[0], len(some) + 1000.0 * (path.stem in LONG))
+        for path, some in files.items()
     }
     places: dict[Path, float] = {}
     for is_browser in (True, False):

@@ -204,8 +204,9 @@ def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     plain = {
         name: _control(one, usual[name]) for name, one in OFFERED.items() if name not in ADVANCED
     }
-    if offered:
-        plain["drafter"].choices = drafter_choices(offered)
+    drafter = plain["drafter"]
+    if offered and isinstance(drafter, gr.Radio):
+        drafter.choices = drafter_choices(offered)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
         folded = {name: _control(OFFERED[name], usual[name]) for name in ADVANCED}
         lanes = gr.Radio(

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from ..core.agreement import margin_of
-from ..core.events import Choice, Event, Header, Round, Token
+from ..core.events import Choice, Event, Header, Round, Token, margin_of
 from ..core.race import race
 from ..errors import TraceError
 from ..lanes import Lane, label_of
 from ..pairs.pair import Pair
+from ..pairs.table import named_pairs
 from .metrics import compute_metrics
 from .tables import shown_number
 from .trace import Trace
@@ -135,6 +135,9 @@ def pair_named(header: Header) -> str:
         return f"{target}+{parts[0] if parts else 'none'}"
     if target == BUILTIN_TARGET:
         return "builtin"
+    packed = (row for row in named_pairs() if row.wheel is not None)
+    if row := next((row for row in packed if row.target.name.endswith(f"/{target}")), None):
+        return row.name
     raise TraceError(
         "this recording names its target by a folder or a server: say which with --pair."
     )

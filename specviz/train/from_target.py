@@ -26,7 +26,7 @@ from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair
 from ..pairs.memory import device_memory
 from ..pairs.pair import Pair, logit_width, text_config
-from ..pairs.spec import NO_DRAFT, is_row
+from ..pairs.spec import NO_DRAFT
 from .export import digest
 from .head import (
     STEPS,
@@ -75,8 +75,8 @@ def make_head(args: argparse.Namespace) -> None:
 
 
 def _alone(name: str) -> str:
-    """The name of a pair with this target: a name of the table stands for itself."""
-    return name if is_row(name) or "+" in name else f"{name}+{NO_DRAFT}"
+    """The name of a pair with this target and nothing else."""
+    return name if name.endswith(f"+{NO_DRAFT}") else f"{name}+{NO_DRAFT}"
 
 
 def _check_target(target: Any) -> None:
@@ -210,7 +210,7 @@ class HeadTraining:
                     seed=args.seed,
                 )
             )
-        rows = np.concatenate(pieces)
+        rows: np.ndarray = np.concatenate(pieces)
         rows = rows[rows[:, 1].sum(1) > 1]
         if len(rows) < 4:
             raise SpecvizError(f"only {len(rows)} texts were written: raise --written-tokens.")

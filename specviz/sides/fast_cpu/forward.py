@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
-from .ir import LANES
+from .ir import LANES, float_pointer, int_pointer
 from .products import MOST_ROWS, combine
 from .rows import (
+    ZERO,
     Sizes,
     angles_of,
     arranged_rows,
@@ -26,7 +27,6 @@ from .rows import (
     rotate,
     share,
 )
-from .shared import float_pointer, int_pointer
 from .vector import STEP, gate_by_silu, softmax
 
 # A plan is what one pass is made of, int64: first the `Sizes`, then these. One array of numbers
@@ -224,5 +224,5 @@ def run_pass(thread, plan, numbers):
     norm(sizes.kind, x[n - keep :], plan[FINAL_NORM], numbers[EPS], numbers[LOGIT_FACTOR], last)
     logits = matrix(plan[LOGITS], keep, sizes.vocab)
     begin, end = share(sizes.vocab, thread, threads, STEP)
-    product(sizes, arranged_rows(sizes.kind, last), plan[HEAD], 0, begin, end, logits)
+    product(sizes, arranged_rows(sizes.kind, last), plan[HEAD], ZERO, begin, end, logits)
     meet(plan[MEETING], arrivals, threads)

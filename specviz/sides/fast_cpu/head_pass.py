@@ -10,7 +10,17 @@ import numpy as np
 from numba import njit
 
 from .forward import attend
-from .rows import angles_of, arranged_rows, embed, norm, norm_heads, product, remember, rotate
+from .rows import (
+    ZERO,
+    angles_of,
+    arranged_rows,
+    embed,
+    norm,
+    norm_heads,
+    product,
+    remember,
+    rotate,
+)
 from .vector import gate_by_silu
 
 # Entries of the table of addresses, int64; 0 where a head has no such tensor.
@@ -32,7 +42,7 @@ def run_fuse(sizes, table, numbers, states, hidden):
     if table[FUSE_NORM] != 0:
         x = np.empty(states.shape, np.float32)
         norm(sizes.kind, states, table[FUSE_NORM], numbers[EPS], np.float32(1.0), x)
-    product(sizes, arranged_rows(sizes.kind, x), table[FUSE], 0, 0, sizes.width, hidden)
+    product(sizes, arranged_rows(sizes.kind, x), table[FUSE], ZERO, ZERO, sizes.width, hidden)
 
 
 @njit(nogil=True, cache=True)
@@ -46,7 +56,7 @@ def run_head(sizes, table, numbers, frequencies, start, ids, hidden, keys, value
     kind, width, head_dim = sizes.kind, sizes.width, sizes.head_dim
     eps, one, n = numbers[EPS], np.float32(1.0), len(ids)
     embedded, normed = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
-    embed(sizes, table[EMBEDDING], ids, 0, embedded)
+    embed(sizes, table[EMBEDDING], ids, ZERO, embedded)
     norm(kind, embedded, table[EMBEDDING_NORM], eps, one, embedded)
     norm(kind, hidden, table[STATE_NORM], eps, one, normed)
     out[:] = normed if table[NORMED_RESIDUAL] != 0 else hidden
@@ -56,32 +66,32 @@ def run_head(sizes, table, numbers, frequencies, start, ids, hidden, keys, value
     q = np.empty((n, sizes.heads * head_dim), np.float32)
     k = np.empty((n, sizes.kv_heads * head_dim), np.float32)
     v = np.empty((n, sizes.kv_heads * head_dim), np.float32)
-    product(sizes, arranged, table[QUERY], table[QUERY_BIAS], 0, q.shape[1], q)
-    product(sizes, arranged, table[KEY], table[KEY_BIAS], 0, k.shape[1], k)
-    product(sizes, arranged, table[VALUE], table[VALUE_BIAS], 0, v.shape[1], v)
-    norm_heads(kind, q, 0, sizes.heads, head_dim, table[QUERY_NORM], eps)
-    norm_heads(kind, k, 0, sizes.kv_heads, head_dim, table[KEY_NORM], eps)
+    product(sizes, arranged, table[QUERY], table[QUERY_BIAS], ZERO, q.shape[1], q)
+    product(sizes, arranged, table[KEY], table[KEY_BIAS], ZERO, k.shape[1], k)
+    product(sizes, arranged, table[VALUE], table[VALUE_BIAS], ZERO, v.shape[1], v)
+    norm_heads(kind, q, ZERO, sizes.heads, head_dim, table[QUERY_NORM], eps)
+    norm_heads(kind, k, ZERO, sizes.kv_heads, head_dim, table[KEY_NORM], eps)
     angles = angles_of(frequencies, numbers[ROTARY_FACTOR], start, n)
-    rotate(q, 0, sizes.heads, head_dim, angles, numbers[SCORE_FACTOR])
-    rotate(k, 0, sizes.kv_heads, head_dim, angles, one)
-    remember(k, v, 0, sizes.kv_heads, start, keys, values)
+    rotate(q, ZERO, sizes.heads, head_dim, angles, numbers[SCORE_FACTOR])
+    rotate(k, ZERO, sizes.kv_heads, head_dim, angles, one)
+    remember(k, v, ZERO, sizes.kv_heads, start, keys, values)
     seen = np.empty(q.shape, np.float32)
-    attend(sizes, q, keys, values, start, 0, seen)
+    attend(sizes, q, keys, values, start, ZERO, seen)
     _add(sizes, seen, table[OUT], table[OUT_BIAS], out)
     norm(kind, out, table[MIDDLE_NORM], eps, one, normed)
     arranged = arranged_rows(kind, normed)
     gate, up = np.empty((n, sizes.inner), np.float32), np.empty((n, sizes.inner), np.float32)
-    product(sizes, arranged, table[GATE], 0, 0, sizes.inner, gate)
-    product(sizes, arranged, table[UP], 0, 0, sizes.inner, up)
+    product(sizes, arranged, table[GATE], ZERO, ZERO, sizes.inner, gate)
+    product(sizes, arranged, table[UP], ZERO, ZERO, sizes.inner, up)
     gate_by_silu(gate.ctypes.data, up.ctypes.data, n * sizes.inner)
-    _add(sizes, gate, table[DOWN], 0, out)
+    _add(sizes, gate, table[DOWN], ZERO, out)
 
 
 @njit(nogil=True, cache=True)
 def _add(sizes, inputs, weight, bias, out):
     """out += inputs @ weight.T + bias."""
     added = np.empty(out.shape, np.float32)
-    product(sizes, arranged_rows(sizes.kind, inputs), weight, bias, 0, sizes.width, added)
+    product(sizes, arranged_rows(sizes.kind, inputs), weight, bias, ZERO, sizes.width, added)
     out += added
 
 
@@ -94,7 +104,7 @@ def run_logits(sizes, table, numbers, out, factor, targets, logits):
     normed = np.empty(out.shape, np.float32)
     norm(sizes.kind, out, table[FINAL_NORM], numbers[EPS], factor, normed)
     own = np.empty((n, sizes.vocab), np.float32)
-    product(sizes, arranged_rows(sizes.kind, normed), table[LOGITS], 0, 0, sizes.vocab, own)
+    product(sizes, arranged_rows(sizes.kind, normed), table[LOGITS], ZERO, ZERO, sizes.vocab, own)
     for r in range(n):
         for i in range(sizes.vocab):
             if targets[i] >= 0:

@@ -8,9 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
+from .ir import arrive, float_pointer, read_shared, yield_processor
 from .products import MOST_ROWS, multiply
-from .shared import arrive, float_pointer, read_shared, yield_processor
 from .vector import BFLOAT16, arrange, sum_squares, widen
+
+ZERO = np.int64(0)
+"""For a 0 in a call between compiled functions: numba would compile the called one, and all that it
+calls, once more for the literal."""
 
 SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
 
