@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from .checks import to_the_output
 from .errors import SpecvizError
+from .options import to_the_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

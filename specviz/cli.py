@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from . import serve
-from .checks import check_writable
 from .core.engine import spare_threads
 from .core.events import Event, Round
 from .core.race import race
@@ -23,11 +22,21 @@ from .inspect.parting import difference_lines, parting_of
 from .lanes import beside, parsed_lane
 from .measure.bench import cli as bench
 from .measure.sweep import cli as choose
-from .options import Parser, add_color, also_called, colored, real, whole
-from .pairs.doctor import MARKS, examine, examine_served
+from .options import (
+    Parser,
+    add_color,
+    add_settings,
+    also_called,
+    check_writable,
+    colored,
+    real,
+    settings_from,
+    whole,
+)
+from .pairs.doctor import MARKS, examine, examine_pair
 from .pairs.load import load_any
 from .pairs.memory import device_memory
-from .pairs.pair import Pair, checked_pair
+from .pairs.pair import Pair, Racing, checked_pair
 from .pairs.progress import terminal_watcher
 from .pairs.served import address_of
 from .pairs.sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
@@ -40,8 +49,7 @@ from .runs.rerun import pair_named, rerun, rerun_lines
 from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
-from .settings import Settings, add_settings, settings_from
-from .sides.watched.watching import Watched
+from .settings import Settings
 from .train import cli as train
 
 
@@ -164,7 +172,7 @@ def _add_lanes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _lanes(options: argparse.Namespace, pair: Pair | Watched | None = None) -> dict[str, Settings]:
+def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> dict[str, Settings]:
     """The settings of all lanes; those without a drafter take the pair's."""
     own = settings_from(options, pair.drafters[0]) if pair else settings_from(options)
     return beside(own, map(parsed_lane, options.lane))
@@ -186,9 +194,9 @@ def _named_pair(options: argparse.Namespace) -> Pair:
     return checked_pair(_raced(options))
 
 
-def _raced(options: argparse.Namespace) -> Pair | Watched:
+def _raced(options: argparse.Namespace) -> Pair | Racing:
     name = address_of(options.target_url, options.pair, options.baseline_url)
-    return load_any(parse_pair(name), on_progress=terminal_watcher(), **_loading(options))
+    return load_any(name, on_progress=terminal_watcher(), **_loading(options))
 
 
 def _variables(_: argparse.Namespace) -> None:
@@ -281,7 +289,7 @@ def _doctor(options: argparse.Namespace) -> int:
     whole = address_of(options.target_url, named if options.target_url else options.target)
     spec = _on_server(whole)
     report = (
-        examine_served(spec)
+        examine_pair(spec)
         if spec and (options.target_url or not options.draft)
         else examine(
             options.target,

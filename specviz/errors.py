@@ -76,3 +76,8 @@ def in_one_line(error: BaseException, most: int = 500) -> str:
     characters of each."""
     texts = ((type(one).__name__, " ".join(str(one).split())) for one in causes_of(error))
     return ", because of ".join(f"{kind}: {text}"[:most] for kind, text in texts)
+
+
+def shown(value: object) -> str:
+    """What somebody passed, for a sentence: its type and its beginning."""
+    return f"{type(value).__name__} {value!r}"[:60]

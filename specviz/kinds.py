@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module, metadata
 from typing import Any, TypeAlias
 
-from .core.kinds import DrafterKind, EngineKind, VerdictKind
+from .core.kinds import DrafterKind, EngineKind, PairSource, VerdictKind
 from .environment import PLUGINS
 from .errors import SettingsError
 
@@ -194,7 +194,7 @@ ENGINES = (
         name="compiled",
         label="compiled passes on a processor",
         make=".sides.fast_cpu.support:compiled_engine",
-        make_head=".sides.fast_cpu.support:compiled_head",
+        make_head=".sides.fast_cpu.heads:compiled_head",
         threads=".sides.fast_cpu.fastest_threads:fastest_threads",
         package="numba",
         states=True,
@@ -214,6 +214,46 @@ ENGINES = (
 )
 """The forms in which a model may run, the one to try first first. The last needs no maker: a target
 on a server brings its own engine."""
+
+PAIR_SOURCES = (
+    PairSource(
+        name="builtin",
+        label="the pair that comes with the program",
+        load=".pairs.builtin:load_builtin",
+        examine=".pairs.doctor:examine_models",
+    ),
+    PairSource(
+        name="table",
+        label="a row of the table of pairs",
+        load=".pairs.models:load_models",
+        examine=".pairs.doctor:examine_models",
+    ),
+    PairSource(
+        name="models",
+        label="models of the hub, folders and GGUF files",
+        load=".pairs.models:load_models",
+        examine=".pairs.doctor:examine_models",
+    ),
+    PairSource(
+        name="operator",
+        label="the server of SPECVIZ_REMOTE",
+        load=".pairs.served:load_operator",
+        examine=".pairs.doctor:examine_operator",
+    ),
+    PairSource(
+        name="served",
+        label="a target on a server, and a draft here",
+        load=".pairs.served:load_served",
+        examine=".pairs.doctor:examine_served",
+    ),
+    PairSource(
+        name="watched",
+        label="a server that speculates by itself",
+        load=".sides.watched.watching:load_watched",
+        examine=".pairs.doctor:examine_watched",
+    ),
+)
+"""What each form of a pair's name leads to."""
 
 Kind: TypeAlias = DrafterKind | VerdictKind
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
-from .checks import shown
-from .errors import SettingsError
+from .errors import SettingsError, shown
 from .kinds import drafter_kind
 from .settings import Settings
 

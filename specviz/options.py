@@ -1,17 +1,24 @@
 """What the verbs of the command line have in common: a parser that answers in sentences, numbers
-within bounds, options that were renamed, and colour."""
+within bounds, options that were renamed, those of settings, colour, and where output may go."""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
 from typing import Any, NoReturn
 
-from .errors import SettingsError
+from .errors import SettingsError, TraceError
+from .kinds import DRAFTERS, drafter_names
+from .settings import CHOICES, Settings
 
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE)
 MOST_SHOWN = 160  # characters of what is wrong, of which somebody may have passed a million
 
 
@@ -82,3 +89,76 @@ def colored(options: argparse.Namespace) -> bool:
     """Whether to print in colour: on a terminal, unless NO_COLOR is set."""
     tty = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     return bool(options.color == "always" or (options.color == "auto" and tty))
+
+
+def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
+    the option of the drafter, `settings_from` takes the pair's."""
+    for field in fields(Settings):
+        flag, default = "--" + field.name.replace("_", "-"), defaults.get(field.name, field.default)
+        if field.name == "stop":
+            parser.add_argument(flag, action="append", default=[], help="end at this text")
+        elif field.name == "ignore_eos":
+            parser.add_argument(flag, action="store_true", help="decode past the end of text")
+        elif field.name == "drafter":
+            text = "default: the draft model, or what the pair has in its place"
+            default = defaults.get("drafter")
+            parser.add_argument(flag, choices=drafter_names(), default=default, help=text)
+        elif field.name in CHOICES:
+            choices = CHOICES[field.name]()
+            parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
+        else:
+            kind = float if isinstance(field.default, float) else int
+            parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
+
+
+def settings_from(options: argparse.Namespace, drafter: str = DRAFTERS[0].name) -> Settings:
+    """The settings that `add_settings` parsed, with this drafter if none was asked for. Raises
+    `SettingsError`."""
+    values = {field.name: getattr(options, field.name) for field in fields(Settings)}
+    return Settings(**{**values, "drafter": values["drafter"] or drafter})
+
+
+def check_writable(path: str | Path, *, folder: bool = False) -> None:
+    """Raise `TraceError` if nothing could be written there, before the work for it begins.
+
+    folder: it is a folder, which may still have to be made.
+    """
+    place = Path(path).absolute()
+    if place.exists() and place.is_dir() != folder:
+        kind = "a file" if folder else "a folder"
+        raise TraceError(f"{path} is {kind}: name another place to write to.")
+    if folder:
+        place = next(one for one in (place, *place.parents) if one.exists())
+    elif not place.parent.is_dir():
+        raise TraceError(f"there is no folder for {path}: make it first.")
+    elif not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK):
+        raise TraceError(f"{path} cannot be written: this user may not write to {place}.")
+
+
+@contextmanager
+def to_the_output() -> Iterator[None]:
+    """Inside the block, an output that is closed or full is a `TraceError`.
+
+    A reader who has had enough, as `head` has, is a `BrokenPipeError`.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        raise TraceError("the standard output is closed: nothing can be printed.")
+    try:
+        try:
+            yield
+        finally:  # also after --help
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        # What cannot be written must not be tried again when the interpreter ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            raise BrokenPipeError from None
+        raise TraceError(f"the output cannot be written: {error.strerror}.") from None

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from .core.drafting import Memory, memory_described, memory_ids
 from .core.events import Round
 from .core.header import header_of
 from .core.loop import decode, settings_for
-from .core.memory import Memory, described, memory_ids
 from .core.types import Prefilled, Prompt
 from .lanes import SPECULATIVE
 from .pairs.pair import Pair, checked_pair
@@ -64,4 +64,4 @@ def generate(
     assert isinstance(first, Prefilled)
     rounds = [event for event in events if isinstance(event, Round)]
     header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first})
-    return Result(Trace(replace(header, memory=described(texts)), rounds))
+    return Result(Trace(replace(header, memory=memory_described(texts)), rounds))

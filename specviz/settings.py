@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import SettingsError
-from .kinds import DRAFTERS, NAME, TOKEN, drafter_names, verdict_kind, verdict_names
+from .kinds import NAME, TOKEN, drafter_names, verdict_kind, verdict_names
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
@@ -135,34 +134,6 @@ class Settings:
                     f"there is no setting {name!r}: use {', '.join(sorted(names))}."
                 )
         return dict(values)
-
-
-def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
-    """An option for each setting, named as the field; `defaults` replaces the fields' own. Without
-    the option of the drafter, `settings_from` takes the pair's."""
-    for field in fields(Settings):
-        flag, default = "--" + field.name.replace("_", "-"), defaults.get(field.name, field.default)
-        if field.name == "stop":
-            parser.add_argument(flag, action="append", default=[], help="end at this text")
-        elif field.name == "ignore_eos":
-            parser.add_argument(flag, action="store_true", help="decode past the end of text")
-        elif field.name == "drafter":
-            text = "default: the draft model, or what the pair has in its place"
-            default = defaults.get("drafter")
-            parser.add_argument(flag, choices=drafter_names(), default=default, help=text)
-        elif field.name in CHOICES:
-            choices = CHOICES[field.name]()
-            parser.add_argument(flag, choices=choices, default=default, help="default %(default)s")
-        else:
-            kind = float if isinstance(field.default, float) else int
-            parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
-
-
-def settings_from(options: argparse.Namespace, drafter: str = DRAFTERS[0].name) -> Settings:
-    """The settings that `add_settings` parsed, with this drafter if none was asked for. Raises
-    `SettingsError`."""
-    values = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    return Settings(**{**values, "drafter": values["drafter"] or drafter})
 
 
 def _bounds(name: str) -> str:

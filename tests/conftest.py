@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -49,6 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         cache = getattr(config, "cache", None)  # it may be disabled
         items[:] = browser_files_spread(items, cache.get(SECONDS, {}) if cache else {})
+
+
+def pytest_collection_finish() -> None:
+    # What is there by now stays to the end: torch, transformers and gradio alone are a million
+    # objects, at which the collector would look again and again.
+    gc.collect()
+    gc.freeze()
 
 
 LONG = {

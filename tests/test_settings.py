@@ -15,7 +15,8 @@ from toy_models import examples
 from specviz import Settings, SpecvizError
 from specviz.errors import SettingsError
 from specviz.kinds import drafter_names
-from specviz.settings import CHATS, GAMMA_POLICIES, add_settings, settings_from
+from specviz.options import add_settings, settings_from
+from specviz.settings import CHATS, GAMMA_POLICIES
 
 NAN, INF = math.nan, math.inf
 

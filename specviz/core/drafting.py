@@ -1,12 +1,15 @@
-"""Where drafts come from: what every drafter offers, and the one that the settings name."""
+"""Where drafts come from: what every drafter offers, the one that the settings name, and the
+earlier texts that some draft from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import PairError
+from ..errors import PairError, SettingsError, shown
 from ..kinds import drafter_kind
+from ..kinds import drafters as every_drafter
+from ..settings import Settings
 from .kinds import resolved
 
 if TYPE_CHECKING:
@@ -14,6 +17,11 @@ if TYPE_CHECKING:
     from .types import DecodingPath, Draft, RunContext
 
 UNLIMITED = 1_000_000  # tokens, more than any run drafts
+
+Memory: TypeAlias = Sequence[str | Sequence[int]]
+"""Earlier texts, each as text or as ids of the target's tokenizer."""
+
+EarlierTexts: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Drafter:
@@ -78,3 +86,30 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     make = resolved(kind.translated if shared and kind.translated else kind.make)
     drafter: Drafter = make(pair, run, target)
     return drafter
+
+
+def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> EarlierTexts:
+    """The ids of each text that is not empty.
+
+    settings: of the lanes with drafts. Raises `SettingsError` if none of them reads earlier texts,
+    and `PromptError` for a text that is neither text nor known ids.
+    """
+    if isinstance(memory, str):
+        raise SettingsError("memory is one text: use a list of texts, each as text or as ids.")
+    if not isinstance(memory, (list, tuple)):
+        raise SettingsError(f"memory is {shown(memory)}: use a list of texts, each text or ids.")
+    if not memory:
+        return ()
+    drafters = [one.drafter for one in settings]
+    if not any(drafter_kind(name).reads_memory for name in drafters):
+        readers = " or ".join(repr(kind.name) for kind in every_drafter() if kind.reads_memory)
+        raise SettingsError(
+            f"memory is given and the drafter is {drafters[0]!r}: only {readers} reads earlier "
+            "texts, so choose it or leave memory out."
+        )
+    return tuple(ids for text in memory if (ids := tuple(pair.text_ids(text))))
+
+
+def memory_described(memory: EarlierTexts) -> dict[str, int] | None:
+    """What a header says of it: how many texts and tokens, never the texts."""
+    return {"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None

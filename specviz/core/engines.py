@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,7 +15,9 @@ from ..environment import FORM, on_zerogpu
 from ..kinds import ENGINES
 from .engine import Engine, ModelElsewhere, StateEngine
 from .kinds import EngineKind, resolved
-from .states import DraftHead, StateReader
+
+if TYPE_CHECKING:
+    from .states import DraftHead, StateReader
 
 _eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
 

@@ -183,3 +183,17 @@ class EngineKind:
     call_on_cpu: int = 2**17
     call_elsewhere: int = 2**23
     extra_token: float = 0.14
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSource:
+    """Where the pairs of one form of name come from.
+
+    name: as the parsed name's `source` says (`specviz.pairs.spec`). label: in words. load: (spec,
+    asked) -> the `Pair`, or what races by itself. examine: (spec, options) -> the doctor's report.
+    """
+
+    name: str
+    label: str
+    load: Reference
+    examine: Reference

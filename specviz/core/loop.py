@@ -20,18 +20,15 @@ from typing import Any
 
 import torch
 
-from ..checks import shown
-from ..errors import ModelError, SettingsError
+from ..errors import ModelError, SettingsError, shown
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
 from ..pairs.pair import Pair, checked_pair, context_length
 from ..settings import Settings
-from .cost import extra_token_cost, pass_cost
-from .drafting import Drafter, make_drafter
+from .drafting import Drafter, EarlierTexts, Memory, make_drafter, memory_ids
 from .engine import Engine, now, prefill
 from .engines import fastest_threads, make_engine, make_state_engine
 from .events import EndReason, Round, Token
-from .memory import EarlierTexts, Memory, memory_ids
 from .paths import make_context, make_path
 from .policy import Policy, make_policy
 from .sampling import Decide, decide
@@ -195,6 +192,8 @@ class _Run:
 
     def costs(self) -> tuple[float, float]:
         """c and the cost of a further token in a target pass, from sizes alone."""
+        from .cost import extra_token_cost, pass_cost  # which few policies ask for
+
         step, alone = self.drafter.step_cost(), pass_cost(self.pair.target, self.target.form)
         return step / alone, extra_token_cost(self.device, self.target.form)
 

@@ -12,11 +12,10 @@ from ..kinds import drafter_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane, Several, checked_lanes
 from ..pairs.pair import Pair, Racing, checked_pair, context_length
 from ..settings import Settings
-from .agreement import agreement_of
-from .events import End, EndReason, Event, Round
+from .drafting import EarlierTexts, Memory, memory_described, memory_ids
+from .events import End, EndReason, Event, Round, agreement_of
 from .header import header_of
 from .loop import decode, settings_for
-from .memory import EarlierTexts, Memory, described, memory_ids
 from .sampling import Decide
 from .types import LaneEvents, Mode, Prefilled, Prompt
 
@@ -93,7 +92,7 @@ def _race(
         header = header_of(pair, prompt_ids, settings, mode, prefilled)
         # A tokenizer may have changed its letters.
         asked = question if question and question in header.prompt else None
-        if (yield replace(header, memory=described(memory), question=asked)):
+        if (yield replace(header, memory=memory_described(memory), question=asked)):
             yield End(dict.fromkeys(lanes, "stopped"))
             return
         emitted: dict[str, list[Round]] = {lane: [] for lane in lanes}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -10,12 +11,20 @@ from torch import Tensor
 
 from .engine import OwnEngine, StateEngine
 
+EAGLE = "eagle3"
+"""The `kind` of an EAGLE-3 head."""
+
 
 class DraftHead(Protocol):
     """What stands in the place of a draft model and reads the target's states.
 
-    states: after how many layers these are. step_parts: the modules of a step along the chain.
+    kind: what it is, such as `EAGLE`. states: after how many layers these are. step_parts: the
+    modules of a step along the chain.
     """
+
+    kind: str
+    name_or_path: str
+    config: Any
 
     @property
     def device(self) -> torch.device: ...
@@ -26,6 +35,10 @@ class DraftHead(Protocol):
     @property
     def step_parts(self) -> Sequence[Any]: ...
 
+    def parameters(self) -> Iterator[Any]:
+        """Its own weights."""
+        ...
+
     def check(self, target: Any) -> None:
         """Raise `PairError` unless it was made for this target."""
         ...
@@ -33,6 +46,29 @@ class DraftHead(Protocol):
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """The plainest engine of it, with an empty cache. target: whose states it reads."""
         ...
+
+
+class HeadOnDemand:
+    """A head whose weights are read when it is first used: most runs draft with something else.
+
+    load: reads it, and checks that it was made for its target.
+    """
+
+    def __init__(self, load: Callable[[], DraftHead]) -> None:
+        self._load = load
+
+    @cached_property
+    def loaded(self) -> DraftHead:
+        """The head itself."""
+        return self._load()
+
+    def check(self, target: Any) -> None:
+        """Nothing: reading it does."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copies and pickles ask of any object
+            raise AttributeError(name)
+        return getattr(self.loaded, name)
 
 
 class StateReader(OwnEngine):

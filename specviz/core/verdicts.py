@@ -16,7 +16,11 @@ from ..kinds import TOKEN, verdict_kind
 from ..settings import Settings
 from .kinds import resolved
 from .sampling import Decide, RandomSource, decide, draw, residual, uniforms, usable
-from .theory import TYPICAL_DELTA, TYPICAL_EPSILON
+
+TYPICAL_EPSILON = 0.09
+TYPICAL_DELTA = 0.3
+"""Typical acceptance keeps a draft x where p(x) > min(epsilon, delta exp(-H(p))): the values of
+Medusa's published code, delta the root of epsilon (Cai et al. 2024, arXiv 2401.10774)."""
 
 
 def rule(settings: Settings, token_rule: Decide = decide) -> Decide:

@@ -13,10 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core.agreement import margin_of
 from ..core.engine import Engine, prefill
 from ..core.engines import make_engine
-from ..core.events import Round
+from ..core.events import Round, margin_of
 from ..core.header import model_name
 from ..core.loop import decode
 from ..errors import PairError, TraceError

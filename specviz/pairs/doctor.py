@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..checks import checked_device
+from ..core.kinds import resolved
 from ..errors import PairError, ServerError
 from ..kinds import drafters_for
 from ..sides.watched.watching import tells_steps, watched_pair
@@ -32,10 +32,11 @@ from .findings import (
 from .heads.findings import examined_head, head_findings, own_layers_findings
 from .heads.kinds import AnyMetadata, is_head
 from .hub import find_source, gated_sentence, hub_listing
-from .load import meta_pair, model_names, planned_loads, row_of
-from .memory import DeviceMemory, MemoryNeed, device_memory
+from .load import source_of
+from .memory import DeviceMemory, MemoryNeed, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
-from .pair import Pair
+from .models import meta_pair, model_names, planned_loads, row_of
+from .pair import Pair, has_early_exits
 from .served import served_target
 from .server_findings import served_findings, watched_findings
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
@@ -43,14 +44,15 @@ from .spec import (
     NO_DRAFT,
     ModelsSpec,
     NamedSpec,
-    ServerSpec,
+    PairSpec,
+    ServedSpec,
     WatchedSpec,
     local_file,
+    operator_spec,
     parse_pair,
 )
 from .table import known_head, known_model, suggested_draft, wheel_file
-from .truncated import has_early_exits
-from .weights import LoadOptions, PlannedLoad, checked_dtype, checked_quantization
+from .weights import LoadOptions, checked_device, checked_dtype, checked_quantization
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {
@@ -163,13 +165,26 @@ def examine(
     )
 
 
-def examine_served(spec: ServerSpec) -> Report:
-    """The report on a pair whose target is on a server, or that is only watched: the server is
-    asked, and no weights are read."""
-    if isinstance(spec, WatchedSpec):
-        return _examine_watched(spec)
+def examine_pair(spec: PairSpec, **options: Any) -> Report:
+    """The report on what a parsed name stands for, with the options of `examine`."""
+    report: Report = resolved(source_of(spec).examine)(spec, **options)
+    return report
+
+
+def examine_models(spec: NamedSpec | ModelsSpec, **options: Any) -> Report:
+    """The same for models of the hub or of this machine."""
+    return examine(str(spec), **options)
+
+
+def examine_operator(_: object, **options: Any) -> Report:
+    """The same for the server of SPECVIZ_REMOTE. Raises `PairError` if that names none."""
+    return examine_pair(operator_spec(), **options)
+
+
+def examine_served(spec: ServedSpec, **_: Any) -> Report:
+    """The same for a target on a server: the server is asked, and no weights are read."""
     try:
-        target, source, _ = served_target(spec)
+        target, source, _tokenizer = served_target(spec)
     except (PairError, ServerError) as error:
         stop = Finding("stop", "server", str(error))
         return Report(spec.target.model, _shown(spec.draft), (stop,), {}, 0, None)
@@ -177,7 +192,8 @@ def examine_served(spec: ServerSpec) -> Report:
     return Report(spec.target.model, source.shown, tuple(findings), {}, 0, None)
 
 
-def _examine_watched(spec: WatchedSpec) -> Report:
+def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
+    """The same for a server that speculates by itself."""
     model = spec.engine.model
     try:
         pair = watched_pair(spec)

@@ -11,8 +11,8 @@ from huggingface_hub import constants
 
 from ..errors import PairError
 from .gguf import GgufHeader
-from .hub import Listing, ModelSource, token_state
-from .memory import DeviceMemory
+from .hub import Listing, page_of, token_state
+from .memory import DeviceMemory, PlannedLoad, place_target
 from .metadata import ModelMetadata
 from .pair import (
     Pair,
@@ -26,7 +26,7 @@ from .pair import (
 from .shared_tokens import SharedTokens
 from .sizes import DRAFTING_LANES, LANES, shown_bytes, shown_count, smaller_precisions
 from .table import HeadFacts, ModelFacts, known_model
-from .weights import LoadOptions, PlannedLoad, place_target
+from .weights import LoadOptions, ModelSource
 
 Level = Literal["good", "warning", "stop"]
 
@@ -52,7 +52,7 @@ def access_findings(source: ModelSource, listing: Listing | None, readable: bool
     if readable:
         sentence = f"{source.shown} is gated, and this machine has access to it: nothing to do."
         return [Finding("good", "access", sentence)]
-    sentence = f"{source.shown} is gated: accept its licence on {source.page}; {token_state()}."
+    sentence = f"{source.shown} is gated: accept its licence on {page_of(source)}; {token_state()}."
     return [Finding("warning", "access", sentence)]
 
 

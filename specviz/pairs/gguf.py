@@ -5,7 +5,6 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import PairError
-
-ORIGIN = "origin.json"
-"""In a folder that was made of a GGUF file: of which one."""
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -219,11 +215,3 @@ class _Reader:
 
     def wrong(self, what: str) -> PairError:
         return PairError(f"{self.path.name} has {what}: it is damaged, download it again.")
-
-
-def origin_of(folder: Path) -> str | None:
-    """Which file an unpacked folder was made of, such as "sha256:…"; None for other folders."""
-    try:
-        return str(json.loads((folder / ORIGIN).read_text("utf-8"))["revision"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -19,29 +19,11 @@ from huggingface_hub import constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from ..errors import PairError, causes_of
-from .spec import HUB_ID, MOST_SHOWN, local_file, local_folder
+from .spec import HUB_ID, local_file, local_folder
+from .weights import ModelSource, shown_name
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """A model's hub id, or the path of its local folder, or of its GGUF file, as `name` and as
-    `folder`."""
-
-    name: str
-    folder: Path | None
-
-    @property
-    def shown(self) -> str:
-        """The name without a path: users of the page must not see paths of this machine."""
-        return self.folder.name if self.folder else shown_name(self.name)
-
-    @property
-    def page(self) -> str:
-        """Its page on the hub."""
-        return f"{constants.ENDPOINT}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -53,13 +35,6 @@ class Listing:
 
     gated: bool
     files: dict[str, int] = field(default_factory=dict)
-
-
-def shown_name(name: str) -> str:
-    """A model's name without the folders above it, cut off if it is very long."""
-    path = Path(name)
-    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
-    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
 
 
 def find_source(name: str) -> ModelSource:
@@ -74,10 +49,9 @@ def find_source(name: str) -> ModelSource:
     return ModelSource(name, None)
 
 
-def hub_options(source: ModelSource) -> dict[str, Any]:
-    """Options for transformers: run no code of the repository, do not wait for a silent hub."""
-    offline = source.folder is None and not hub_is_reachable()
-    return {"trust_remote_code": False, "local_files_only": offline}
+def page_of(source: ModelSource) -> str:
+    """The page of a model on the hub."""
+    return f"{constants.ENDPOINT}/{source.name}"
 
 
 # The time of the last request, and whether the hub answered.
@@ -178,7 +152,7 @@ def gated_sentence(source: ModelSource) -> str:
         return f"{source.shown} is gated: {token_state()}."
     owner = bool(huggingface_hub.get_token())
     who = "the account of your HF_TOKEN" if owner else "an account, and set its HF_TOKEN"
-    return f"{source.shown} is gated: accept its licence on {source.page} with {who}."
+    return f"{source.shown} is gated: accept its licence on {page_of(source)} with {who}."
 
 
 def _file_sentence(source: ModelSource, text: str) -> str:

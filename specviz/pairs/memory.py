@@ -9,9 +9,17 @@ from typing import Any
 import psutil
 import torch
 
+from ..errors import PairError
 from .metadata import Caches, quantizable_parameters
 from .pair import context_length, parameter_count
-from .sizes import PRECISIONS, number_bytes, shown_bytes, smaller_precisions, weight_bytes
+from .sizes import (
+    PRECISIONS,
+    TYPICAL_CONTEXT,
+    number_bytes,
+    shown_bytes,
+    smaller_precisions,
+    weight_bytes,
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,65 @@ def memory_advice(needs: list[MemoryNeed], free: int, tokens: int, *, cpu: bool)
             how = {"8bit": "8-bit weights", "4bit": "4-bit weights"}.get(name, f"dtype {name}")
             return f"choose {how}, which need {shown_bytes(total)}, or a smaller model"
     return "choose a smaller model"
+
+
+@dataclass(frozen=True)
+class PlannedLoad:
+    """A model to load, the memory that it needs and the precision that it is loaded in."""
+
+    name: str
+    need: MemoryNeed
+    precision: str
+
+    def bytes(self, tokens: int = TYPICAL_CONTEXT) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        return self.need.bytes(self.precision, tokens)
+
+
+def place_target(
+    target: PlannedLoad,
+    draft: PlannedLoad | None,
+    devices: list[DeviceMemory],
+    tokens: int = TYPICAL_CONTEXT,
+) -> tuple[torch.device | None, dict[int, int]]:
+    """The device for the target, or None and the most bytes of its weights on each GPU, by index.
+
+    The draft is loaded where the target's logits are: on the last GPU that holds a part of the
+    target. Memory for the draft is therefore left free on the last GPU. Raises `PairError` with
+    the numbers if there is not enough memory.
+    """
+    draft_bytes = draft.bytes(tokens) if draft else 0
+    total = target.bytes(tokens) + draft_bytes
+    best = max(devices, key=lambda memory: memory.free)
+    if total <= best.free:
+        return best.device, {}
+    if len(devices) == 1 or total > sum(memory.free for memory in devices):
+        loads = [load for load in (target, draft) if load]
+        raise PairError(shortage_sentence(loads, devices, tokens))
+    # These limits are for weights only; each GPU also holds the caches of its layers.
+    share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
+    free = [memory.free for memory in devices]
+    free[-1] = max(0, free[-1] - draft_bytes)
+    return None, {
+        memory.device.index: int(share * n) for memory, n in zip(devices, free, strict=True)
+    }
+
+
+def shortage_sentence(
+    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
+) -> str:
+    """One sentence: that these models do not fit, with the numbers, and what would fit."""
+    free = sum(memory.free for memory in devices)
+    parts = " and ".join(
+        f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
+    )
+    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{devices[0].device.type} has"
+    cpu = devices[0].device.type == "cpu"
+    advice = memory_advice([load.need for load in loads], free, tokens, cpu=cpu)
+    return (
+        f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
+        f"{shown_bytes(free)} free; {advice}."
+    )
 
 
 def _gpu_memory(index: int) -> DeviceMemory:

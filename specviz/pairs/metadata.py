@@ -13,16 +13,16 @@ from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     DynamicCache,
     GenerationConfig,
 )
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import ModelSource, failure_sentence, find_source, hub_options
+from .hub import failure_sentence, find_source
 from .pair import text_config
 from .weight_headers import folder_weights
+from .weights import ModelSource, hub_options, read_tokenizer
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
 
@@ -109,14 +109,6 @@ def _check_layers(config: Any, source: ModelSource) -> None:
             f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a number "
             f"from 0 to {MOST_LAYERS}."
         )
-
-
-def read_tokenizer(source: ModelSource) -> Any:
-    """The tokenizer of a model; raises `PairError` if it cannot be loaded."""
-    try:
-        return AutoTokenizer.from_pretrained(source.name, **hub_options(source))
-    except Exception as error:
-        raise PairError(failure_sentence(source, error)) from error
 
 
 def _add_generation_config(model: Any, source: ModelSource, options: dict[str, Any]) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch import nn
 
-from ..checks import shown
 from ..core.events import Event
-from ..errors import PairError, PromptError, SettingsError
+from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafter_kind, drafters_for
 from ..lanes import Lane
 from ..settings import CHATS, Settings
-from .shared_tokens import FEWEST, SharedTokens, shared_tokens
-from .truncated import has_early_exits
+
+if TYPE_CHECKING:
+    from ..core.states import DraftHead
+    from .shared_tokens import SharedTokens
 
 CHATML_END = "<|im_end|>"
 """The end of a turn in ChatML, the template that some base models have too."""
@@ -43,7 +45,7 @@ class Pair:
     tokenizer: Any
     draft_tokenizer: Any = None
     name: str = "custom"
-    head: Any = None
+    head: DraftHead | None = None
 
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
@@ -97,6 +99,8 @@ class Pair:
             return None
         if first_difference(self.tokenizer, self.draft_tokenizer, self._common_size) is None:
             return None
+        from .shared_tokens import shared_tokens  # most pairs have one tokenizer
+
         sizes = self._target_size, self.draft_vocab
         ends = self.eos_ids, end_ids(self.draft)
         return shared_tokens(self.tokenizer, self.draft_tokenizer, sizes, ends)
@@ -301,6 +305,38 @@ def parameter_count(model: Any) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+def layer_count(model: Any) -> int:
+    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
+    path = blocks_path(model)
+    return len(model.get_submodule(path))
+
+
+def has_early_exits(model: Any) -> bool:
+    """Whether the model's first layers can run without the others."""
+    try:
+        return layer_count(model) > 1
+    except PairError:
+        return False
+
+
+def blocks_path(model: Any) -> str:
+    """The dotted name of the list that holds the model's blocks."""
+    config = model.config.get_text_config()
+    found: list[str] = []
+    for name, module in model.named_modules():
+        # A list of experts inside a block may be as long as the list of blocks.
+        inside = any(name.startswith(f"{other}.") for other in found)
+        blocks = isinstance(module, nn.ModuleList) and not inside
+        if blocks and len(module) == getattr(config, "num_hidden_layers", None):
+            found.append(name)
+    if len(found) != 1:
+        raise PairError(
+            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
+            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
+        )
+    return found[0]
+
+
 def _check_causal(model: Any, role: str) -> None:
     config = getattr(model, "config", None)
     can = callable(getattr(model, "can_generate", None)) and model.can_generate()
@@ -330,6 +366,8 @@ def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | 
 
 
 def _check_shared(shared: SharedTokens) -> None:
+    from .shared_tokens import FEWEST
+
     if shared.share < FEWEST:
         raise PairError(
             f"target and draft use different tokenizers, with only {len(shared.pairs):,} of the "

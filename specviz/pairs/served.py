@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
-
+from ..core.kinds import resolved
 from ..errors import PairError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.watching import Watched, watched_pair
-from .hub import ModelSource, find_source
-from .metadata import read_tokenizer
+from .hub import find_source
+from .load import Asked, source_of
 from .pair import Pair
-from .progress import Progress, Watcher
-from .spec import ServedSpec, ServerSpec, WatchedSpec, parse_pair
-from .weights import LoadOptions, load_model
+from .progress import Progress
+from .spec import ServedSpec, WatchedSpec, operator_spec, parse_pair
+from .weights import ModelSource, best_device, load_model, read_tokenizer
 
 
 def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
@@ -48,22 +46,24 @@ def _at(url: str, models: str) -> str:
     return f"{url}#{models}"
 
 
-def served_pair(
-    spec: ServerSpec, options: LoadOptions, device: torch.device, on_progress: Watcher | None
-) -> Pair | Watched:
-    """The pair of a target on a server and a draft here, or a server that is watched.
+def load_served(spec: ServedSpec, asked: Asked) -> Pair:
+    """The pair of a target on a server and a draft here, whose tokenizer must be the target's too.
 
-    The draft is loaded as `options` say; its tokenizer must be the target's too. The name of the
-    pair has no address. Raises `PairError` and `ServerError`.
+    The name of the pair has no address. Raises `PairError` and `ServerError`.
     """
-    if on_progress is not None:
-        on_progress(Progress("asking the server of the target"))
-    if isinstance(spec, WatchedSpec):
-        return watched_pair(spec)
+    if asked.on_progress is not None:
+        asked.on_progress(Progress("asking the server of the target"))
     target, source, tokenizer = served_target(spec)
-    draft = load_model(source, replace(options, device=device), on_progress)
+    options = replace(asked.options[1], device=asked.device or best_device())
+    draft = load_model(source, options, asked.on_progress)
     name = f"{target.name_or_path}+{source.shown}"
     return Pair(target=target, draft=draft, tokenizer=tokenizer, name=name)
+
+
+def load_operator(_: object, asked: Asked) -> Any:
+    """The pair of SPECVIZ_REMOTE. Raises `PairError` and `ServerError`."""
+    spec = operator_spec()
+    return resolved(source_of(spec).load)(spec, asked)
 
 
 def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:

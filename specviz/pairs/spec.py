@@ -1,6 +1,7 @@
 """A pair's name, parsed once. The grammar stands in docs/pairs.md. This module imports no torch.
 
-Each form of a name is a type of its own. `VisitorSpec` holds those that a visitor of a page may
+Each form of a name is a type of its own, and `source` names its row in the table of sources
+(`specviz.kinds`). `VisitorSpec` holds those that a visitor of a page may
 give: none of them can hold the address of a server.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 from urllib.parse import urlsplit
 
 from ..environment import BUILTIN, REMOTE, REMOTE_KEY, SERVED
@@ -51,6 +52,10 @@ class NamedSpec:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def source(self) -> str:
+        return BUILTIN if self.name == BUILTIN else "table"
+
 
 @dataclass(frozen=True)
 class ModelsSpec:
@@ -62,6 +67,7 @@ class ModelsSpec:
 
     target: str
     draft: str | None
+    source: ClassVar[str] = "models"
 
     def __post_init__(self) -> None:
         for name in (self.target, self.draft or ""):
@@ -77,6 +83,8 @@ class ModelsSpec:
 @dataclass(frozen=True)
 class OperatorSpec:
     """The pair of SPECVIZ_REMOTE, whose address only the operator knows."""
+
+    source: ClassVar[str] = "operator"
 
     def __str__(self) -> str:
         return SERVED
@@ -113,6 +121,7 @@ class ServedSpec:
 
     target: Address
     draft: str
+    source: ClassVar[str] = "served"
 
     def __post_init__(self) -> None:
         ModelsSpec(self.draft, None)
@@ -127,6 +136,7 @@ class WatchedSpec:
 
     engine: Address
     alone: Address | None = None
+    source: ClassVar[str] = "watched"
 
     def __str__(self) -> str:
         return str(self.engine) if self.alone is None else f"{self.engine} | {self.alone}"

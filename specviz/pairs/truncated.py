@@ -9,24 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import PairError
+from .pair import blocks_path
 
 FINAL = -1
 """The states that the final norm gives, which the target's own head reads."""
-
-
-def layer_count(model: Any) -> int:
-    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
-    path = _path(model)
-    return len(model.get_submodule(path))
-
-
-def has_early_exits(model: Any) -> bool:
-    """Whether the model's first layers can run without the others."""
-    try:
-        return layer_count(model) > 1
-    except PairError:
-        return False
 
 
 def truncated_model(model: Any, layers: int) -> Any:
@@ -56,7 +42,7 @@ def watched_model(model: Any, layers: Sequence[int], see: Callable[[int, Tensor]
 
     root = _with_blocks(model, watched)
     if FINAL in layers:
-        _watch(root.get_submodule(_path(model).rpartition(".")[0]), see, FINAL)
+        _watch(root.get_submodule(blocks_path(model).rpartition(".")[0]), see, FINAL)
     return root
 
 
@@ -73,7 +59,7 @@ def _watch(twin: Any, see: Callable[[int, Tensor], None], n: int) -> None:
 
 def _with_blocks(model: Any, changed: Callable[[list[Any]], list[Any]]) -> Any:
     """A copy of `model` whose list of blocks is what `changed` makes of them."""
-    *parents, last = _path(model).split(".")
+    *parents, last = blocks_path(model).split(".")
     root = inner = _shallow_copy(model)
     for name in parents:
         child = _shallow_copy(inner._modules[name])
@@ -90,21 +76,3 @@ def _shallow_copy(module: Any) -> Any:
     # The hook of a device map is a method of the original module, and would run all its blocks.
     twin.__dict__.pop("forward", None)
     return twin
-
-
-def _path(model: Any) -> str:
-    """The dotted name of the list that holds the model's blocks."""
-    config = model.config.get_text_config()
-    found: list[str] = []
-    for name, module in model.named_modules():
-        # A list of experts inside a block may be as long as the list of blocks.
-        inside = any(name.startswith(f"{other}.") for other in found)
-        blocks = isinstance(module, nn.ModuleList) and not inside
-        if blocks and len(module) == getattr(config, "num_hidden_layers", None):
-            found.append(name)
-    if len(found) != 1:
-        raise PairError(
-            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
-            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
-        )
-    return found[0]

@@ -20,11 +20,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from ..environment import CACHE
 from ..errors import PairError, causes_of, ran_out_of_memory
 from .checksums import check_files, sha256, write_checksums
-from .gguf import ORIGIN, GgufHeader, read_gguf
-from .hub import ModelSource
+from .gguf import GgufHeader, read_gguf
 from .metadata import ModelMetadata, meta_model
 from .progress import Progress, Watcher, watched
 from .sizes import shown_bytes
+from .weights import ORIGIN, ModelSource
 
 FORM = 1  # of what is kept; another one is unpacked anew
 SPARE = 1.05  # of the bytes that the unpacked weights need

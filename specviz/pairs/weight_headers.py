@@ -12,7 +12,8 @@ import torch
 from huggingface_hub import hf_hub_download
 
 from ..errors import PairError
-from .hub import ModelSource, general_sentence, hub_options
+from .hub import general_sentence
+from .weights import ModelSource, hub_options
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")

@@ -1,23 +1,103 @@
-"""Loading of weights: dtype, quantization, devices, and clear errors if it fails."""
+"""A model's files and the loading of its weights: dtype, quantization, device, and clear errors if
+it fails."""
 
 from __future__ import annotations
 
 import gc
 import importlib.util
+import json
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..errors import PairError, ran_out_of_memory
-from .gguf import origin_of
-from .hub import ModelSource, failure_sentence, hub_options
-from .memory import DeviceMemory, MemoryNeed, memory_advice
-from .progress import Watcher, watched
-from .sizes import QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 
+if TYPE_CHECKING:
+    from .progress import Watcher
+
+ORIGIN = "origin.json"
+"""In a folder that was made of a GGUF file: of which one."""
+
+DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
+MOST_SHOWN = 100  # characters of a model's name in a sentence
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model's hub id, or the path of its local folder, or of its GGUF file, as `name` and as
+    `folder`."""
+
+    name: str
+    folder: Path | None
+
+    @property
+    def shown(self) -> str:
+        """The name without a path: users of the page must not see paths of this machine."""
+        return self.folder.name if self.folder else shown_name(self.name)
+
+
+def shown_name(name: str) -> str:
+    """A model's name without the folders above it, cut off if it is very long."""
+    path = Path(name)
+    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
+    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "…"
+
+
+def hub_options(source: ModelSource) -> dict[str, Any]:
+    """Options for transformers: run no code of the repository, do not wait for a silent hub."""
+    offline = False
+    if source.folder is None:
+        from .hub import hub_is_reachable  # a folder is read without the hub's client
+
+        offline = not hub_is_reachable()
+    return {"trust_remote_code": False, "local_files_only": offline}
+
+
+def _failure(source: ModelSource, error: BaseException) -> PairError:
+    from .hub import failure_sentence
+
+    return PairError(failure_sentence(source, error))
+
+
+def best_device() -> torch.device:
+    """The CUDA device of this machine, or its CPU.
+
+    Apple's GPUs are not used: they lack fp64, which exact sampling needs.
+    """
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def checked_device(device: object) -> torch.device | None:
+    """The device of this name; None stands for the best one. Raises `PairError` if it is none, or
+    if this machine does not have it."""
+    if device is None:
+        return None
+    named: Any = device
+    if isinstance(device, int) and not isinstance(device, bool):
+        named = f"cuda:{device}"
+    try:
+        found: torch.device = torch.device(named)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
+    if found.type not in ("cpu", "cuda", "mps"):
+        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
+    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
+        return found
+    if found.type == "mps":
+        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        without = "torch is installed without CUDA"
+        why = without if torch.version.cuda is None else "torch finds no GPU that it can use"
+        raise PairError(f"there is no {found} here, since {why}: leave the device out, or use cpu.")
+    if (found.index or 0) >= count:
+        raise PairError(f"there is no {found}: this machine has cuda:0 to cuda:{count - 1}.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -61,6 +141,8 @@ def checked_quantization(quantize: str | None) -> str | None:
     """`quantize` itself; raises `PairError` if it is unknown or this machine cannot use it."""
     if quantize is None:
         return None
+    from .sizes import QUANTIZED
+
     if quantize not in QUANTIZED:
         raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")
     kind = quantize.replace("bit", "-bit")
@@ -84,65 +166,6 @@ def _bitsandbytes_config(quantize: str, dtype: torch.dtype | None) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class PlannedLoad:
-    """A model to load, the memory that it needs and the precision that it is loaded in."""
-
-    name: str
-    need: MemoryNeed
-    precision: str
-
-    def bytes(self, tokens: int = TYPICAL_CONTEXT) -> int:
-        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
-        return self.need.bytes(self.precision, tokens)
-
-
-def place_target(
-    target: PlannedLoad,
-    draft: PlannedLoad | None,
-    devices: list[DeviceMemory],
-    tokens: int = TYPICAL_CONTEXT,
-) -> tuple[torch.device | None, dict[int, int]]:
-    """The device for the target, or None and the most bytes of its weights on each GPU, by index.
-
-    The draft is loaded where the target's logits are: on the last GPU that holds a part of the
-    target. Memory for the draft is therefore left free on the last GPU. Raises `PairError` with
-    the numbers if there is not enough memory.
-    """
-    draft_bytes = draft.bytes(tokens) if draft else 0
-    total = target.bytes(tokens) + draft_bytes
-    best = max(devices, key=lambda memory: memory.free)
-    if total <= best.free:
-        return best.device, {}
-    if len(devices) == 1 or total > sum(memory.free for memory in devices):
-        loads = [load for load in (target, draft) if load]
-        raise PairError(shortage_sentence(loads, devices, tokens))
-    # These limits are for weights only; each GPU also holds the caches of its layers.
-    share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
-    free = [memory.free for memory in devices]
-    free[-1] = max(0, free[-1] - draft_bytes)
-    return None, {
-        memory.device.index: int(share * n) for memory, n in zip(devices, free, strict=True)
-    }
-
-
-def shortage_sentence(
-    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
-) -> str:
-    """One sentence: that these models do not fit, with the numbers, and what would fit."""
-    free = sum(memory.free for memory in devices)
-    parts = " and ".join(
-        f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
-    )
-    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{devices[0].device.type} has"
-    cpu = devices[0].device.type == "cpu"
-    advice = memory_advice([load.need for load in loads], free, tokens, cpu=cpu)
-    return (
-        f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
-        f"{shown_bytes(free)} free; {advice}."
-    )
-
-
 def load_model(
     source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
 ) -> Any:
@@ -152,7 +175,7 @@ def load_model(
     Errors about too little memory are raised as they are: the caller knows the numbers.
     """
     try:
-        with watched(on_progress, source.shown) as watching:
+        with _watched(on_progress, source.shown) as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
                 use_safetensors=True,
@@ -164,7 +187,7 @@ def load_model(
     except Exception as error:  # damaged files can make transformers raise any error
         if ran_out_of_memory(error):
             raise
-        raise PairError(failure_sentence(source, error)) from error
+        raise _failure(source, error) from error
     model, info = loaded
     if info["missing_keys"]:
         raise PairError(
@@ -175,6 +198,31 @@ def load_model(
     if source.folder is not None and (origin := origin_of(source.folder)) is not None:
         model.config._commit_hash = origin
     return _placed(model, options).eval()
+
+
+def _watched(on_progress: Watcher | None, shown: str) -> Any:
+    """Within it, the progress of loading is reported; yields options for it."""
+    if on_progress is None:
+        return nullcontext({})
+    from .progress import watched
+
+    return watched(on_progress, shown)
+
+
+def read_tokenizer(source: ModelSource) -> Any:
+    """The tokenizer of a model; raises `PairError` if it cannot be loaded."""
+    try:
+        return AutoTokenizer.from_pretrained(source.name, **hub_options(source))
+    except Exception as error:  # damaged files can make transformers raise any error
+        raise _failure(source, error) from error
+
+
+def origin_of(folder: Path) -> str | None:
+    """Which file an unpacked folder was made of, such as "sha256:…"; None for other folders."""
+    try:
+        return str(json.loads((folder / ORIGIN).read_text("utf-8"))["revision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _placed(model: Any, options: LoadOptions) -> Any:

@@ -6,56 +6,55 @@ recording is of the run that it names cannot be seen in it: `rerun` runs it agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
 from itertools import pairwise, takewhile
+from typing import Any
 
-from ..core.agreement import agreement_of
-from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token
+from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token, agreement_of
 from ..errors import ADVICE, SettingsError, TraceError
 from ..lanes import BASELINE, Lane, check_shared
 from ..settings import Settings
 from .schema import round_name
 from .trace import Trace
+from .uncertainty import seconds_of
 
 CLOCK_TOLERANCE = 1e-6  # seconds, or relative to a clock above 1 second
 ROUNDING = 1e-5  # relative to p / q
 MARGIN_ROUNDING = 1e-6  # nats
 
 
-@dataclass(slots=True)
-class _Lane:
-    """A lane after the rounds checked so far."""
-
-    emitted: int = 0
-    rounds: int = 0
-    clock: float = 0.0
-    wall: float = 0.0
-    over: bool = False  # its last round has no token of the target's own
-
-
 def check_trace(trace: Trace) -> None:
     """Raise `TraceError` with the first thing in a trace that contradicts another."""
-    header, drawn = trace.header, _is_drawn(trace)
+    header, lanes = trace.header, trace.lanes
     _check_header(header)
-    lanes = {lane: _Lane() for lane in trace.lanes}
+    watched = header.source is not None
+    # A server that drew the tokens told none of the target's distributions. The draft's lists are
+    # there, unless somebody left out all of them.
+    tokens = [t for r in trace.rounds for t in (*r.drafted, *r.emitted)]
+    listed = any(t.top_q for t in tokens) and not any(t.top_p for t in tokens)
+    drawn = header.on_server and listed
+    last: dict[Lane, Round] = {}
+    emitted: Counter[Lane] = Counter()
     for place, r in enumerate(trace.rounds, 1):
         if r.lane not in lanes:
             raise _fault(f"lane is not one of {', '.join(lanes)}", f"entry {place} of the rounds")
         settings, where = header.settings_of(r.lane), round_name(r.lane, r.index)
         most = 0 if r.lane == BASELINE else settings.gamma
+        emitted[r.lane] += len(r.emitted)
         said = f"it has {len(r.drafted)} drafted tokens where {most} may be"
-        if header.source is not None or len(r.drafted) <= most:
-            said = _times_fault(r, lanes[r.lane]) or _counts_fault(r, lanes[r.lane], settings)
+        if watched or len(r.drafted) <= most:
+            said = _times_fault(r, last.get(r.lane)) or _counts_fault(r, last.get(r.lane))
+        if not said and emitted[r.lane] > settings.max_new_tokens:
+            said = f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}"
         if said:
             raise _fault(said, where)
         for kind in ("drafted", "emitted"):
             for number, token in enumerate(getattr(r, kind), 1):
-                said = _token_fault(token, settings, watched=header.source is not None, drawn=drawn)
-                if said:
+                if said := _token_fault(token, settings, watched=watched, drawn=drawn):
                     raise _fault(said, where, f"{kind} token {number}")
+        last[r.lane] = r
     for before, r in pairwise(trace.rounds):  # in the order of clocks, or one lane after another
-        is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
+        is_back = lanes.index(r.lane) < lanes.index(before.lane)
         if r.clock < before.clock if header.mode == "interleaved" else is_back:
             said = f"it stands out of order in a race whose mode is {header.mode}"
             raise _fault(said, round_name(r.lane, r.index))
@@ -86,36 +85,37 @@ def _check_header(header: Header) -> None:
         first = header.speculative[0]
         if header.settings != lanes[first] or header.draft != drafts[first]:
             raise _fault("settings and draft are not those of the first lane", "header")
-    _check_lanes(header, header.prefill_seconds, "header", "prefill_seconds")
-    if any(("target" in seconds) == is_watched for seconds in header.prefill_seconds.values()):
+    prefill = header.prefill_seconds
+    _check_lanes(header, prefill, "header", "prefill_seconds")
+    if any(("target" in seconds) == is_watched for seconds in prefill.values()):
         raise _fault("target is missing, or told by a server", "header", "prefill_seconds")
-    if header.lane_threads is not None:
-        _check_lanes(header, header.lane_threads, "header", "lane_threads")
+    _check_lanes(header, header.lane_threads or prefill, "header", "lane_threads")
 
 
-def _check_lanes(header: Header, named: Iterable[Lane], *places: str) -> None:
-    if set(named) != set(header.all_lanes):
+def _check_lanes(header: Header, by_lane: dict[Lane, Any], *places: str) -> None:
+    if by_lane.keys() != set(header.all_lanes):
         raise _fault(f"the lanes are not {', '.join(header.all_lanes)}", *places)
 
 
-def _times_fault(r: Round, lane: _Lane) -> str:
-    """What is wrong with a round's times after those before it; empty if nothing is."""
-    before, parts = lane.clock, r.draft_seconds + r.verify_seconds + r.overhead_seconds
-    wall, lane.clock, lane.wall = lane.wall, r.clock, r.wall or lane.wall
+def _times_fault(r: Round, last: Round | None) -> str:
+    """What is wrong with a round's times after the last one of its lane; empty if nothing is."""
+    before, parts = last.clock if last else 0.0, seconds_of(r)
     if r.clock < before:
         return f"the clock goes back from {before:.6g} s to {r.clock:.6g} s"
     if abs(before + parts - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
         moved = f"the clock moves by {r.clock - before:.6g} s"
         return f"{moved} and the parts of the round add up to {parts:.6g} s"
-    return "wall, the clock on the wall, goes back" if lane.wall < wall else ""
+    back = last is not None and r.wall is not None and r.wall < (last.wall or 0.0)
+    return "wall, the clock on the wall, goes back" if back else ""
 
 
-def _counts_fault(r: Round, lane: _Lane, settings: Settings) -> str:
+def _counts_fault(r: Round, last: Round | None) -> str:
     """The same of its tokens. Drafted: accepted ones, then perhaps one rejected and some ignored.
     Emitted: the accepted ones, then one more, which only the last round of a lane may lack."""
-    if r.index != lane.rounds:
-        return f"it stands where round {lane.rounds + 1} of its lane should"
-    if lane.over:
+    due = last.index + 1 if last else 0
+    if r.index != due:
+        return f"it stands where round {due + 1} of its lane should"
+    if last and all(t.outcome == "accepted" for t in last.emitted):
         return "it comes after a round that ended its lane"
     outcomes = [t.outcome for t in r.drafted]
     kept = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
@@ -131,38 +131,29 @@ def _counts_fault(r: Round, lane: _Lane, settings: Settings) -> str:
         return f"after the accepted tokens it must emit one token, {expected}"
     if own and len(outcomes) > kept and not is_rejected:
         return "it emits a bonus although not all drafted tokens were accepted"
-    lane.rounds, lane.emitted, lane.over = lane.rounds + 1, lane.emitted + len(r.emitted), not own
-    most = settings.max_new_tokens
-    return f"the lane has emitted more than max_new_tokens, {most}" if lane.emitted > most else ""
-
-
-def _is_drawn(trace: Trace) -> bool:
-    """Whether a server drew the tokens, and so told none of the target's distributions. Those of
-    the draft are there, unless somebody left out all lists."""
-    tokens = [t for r in trace.rounds for t in (*r.drafted, *r.emitted)]
-    listed = any(t.top_q for t in tokens) and not any(t.top_p for t in tokens)
-    return trace.header.on_server and listed
+    return ""
 
 
 def _token_fault(token: Token, settings: Settings, *, watched: bool, drawn: bool) -> str:
     """The same of a token. A judged one has what judged it, and was accepted exactly where
     u < min(1, p / q) (the verdict "token"; what the others compare is in no single token)."""
-    if watched and token != Token(token.id, token.text, token.outcome):
-        return "it has numbers, which no watched server tells"
-    if token.id == UNKNOWN_ID and not watched:
+    if watched:
+        plain = token == Token(token.id, token.text, token.outcome)
+        return "" if plain else "it has numbers, which no watched server tells"
+    if token.id == UNKNOWN_ID:
         return "id is missing"
     if drawn and (token.beta is not None or token.top_residual):
         return "beta and top_residual cannot be known where the server draws"
-    if watched or token.outcome not in ("accepted", "rejected"):
+    if token.outcome not in ("accepted", "rejected"):
         return ""
     p, q, u = token.p, token.q, token.u
     if p is None or q is None or (u is None and settings.rule != "typical"):
         return f"p, q or u is missing from a token that was {token.outcome}"
     if q == 0.0:
         return "q is 0, but a draft never draws a token of probability 0"
-    surely = 1 + ROUNDING if token.outcome == "accepted" else 1 - ROUNDING
     if settings.rule != "token" or u is None:
         return ""
+    surely = 1 + ROUNDING if token.outcome == "accepted" else 1 - ROUNDING
     kept = u < p / q * surely
     said = f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}"
     return "" if kept == (token.outcome == "accepted") else said
@@ -178,12 +169,11 @@ def _check_end(trace: Trace, end: End) -> None:
         raise _fault("lanes are not those of the header", "end")
     is_compared = header.settings.greedy and BASELINE in trace.lanes
     for lane in header.speculative:
-        said = end.agreement(lane)
+        said, found = end.agreement(lane), agreement_of(trace.lane(lane), trace.lane(BASELINE))
         if said == Agreement() and (not is_compared or "stopped" in end.reasons.values()):
             continue
         if not is_compared or said.identical is None:
             raise _fault("identical must be true or false if the run is greedy, else null", "end")
-        found = agreement_of(trace.lane(lane), trace.lane(BASELINE))
         if (said.identical, said.compared) != (found.identical, found.compared):
             raise _fault("identical or compared is not what the tokens of the lanes say", "end")
         ours, theirs = said.divergence, found.divergence

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..checks import shown
 from ..core.events import OUTCOMES, Round
 from ..core.theory import predicted_tau
-from ..errors import TraceError
+from ..errors import TraceError, shown
 from ..lanes import BASELINE, Lane
 from .trace import Trace
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from ..core.agreement import margin_of
-from ..core.events import Choice, Event, Header, Round, Token
+from ..core.events import Choice, Event, Header, Round, Token, margin_of
 from ..core.race import race
 from ..errors import TraceError
 from ..lanes import Lane, label_of

@@ -22,7 +22,6 @@ from ..settings import RANGES, Settings
 
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 LONG = 1_000_000  # characters or tokens of a prompt
-MOST_DRAFTED = 64  # a server may draft more than gamma allows here
 MOST_ROUNDS = (MOST_LANES + 1) * (int(RANGES["max_new_tokens"][1]) + 1)
 MOST_FIELDS = 40  # of any object; pydantic would report each unknown one
 SHOWN = 40  # characters of a value that a message repeats
@@ -106,12 +105,8 @@ BY_NAME: dict[str, Any] = {
     "margin": _from(0, 1e6, float),
     "counted": _by(Literal["steps", "drafted", "accepted"], COUNT),
 }
-MOST = {
-    "prompt_ids": LONG,
-    "drafted": MOST_DRAFTED,
-    "emitted": MOST_DRAFTED + 1,
-    "rounds": MOST_ROUNDS,
-}  # entries
+# Entries of lists. A server may draft more than gamma allows here.
+MOST = {"prompt_ids": LONG, "drafted": 64, "emitted": 65, "rounds": MOST_ROUNDS}
 
 
 def _schema(hint: Any, name: str = "") -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.cost import pass_cost
 from ..core.drafting import UNLIMITED, Drafter
 from ..core.engine import Engine, prefill
 from ..core.engines import make_engine
@@ -50,4 +49,6 @@ class ModelDrafter(Drafter):
         self.engine.rollback(min(length, self.engine.length))
 
     def step_cost(self) -> float:
+        from ..core.cost import pass_cost  # which few policies ask for
+
         return pass_cost(self._model, self.engine.form)

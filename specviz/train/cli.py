@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
-from ..checks import check_writable, checked_device
 from ..errors import SpecvizError
-from ..options import Parser, also_called, real, whole
+from ..options import Parser, also_called, check_writable, real, whole
+from ..pairs.weights import checked_device
 from .from_books import STAGES, train_on_books
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head

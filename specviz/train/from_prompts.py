@@ -18,14 +18,15 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from ..checks import checked_device
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
-from ..pairs.load import load_pair, meta_pair, model_names
+from ..pairs.load import load_pair
 from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import ModelMetadata, read_metadata
+from ..pairs.models import meta_pair, model_names
 from ..pairs.pair import Pair, logit_width
 from ..pairs.spec import NamedSpec
+from ..pairs.weights import checked_device
 from ..runs.intervals import Estimate, mean
 from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder

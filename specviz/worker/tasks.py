@@ -156,11 +156,11 @@ class ExamineTask:
     pair: str
 
     def run(self, models: Models, stop: Stop) -> Iterator[dict[str, Any]]:
-        from ..pairs.doctor import examine, examine_served
+        from ..pairs.doctor import examine, examine_pair
 
         pair, options = pair_and_options(checked_name(self.pair))
         if pair == SERVED:
-            yield examine_served(operator_spec()).to_dict()
+            yield examine_pair(operator_spec()).to_dict()
             return
         with token_of(pair):
             report = examine(pair, **options)  # type: ignore[arg-type]

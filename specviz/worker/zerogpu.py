@@ -284,7 +284,7 @@ def load_pairs() -> ZeroGpuWorker:
 
 
 def _load_onto_gpu(name: str) -> Any:
-    from ..pairs.heads.eagle import Head
+    from ..core.states import EAGLE
     from ..pairs.load import load_pair
 
     row = named_pair(name)
@@ -292,7 +292,7 @@ def _load_onto_gpu(name: str) -> Any:
     # First into the processor's memory: spaces emulates CUDA in this thread alone, and transformers
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
-    head = pair.head if isinstance(pair.head, Head) else None
+    head: Any = pair.head if pair.head is not None and pair.head.kind == EAGLE else None
     for model in (pair.target, pair.draft, head):
         if model is not None:
             model.to("cuda")

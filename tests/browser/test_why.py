@@ -12,7 +12,7 @@ from visitor import PATIENCE, Visit, Visitor
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
-from specviz.core.agreement import margin_of
+from specviz.core.events import margin_of
 from specviz.core.theory import MOST_GAMMA
 from specviz.runs.html import PAGE
 

@@ -12,10 +12,9 @@ from safetensors.torch import load_file
 from toy_models import emitted_ids, llama, mini, words
 
 from specviz import Settings, load_pair, speculate
-from specviz.environment import has_numba
+from specviz.environment import ASSETS, has_numba
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
-from specviz.pairs.load import ASSETS
 
 
 def saved(folder: Path, seed: int = 0, vocab: int = 8, dtype: torch.dtype = torch.bfloat16) -> Path:

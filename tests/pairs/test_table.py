@@ -16,9 +16,8 @@ from specviz.environment import ASSETS, BUILTIN
 from specviz.errors import SettingsError
 from specviz.pairs import table
 from specviz.pairs.heads.eagle_files import HeadMetadata, read_head_config
-from specviz.pairs.hub import ModelSource
-from specviz.pairs.load import model_names
 from specviz.pairs.metadata import meta_model, probed_caches, quantizable_parameters
+from specviz.pairs.models import model_names
 from specviz.pairs.pair import context_length, parameter_count
 from specviz.pairs.spec import NamedSpec
 from specviz.pairs.table import (
@@ -34,6 +33,7 @@ from specviz.pairs.table import (
     pairs_by_fit,
     suggested_draft,
 )
+from specviz.pairs.weights import ModelSource
 
 MODELS = {pair.target.name for pair in named_pairs()} | {
     pair.draft.name for pair in named_pairs() if pair.draft is not None

@@ -15,16 +15,16 @@ from toy_models import emitted_ids, llama, words
 from specviz import Settings, baseline, load_pair, speculate
 from specviz.errors import PairError
 from specviz.pairs.hub import find_source
-from specviz.pairs.memory import DeviceMemory, MemoryNeed, device_memory
+from specviz.pairs.memory import (
+    DeviceMemory,
+    MemoryNeed,
+    PlannedLoad,
+    device_memory,
+    place_target,
+)
 from specviz.pairs.metadata import Caches, LayerCache, read_metadata
 from specviz.pairs.progress import Progress, terminal_watcher
-from specviz.pairs.weights import (
-    LoadOptions,
-    PlannedLoad,
-    load_model,
-    place_target,
-    release_memory,
-)
+from specviz.pairs.weights import LoadOptions, load_model, release_memory
 
 CPU = torch.device("cpu")
 
@@ -136,7 +136,7 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
     monkeypatch.setattr(
-        "specviz.pairs.load.device_memory", lambda place: [gpu(0, 450_000), gpu(1, 450_000)]
+        "specviz.pairs.models.device_memory", lambda place: [gpu(0, 450_000), gpu(1, 450_000)]
     )
     monkeypatch.setattr("specviz.pairs.load.checked_quantization", lambda bits: bits)
     monkeypatch.setattr("specviz.pairs.weights._placed", lambda model, options: model)
@@ -180,8 +180,10 @@ def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path):
 
 
 def test_a_pair_that_does_not_fit_is_rejected_before_it_is_read(names: str, monkeypatch: Any):
-    monkeypatch.setattr("specviz.pairs.load.device_memory", lambda place: [DeviceMemory(CPU, 1000)])
-    monkeypatch.setattr("specviz.pairs.load.load_model", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(
+        "specviz.pairs.models.device_memory", lambda place: [DeviceMemory(CPU, 1000)]
+    )
+    monkeypatch.setattr("specviz.pairs.models.load_model", lambda *_: pytest.fail("it was read"))
     with pytest.raises(PairError, match=r"not enough memory: .* and cpu has 1\.0 kB free"):
         load_pair(names)
 
@@ -216,7 +218,7 @@ def test_too_little_memory_while_loading_gives_one_sentence_with_numbers(
 def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
     tmp_path: Path, monkeypatch: Any
 ):
-    monkeypatch.setattr("specviz.pairs.load.load_model", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("specviz.pairs.models.load_model", lambda *_: pytest.fail("it was read"))
     one, two = (saved(tmp_path / str(n), llama(40), words(n)) for n in (40, 1))
     with pytest.raises(PairError, match="only 1 of the target's 40 tokens in common"):
         load_pair(f"{one}+{two}")

@@ -11,17 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...checks import check_writable
 from ...core.sampling import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
-from ...options import also_called, real, whole
+from ...options import add_settings, also_called, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
 from ...pairs.pair import Pair
 from ...pairs.served import address_of
 from ...pairs.spec import is_row
 from ...prompts import OWN_SET, in_turn, prompts_file
-from ...settings import Settings, add_settings, settings_from
+from ...settings import Settings
 from ..racing import all_with
 from .batch import batch_report, check_batches
 from .drafters import comparison_report

@@ -21,8 +21,8 @@ from transformers import (
 
 from ...core.sampling import Decide, RandomSource, decide
 from ...errors import SettingsError, SpecvizError
-from ...pairs.load import best_device
 from ...pairs.pair import Pair
+from ...pairs.weights import best_device
 from ...train.shapes import PRESETS, Shape
 
 # Width, inner width, layers, heads, key-value heads, whether the embeddings are tied.

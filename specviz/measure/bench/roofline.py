@@ -16,8 +16,8 @@ import torch
 
 from ...core.engine import now
 from ...core.engines import make_engine, make_head_engine, make_state_engine
+from ...core.states import EAGLE
 from ...kinds import drafter_kind
-from ...pairs.heads.eagle import Head
 from ...pairs.metadata import configured_caches
 from ...pairs.pair import Pair, text_config
 from ...pairs.sizes import parameter_bytes, pass_bytes
@@ -68,12 +68,15 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
 
 def _head_floor(pair: Pair, cached: int) -> Floor:
     head, numbers, width = pair.head, 0, torch.float32
-    if isinstance(head, Head):  # what other heads read of caches differs from place to place
+    assert head is not None
+    if head.kind == EAGLE:  # what other heads read of caches differs from place to place
         layer = head.config.layer
         numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values of a token
         engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
-        width = torch.float32 if engine.form == "compiled" else head.dtype
-    size = sum(map(parameter_bytes, head.step_parts)) + cached * numbers * width.itemsize
+        width = torch.float32 if engine.form == "compiled" else next(head.parameters()).dtype
+    size = (
+        sum(parameter_bytes(part) for part in head.step_parts) + cached * numbers * width.itemsize
+    )
     return _measured_floor(size, cached, pair.device)
 
 

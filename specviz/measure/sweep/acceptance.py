@@ -20,9 +20,9 @@ from ...core.engine import Engine, StateEngine
 from ...core.engines import make_engine, make_state_engine
 from ...core.paths import make_context, make_path
 from ...core.sampling import decide, probabilities
+from ...core.states import EAGLE
 from ...core.types import DecodingPath
 from ...kinds import TOKEN, drafter_kind
-from ...pairs.heads.eagle import Head
 from ...pairs.pair import Pair, context_length
 from ...settings import Settings
 
@@ -35,7 +35,7 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
     the text is known. Of heads only those of EAGLE-3 read nothing but the target's states."""
     kind = drafter_kind(settings.drafter)
     if kind.predicted == "chained":
-        return settings.greedy and (kind.needs != "head" or isinstance(pair.head, Head))
+        return settings.greedy and (pair.head is None or pair.head.kind == EAGLE)
     if settings.greedy:
         return kind.predicted is not None
     return settings.rule == TOKEN and (kind.predicted == "place" or kind.certain)

@@ -18,12 +18,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from ...core.engine import StateEngine
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..hub import ModelSource, failure_sentence, find_source, hub_options
+from ..hub import failure_sentence, find_source
 from ..memory import MemoryNeed
 from ..metadata import Caches
 from ..pair import logit_width, parameter_count, text_config
 from ..progress import Watcher, watched
 from ..truncated import FINAL
+from ..weights import ModelSource, hub_options
 from .eagle_files import config_values
 
 TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
@@ -33,6 +34,7 @@ class Assistant:
     """An assistant with its weights. model: of transformers. target: the model that it drafts
     for."""
 
+    kind = "assistant"
     states = (FINAL,)
 
     def __init__(self, model: Any, target: Any) -> None:

@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from ...core.engine import StateEngine
-from ...core.states import StateReader
+from ...core.states import EAGLE, StateReader
 from ...errors import PairError
 from ..pair import logit_width, text_config
 
@@ -144,6 +144,7 @@ class Head(nn.Module):
 
     d2t: Tensor
     name_or_path = ""
+    kind = EAGLE
 
     def __init__(self, config: HeadConfig, embedding: Tensor | None = None) -> None:
         super().__init__()
@@ -166,8 +167,6 @@ class Head(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.fc.weight.device
-
-    kind = "eagle3"
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Torch's own modules with an empty cache."""

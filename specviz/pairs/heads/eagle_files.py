@@ -20,19 +20,13 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
-from ..hub import (
-    ModelSource,
-    failure_sentence,
-    find_source,
-    general_sentence,
-    hub_listing,
-    hub_options,
-)
+from ..hub import failure_sentence, find_source, general_sentence, hub_listing
 from ..memory import MemoryNeed
 from ..metadata import Caches, LayerCache
 from ..pair import text_config
 from ..progress import Watcher, watched
 from ..weight_headers import no_safetensors, weight_files
+from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
 
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json")

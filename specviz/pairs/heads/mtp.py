@@ -18,12 +18,12 @@ from torch import nn
 from ...core.engine import StateEngine
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..hub import ModelSource
 from ..memory import MemoryNeed
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import text_config
 from ..truncated import FINAL
 from ..weight_headers import weight_names
+from ..weights import ModelSource
 
 MTP = "mtp"
 """The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
@@ -44,6 +44,7 @@ class MtpHead:
     model: transformers' `MtpModel`, whose embeddings and head are the target's. count: of layers.
     """
 
+    kind = "mtp"
     states = (FINAL,)
 
     def __init__(self, model: Any, target: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .box import lead
+from .crew import lead
 from .forward import IDS, LOGITS, START
 from .ir import LANES
 from .vector import softmax

@@ -16,8 +16,7 @@ from ...core.threads import one_torch_thread, used_threads
 from ...core.types import DecodingPath, RunContext
 from ...pairs.pair import context_length
 from . import forward as f
-from .box import lead
-from .crew import MOST_THREADS, crew
+from .crew import MOST_THREADS, crew, lead
 from .drafting import run_draft
 from .path import CompiledPath, suits
 from .rows import Sizes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
-from .ir import LANES
+from .ir import LANES, float_pointer, int_pointer
 from .products import MOST_ROWS, combine
 from .rows import (
     ZERO,
@@ -27,7 +27,6 @@ from .rows import (
     rotate,
     share,
 )
-from .shared import float_pointer, int_pointer
 from .vector import STEP, gate_by_silu, softmax
 
 # A plan is what one pass is made of, int64: first the `Sizes`, then these. One array of numbers

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
+from .ir import arrive, float_pointer, read_shared, yield_processor
 from .products import MOST_ROWS, multiply
-from .shared import arrive, float_pointer, read_shared, yield_processor
 from .vector import BFLOAT16, arrange, sum_squares, widen
 
 ZERO = np.int64(0)

@@ -1,31 +1,28 @@
-"""Which models can run as compiled passes, and whether they then give their own logits."""
+"""Which models can run as compiled passes, and whether they then give their own logits.
+
+`heads` says the same of heads on a target.
+"""
 
 from __future__ import annotations
 
 import copy
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from ...core.engine import StateEngine
-from ...core.states import DraftHead, StateReader
 from ...environment import has_numba
 from ...pairs.pair import context_length, parameter_count
-
-if TYPE_CHECKING:
-    from .engine import CompiledEngine
-    from .head import CompiledHeadEngine
 
 log = logging.getLogger(__name__)
 
 COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MOST_PARAMETERS = 300_000_000
 UNIT = 32  # widths must be multiples of it
-EAGLE = "eagle3"  # the kind of head that `head_pass` computes
 TRIED = 7  # tokens of the trial: one more than a product takes rows at a time
 TOLERANCE = 1e-3  # of logits against the same weights in fp32; they differ by about 1e-5
 HALF_TOLERANCE = 0.1  # of the largest logit of a head that rounds every step to 16 bits
@@ -41,30 +38,25 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
     The first call in a process loads the compiled code, or compiles it, which takes seconds. The
     first for a model tries it against the model's own logits; a warning says if they differ.
     """
-    engines = _engines() if suits(model) else None
-    if engines is None:
+    if not suits(model) or not has_compiler():
         return None
+    from .engine import CompiledEngine  # which imports numba
+
     if model not in _checked:
-        _checked[model] = _gives_its_logits(model, engines.model(model, vocab))
-    return engines.model(model, vocab) if _checked[model] else None
+        _checked[model] = _gives_its_logits(model, CompiledEngine(model, vocab))
+    return CompiledEngine(model, vocab) if _checked[model] else None
 
 
-class _Engines(NamedTuple):
-    model: type[CompiledEngine]
-    head: type[CompiledHeadEngine]
-
-
-def _engines() -> _Engines | None:
-    """The engines of compiled passes, or None where there is no numba that works."""
+def has_compiler() -> bool:
+    """Whether numba is there, and works."""
     if not has_numba():
-        return None
+        return False
     try:
-        from .engine import CompiledEngine
-        from .head import CompiledHeadEngine
+        from . import engine  # noqa: F401
     except (ImportError, RuntimeError) as error:  # numba is broken, or has nowhere to keep code
         log.warning("models run without compiled passes: %s", error)
-        return None
-    return _Engines(CompiledEngine, CompiledHeadEngine)
+        return False
+    return True
 
 
 def suits(model: Any) -> bool:
@@ -135,7 +127,7 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
     if not torch.isfinite(wanted).all():
         return False  # the plain engine then says what is wrong
     found = torch.cat([many, one])
-    if _are_close(found, torch.cat([wanted, wanted[-1:]]), torch.float32):
+    if are_close(found, torch.cat([wanted, wanted[-1:]]), torch.float32):
         return True
     warnings.warn("the compiled pass gave other logits; using transformers' modules", stacklevel=3)
     return False
@@ -165,59 +157,8 @@ def _widened(module: Any) -> Any:
     return module if dtypes == {torch.float32} else copy.deepcopy(module).float()
 
 
-def _are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
+def are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
     """Whether logits differ no more than by rounding, for weights of `dtype`."""
     scale = wanted.abs().max().clamp(min=1.0)
     allowed = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
     return bool((found - wanted).abs().max() <= allowed * scale)
-
-
-def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
-    """An engine of compiled passes for a head, with an empty cache, or None if it cannot have one.
-
-    The first for a head tries it against torch's own outputs; a warning says if they differ.
-    """
-    engines = _engines() if _head_suits(head) else None
-    if engines is None:
-        return None
-    if head not in _checked:
-        _checked[head] = _same_logits(
-            head.make_engine(vocab, target), engines.head(head, vocab), head
-        )
-    return engines.head(head, vocab) if _checked[head] else None
-
-
-def _head_suits(head: Any) -> bool:
-    if getattr(head, "kind", None) != EAGLE:
-        return False
-    layer, embedding = head.config.layer, head.embedding
-    tensors = [*head.parameters(), *([] if embedding is None else [embedding])]
-    widths = (layer.hidden_size, layer.intermediate_size, layer.head_dim, head.fc.in_features)
-    return (
-        embedding is not None
-        and {t.dtype for t in tensors} in ({torch.float32}, {torch.bfloat16}, {torch.float16})
-        and all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
-        and all(width % UNIT == 0 for width in widths)
-        and sum(t.numel() for t in tensors) <= MOST_PARAMETERS
-        and layer.hidden_act == "silu"
-        and not layer.mlp_bias
-        and head.rotary.rope_type in STATIC_ROPE
-    )
-
-
-@torch.inference_mode()
-def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
-    """Whether both give the same logits for several tokens, and for one more after them."""
-    generator = torch.Generator().manual_seed(0)
-    states = torch.randn(TRIED, head.fc.in_features, generator=generator)
-    ids = torch.arange(TRIED + 1) % head.config.layer.vocab_size
-    rows = []
-    for engine in (plain, compiled):
-        engine.receive(states)
-        many = engine.forward(ids[:-1], keep=TRIED)
-        rows.append(torch.cat([many, engine.forward(ids[-1:], keep=1)]))
-    wanted, found = (each[torch.isfinite(rows[0])] for each in rows)
-    if _are_close(found, wanted, head.dtype):
-        return True
-    warnings.warn("the compiled head gave other logits; using torch's modules", stacklevel=4)
-    return False

@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..._version import __version__
-from ...core.agreement import agreement_of
-from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round
+from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round, agreement_of
 from ...errors import PairError, ServerError, SettingsError
 from ...lanes import BASELINE, SPECULATIVE, Lane
+from ...pairs.progress import Progress
 from ...pairs.spec import WatchedSpec
 from ...remote.address import ServerAddress, server_address
 from ...remote.identity import LLAMA_CPP, Counted, counters, identity_of, moved
@@ -276,6 +276,13 @@ def watched_pair(spec: WatchedSpec) -> Watched:
             "so start it without speculation."
         )
     return Watched(engines[0].model, engines[0], alone)
+
+
+def load_watched(spec: WatchedSpec, asked: Any) -> Watched:
+    """The same as a source of pairs; no option of loading concerns it."""
+    if asked.on_progress is not None:
+        asked.on_progress(Progress("asking the server of the target"))
+    return watched_pair(spec)
 
 
 def recognised(address: ServerAddress, model: str) -> Engine:
