@@ -167,6 +167,7 @@ function listenToPage(parts, actions) {
   document.addEventListener("click", (event) => {
     for (const [selector, act] of Object.entries(buttons)) {
       const button = closest(event, selector);
+      if (button && event.detail) button.blur(); // whoever points goes on with the player's keys, also after a dialog
       if (button) act(button);
     }
   });

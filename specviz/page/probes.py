@@ -10,7 +10,7 @@ import base64
 import binascii
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psutil
 from starlette.concurrency import run_in_threadpool
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HEALTH, READY, FIGURES = "/healthz", "/readyz", "/metrics"
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"  # Prometheus's exposition format
+Row: TypeAlias = "tuple[str, str, str, Mapping[Any, float]]"
+"""A figure's name and meaning, and its values by what the third says, which may be empty."""
 SIGN_IN = "This page has a password: send it with HTTP's Basic authentication."
 
 
@@ -76,7 +78,7 @@ def figures(runs: RunQueue) -> str:
     """All figures of the page with this queue, in Prometheus's format."""
     tally = runs.tally
     ready = runs.answered and not runs.closing
-    counters: list[tuple[str, str, str, Mapping[Any, float]]] = [
+    counters: list[Row] = [
         ("runs", "Runs and experiments that have ended.", "end", _of(tally.runs, ENDS)),
         ("rounds", "Rounds.", "lane", _of(tally.rounds, LANES)),
         ("tokens", "Emitted tokens.", "lane", _of(tally.tokens, LANES)),
@@ -90,27 +92,27 @@ def figures(runs: RunQueue) -> str:
         ("refusals", "The queue was full, or the server ending.", "", {"": tally.refused}),
         ("model_process_restarts", "Times it was replaced.", "", {"": runs.restarts}),
     ]
-    gauges: list[tuple[str, str, str, Mapping[Any, float]]] = [
+    gauges: list[Row] = [
         ("waiting", "Runs and experiments that wait in the queue.", "", {"": runs.waiting}),
         ("running", "Whether one uses the models.", "", {"": runs.current is not None}),
         ("ready", "Whether /readyz answers 200.", "", {"": ready}),
         ("resident_bytes", "Memory.", "process", _resident()),
     ]
-    told = [_figure("counter", f"{name}_total", *row) for name, *row in counters]
-    told += [_figure("gauge", *row) for row in gauges]
-    return "".join(told)
+    told = [_figure("counter", row, "_total") for row in counters]
+    return "".join([*told, *(_figure("gauge", row) for row in gauges)])
 
 
 def _of(counts: Mapping[Any, float], keys: Iterable[Any]) -> dict[str, float]:
     return {str(key): counts.get(key, 0) for key in keys}
 
 
-def _figure(kind: str, name: str, meaning: str, label: str, values: Mapping[Any, float]) -> str:
-    """One figure as text. values: by what `label` says; one without a name if that is empty."""
-    lines = [f"# HELP specviz_{name} {meaning}", f"# TYPE specviz_{name} {kind}"]
+def _figure(kind: str, row: Row, end: str = "") -> str:
+    name, meaning, label, values = row
+    name = f"specviz_{name}{end}"
+    lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for key, value in values.items():
         which = f'{{{label}="{key}"}}' if label else ""
-        lines.append(f"specviz_{name}{which} {float(value)!r}")
+        lines.append(f"{name}{which} {float(value)!r}")
     return "\n".join(lines) + "\n"
 
 

@@ -136,6 +136,8 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     film = taken_on(offline, "film", tmp_path)
     assert film.suffix == ".webm" and film.read_bytes().startswith(b"\x1a\x45\xdf\xa3")
     assert film.stat().st_size > 10_000
+    # It says how long it is, so that it can be sought.
+    assert b"\x44\x89\x84" + struct.pack(">f", 12_000) in film.read_bytes()[:400]
     check_last_picture(offline.evaluate("window.painted"), Trace.from_dict(data))
     offline.keyboard.press("Escape")
 

@@ -31,6 +31,7 @@ from specviz.pairs.pair import text_config
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
 LONG, SHORT = 160, 48  # tokens to write
+REPEATED = 240  # of a text that comes to repeat itself
 
 # Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
@@ -56,13 +57,13 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return case_of(tmp_path_factory.mktemp("family"), request.param)
 
 
-def case_of(folder: Path, kind: str, *, seed: int | None = None) -> Case:
+def case_of(folder: Path, kind: str, *, seed: int | None = None, count: int = LONG) -> Case:
     seed = SEEDS.get(kind, OTHER_SEEDS) if seed is None else seed
     target, draft = saved_family(folder, kind, noise=0.05, seed=seed)
     pair = load_pair(f"{target}+{draft}")
     prompt = pair.encode(PROMPT)
     assert 0 in prompt and pair.eos_ids == {0}
-    return Case(kind, target, draft, pair, prompt, endless_text(target, prompt, LONG))
+    return Case(kind, target, draft, pair, prompt, endless_text(target, prompt, count))
 
 
 def endless_text(folder: Path, prompt: list[int], count: int) -> list[int]:
@@ -158,10 +159,10 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, dr
 @pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 0), ("mistral, sliding", 1)])
 def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, seed: int):
     """Many rounds in a row accept all drafts, far beyond the window."""
-    case = case_of(tmp_path, kind, seed=seed)
+    case = case_of(tmp_path, kind, seed=seed, count=REPEATED)
     assert len(set(case.wanted[-60:])) <= 2, "the text must have come to repeat itself"
     for drafter in DRAFTING:
-        rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, LONG)))
+        rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, REPEATED)))
         assert emitted_ids(rounds) == case.wanted, drafter
         if drafter != "early-exit":  # its layers may well disagree with the whole
             assert outcome_counts(rounds)["accepted"] >= 60, drafter

@@ -27,6 +27,7 @@ from specviz.train.head import (
     chain_outputs,
     new_head,
 )
+from specviz.train.openings import Openings
 from specviz.train.writing import marked_rows
 
 PLACES = 12
@@ -183,3 +184,28 @@ def test_a_target_without_a_template_needs_books_or_prompts(
         trained(*words, "--work", str(tmp_path / "work"), "--row-tokens", "31")
     with pytest.raises(SpecvizError, match="--row-tokens twice"):
         trained(*words, "--row-tokens", "9")
+
+
+def test_books_give_tasks_to_a_chat_and_beginnings_to_another_target(
+    target: torch.nn.Module, tmp_path: Path
+):
+    books = tmp_path / "books"
+    books.mkdir()
+    for name in ("one", "two"):
+        text = "\n\n".join(f"Paragraph {i} of {name}. " + "the cat sat. " * 12 for i in range(40))
+        (books / f"{name}.txt").write_text(text)
+    options = argparse.Namespace(
+        corpus=books, prompts=None, write_rows=6, row_tokens=400, new_tokens=100, seed=3
+    )
+    template = "{% for m in messages %}u:{{ m.content }};{% endfor %}a:"
+    for kind in (None, template):
+        folder = saved(target, tmp_path / f"target-{kind is None}", kind)
+        pair = load_pair(f"{folder}+none")
+        openings = Openings(pair, options, (0.0,))
+        asked = openings.chunk(0)
+        assert asked == Openings(pair, options, (0.0,)).chunk(0) != openings.chunk(1)
+        assert len(asked) == 6 and all(0 < len(ids) <= 300 for ids in asked)
+        texts = [pair.tokenizer.decode(ids) for ids in asked]
+        of_books = [text for text in texts if any(w in text for w in ("cat", "sat", "Para"))]
+        assert len(of_books) == (6 if kind is None else 2)
+        assert all(text.startswith("u:") == (kind is not None) for text in of_books)

@@ -34,13 +34,15 @@ const NEAR = 0.7; // px: a point that is nearer to the one before would not be s
  * @property {Record<"left" | "right" | "top" | "bottom", number>} margin  px
  */
 
+/** In px. @typedef {{ width: number, height: number }} Size */
+
 /**
  * Draw into `box`; returns where a point lies in it, in px. Null where there is no room.
  * @param {HTMLElement} box
+ * @param {Size} size  of the box: to ask it for one while text is written would lay out the whole page
  * @param {LineChart} chart
  */
-export function drawLines(box, { x: [x0, x1], y: [y0, y1], ticksX, ticksY, lines, area, labels = [], margin }) {
-  const { clientWidth: width, clientHeight: height } = box;
+export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ticksX, ticksY, lines, area, labels = [], margin }) {
   if (!width || !height) return null;
   const place = (/** @type {Point} */ { x, y }) => ({
     x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),

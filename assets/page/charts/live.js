@@ -9,7 +9,7 @@ import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/l
 import { series } from "specviz/facts/metrics.js";
 import { duration, fixed } from "specviz/words/words.js";
 
-/** @import { LineChart } from "specviz/charts/lines.js" */
+/** @import { LineChart, Size } from "specviz/charts/lines.js" */
 /** @import { Point } from "specviz/charts/plot.js" */
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 
@@ -32,6 +32,8 @@ const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
 export class LiveCharts {
   /** @type {Record<string, HTMLElement>} */
   #boxes = {};
+  /** @type {Record<string, Size>} */
+  #sizes = {};
   /** @type {Record<string, HTMLElement>} */
   #heads = {};
   /** @type {Live | null} */
@@ -52,7 +54,11 @@ export class LiveCharts {
     this.#head("tau", "tau", "");
     this.#head("speed", "speed", "");
     this.#head("speed-alone", "speed", "alone", "speed");
-    new ResizeObserver(() => this.#draw()).observe(this.#boxes.tokens);
+    const sized = new ResizeObserver(() => {
+      for (const [name, { clientWidth: width, clientHeight: height }] of Object.entries(this.#boxes)) this.#sizes[name] = { width, height };
+      this.#draw();
+    });
+    for (const box of Object.values(this.#boxes)) sized.observe(box);
   }
 
   /** Another run is shown. */
@@ -84,7 +90,7 @@ export class LiveCharts {
 
   #draw() {
     const live = this.#shown;
-    if (!live) return;
+    if (!live || !this.#sizes.tokens) return;
     const names = lanesOf(live.trace.header), points = series(live.rounds, names);
     const isOver = live.trace.end !== null;
     const rest = isOver && live.rounds.length < live.trace.rounds.length ? this.#wholeOf(live.trace, names) : null;
@@ -149,7 +155,7 @@ export class LiveCharts {
       labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name: draftedLanes(trace.header).length > 1 ? chosen : "with drafts", isAhead }) : [],
       margin: LARGE,
     };
-    drawLines(this.#boxes.tokens, chart);
+    drawLines(this.#boxes.tokens, this.#sizes.tokens, chart);
     this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name === OURS ? "with drafts" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
   }
 
@@ -192,10 +198,10 @@ export class LiveCharts {
    * @param {Point[]} [other]
    */
   #mini(name, chart, line, other = []) {
-    const place = drawLines(this.#boxes[name], chart);
+    const place = drawLines(this.#boxes[name], this.#sizes[name], chart);
     if (!place) return;
     const at = line.length ? place(lastOf(line)) : null, beside = other.length ? place(lastOf(other)) : null;
-    const edge = this.#boxes[name].clientWidth - chart.margin.right;
+    const edge = this.#sizes[name].width - chart.margin.right;
     // Two figures at one height would lie over each other: the lower one goes down.
     if (at && beside && Math.abs(at.x - beside.x) < 2 * MINI.right && Math.abs(at.y - beside.y) < LABEL) {
       const by = (LABEL - Math.abs(at.y - beside.y)) / 2, sign = at.y <= beside.y ? -1 : 1;
@@ -206,7 +212,7 @@ export class LiveCharts {
       const head = this.#heads[key];
       if (!head) return;
       head.hidden = !point;
-      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#boxes[name].clientHeight - MINI.bottom - LABEL);
+      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#sizes[name].height - MINI.bottom - 1.6 * LABEL);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
     put(name, at);

@@ -10,6 +10,7 @@ import { duration } from "specviz/words/words.js";
 const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z", PLAY = "M6 3.2v13.6L17 10z";
 const AGAIN = "M10 3.2a6.8 6.8 0 1 1-6.6 8.4l2-.5A4.8 4.8 0 1 0 10 5.2v2.6L5.2 4.3 10 .8z";
 const BARS = 30; // px that they are high, at most
+const MOST_BARS = 20; // drawings while a run doubles in length
 const THUMB = 8; // px: half of the range's thumb, which its ends are away from the edges
 
 export class Transport {
@@ -25,6 +26,7 @@ export class Transport {
   #needEvents;
   /** @type {{ trace: Trace | null, count: number, width: number }} */
   #drawn = { trace: null, count: 0, width: 0 };
+  #width = 0; // px
 
   /**
    * @param {HTMLElement} root
@@ -41,6 +43,7 @@ export class Transport {
     this.#pace = find(root, "[data-pace]");
     this.#bars = root.querySelector(".sv-timeline svg");
     this.#needEvents = [this.#play, this.#scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
+    if (this.#bars) new ResizeObserver(([{ contentRect }]) => { this.#width = contentRect.width; }).observe(this.#bars);
     for (const times of SPEEDS) {
       const option = element("option", "", `Speed ${times}×`);
       option.value = String(times);
@@ -81,9 +84,10 @@ export class Transport {
    * @param {Trace} trace
    */
   #drawBars(trace) {
-    const { events } = this.#timeline, width = this.#bars?.clientWidth ?? 0;
+    const { events } = this.#timeline, width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
-    if (!this.#bars || (before === trace && count === events.length && old === width)) return;
+    const least = this.#timeline.live ? events.length / MOST_BARS : 1; // a live run has more in each frame than can be seen
+    if (!this.#bars || !width || (before === trace && events.length - count < least && old === width)) return;
     this.#drawn = { trace, count: events.length, width };
     const [name] = draftedLanes(trace.header), most = Math.max(2, ...events.map(({ round }) => round.emitted.length));
     const x = (/** @type {number} */ place) => THUMB + (place / Math.max(1, events.length)) * (width - 2 * THUMB);

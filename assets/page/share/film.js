@@ -17,6 +17,8 @@ const LONGEST_STEP = 0.2; // seconds: a page that was held up does not jump
 const DRAIN = 300, DRAINS = 60; // ms between looks whether all is encoded, and how many at most
 const LITTLE = 1000; // bytes: less than a picture that differs from the one before
 const BITS = 3_000_000; // per second
+const HEAD = 4096; // bytes, in which a film says what it is
+const INFO = [0x15, 0x49, 0xa9, 0x66], DURATION = [0x44, 0x89]; // ids of elements
 const TYPES = ["video/webm;codecs=vp8", "video/webm", "video/mp4"];
 const TEXT = { top: 236, bottom: 590 }; // px, of the lanes' text
 /** @type {{ lane: LaneName, name: string, left: number, width: number }[]} */
@@ -63,7 +65,27 @@ export async function filmOf(trace, { progress, signal }) {
   if (recorder.state !== "inactive") recorder.stop();
   await ended;
   for (const track of stream.getTracks()) track.stop();
-  return signal.aborted ? null : new Blob(parts, { type: type.split(";")[0] });
+  if (signal.aborted) return null;
+  const film = new Blob(parts, { type: type.split(";")[0] });
+  return film.type === "video/webm" ? withDuration(film, 1000 * (RACE + HOLD)) : film;
+}
+
+/**
+ * A WebM film that says how long it is, so that it can be sought: a browser that records one writes a
+ * duration before it knows it, or none. The element lies in the one named Info (Matroska, RFC 9559).
+ * @param {Blob} film
+ * @param {number} lasts  ms
+ */
+async function withDuration(film, lasts) {
+  const head = new Uint8Array(await film.slice(0, HEAD).arrayBuffer()), view = new DataView(head.buffer);
+  const find = (/** @type {number[]} */ bytes, /** @type {number} */ from) =>
+    head.findIndex((_, i) => i >= from && bytes.every((byte, at) => head[i + at] === byte));
+  const info = find(INFO, 0), size = head[info + INFO.length] & 0x7f, first = info + INFO.length + 1;
+  const known = find(DURATION, first);
+  if (info < 0 || known < 0 || known >= first + size) return film;
+  if (head[known + 2] === 0x84) view.setFloat32(known + 3, lasts);
+  else if (head[known + 2] === 0x88) view.setFloat64(known + 3, lasts);
+  return new Blob([head, film.slice(HEAD)], { type: film.type });
 }
 
 /**

@@ -99,14 +99,12 @@ class Answer:
             return
         shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
         raw = orjson.dumps({"detail": shown, "error": shown})
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
-        await self._begin({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
+        length = {"content-length": str(len(raw))}
+        await self._whole(status, {"content-type": "application/json", **length}, raw)
 
     async def allow(self) -> None:
         """Answer that a request may be sent."""
-        await self._begin({"type": "http.response.start", "status": 204})
-        await self._send({"type": "http.response.body", "body": b""})
+        await self._whole(204, {}, b"")
 
     async def lose(self, *, to_page: bool) -> None:
         """Answer a client that asks for the results of an event that is forgotten, in the form
@@ -118,9 +116,12 @@ class Answer:
             )
         else:
             raw = b"event: error\ndata: %s\n\n" % orjson.dumps({"error": LOST})
-        headers = [(b"content-type", b"text/event-stream")]
-        await self._begin({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": raw})
+        await self._whole(200, {"content-type": "text/event-stream"}, raw)
+
+    async def _whole(self, status: int, headers: dict[str, str], raw: bytes) -> None:
+        start = {"type": "http.response.start", "status": status}
+        await self._begin({**start, "headers": Headers(headers).raw})
+        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
 
     async def _start(self, message: Message) -> None:
         if message["status"] >= 400:
