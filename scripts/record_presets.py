@@ -10,8 +10,7 @@ import argparse
 from pathlib import Path
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
-from specviz.core.engine import spare_threads
-from specviz.core.threads import leave_one_to_the_page
+from specviz.core.engine import leave_one_to_the_page, spare_threads
 from specviz.environment import BUILTIN
 from specviz.page.controls import defaults_of
 from specviz.page.look import RECORDINGS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ._lazy import lazy_exports
 from ._version import __version__
 from .core.events import Choice, End, Header, Round, Token
 from .core.kinds import DrafterKind, VerdictKind
@@ -49,20 +49,25 @@ __all__ = [
     "speculate",
 ]
 
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "Draft": "core.types",
-        "Drafter": "core.drafting",
-        "Metrics": "runs.metrics",
-        "Pair": "pairs.pair",
-        "Result": "result",
-        "Trace": "runs.trace",
-        "baseline": "core.loop",
-        "compute_metrics": "runs.metrics",
-        "generate": "result",
-        "load_pair": "pairs.load",
-        "race": "core.race",
-        "speculate": "core.loop",
-    },
-)
+_MODULES = {
+    "Draft": "core.types",
+    "Drafter": "core.drafting",
+    "Metrics": "runs.metrics",
+    "Pair": "pairs.pair",
+    "Result": "result",
+    "Trace": "runs.trace",
+    "baseline": "core.loop",
+    "compute_metrics": "runs.metrics",
+    "generate": "result",
+    "load_pair": "pairs.load",
+    "race": "core.race",
+    "speculate": "core.loop",
+}
+"""Where names come from that are imported when they are first asked for: most bring torch, which
+takes seconds, and a process that only shows traces does without."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -13,7 +13,7 @@ import pytest
 from specviz.environment import has_numba
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES, LINES = 49, 7_000
+MODULES, LINES = 45, 7_000
 RUN = """
 import json, sys
 from specviz import load_pair, race

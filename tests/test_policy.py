@@ -16,8 +16,14 @@ from toy_models import emitted_ids, examples, finish, generated, llama, pair_of,
 from toy_recordings import saved
 
 from specviz import Pair, Round, Settings, Trace, compute_metrics, race
-from specviz.core.policy import PROBE, FixedGamma, HeuristicGamma, OptimalGamma
-from specviz.core.theory import best_gamma, predicted_tau
+from specviz.core.policy import (
+    PROBE,
+    FixedGamma,
+    HeuristicGamma,
+    OptimalGamma,
+    best_gamma,
+    predicted_tau,
+)
 from specviz.kinds import drafter_names
 from specviz.runs.recording import read_recording
 from specviz.settings import GAMMA_POLICIES

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,6 +18,9 @@ from ..errors import ModelError, is_memory_error
 
 if TYPE_CHECKING:
     from .types import DecodingPath, RunContext
+
+_used: ContextVar[int | None] = ContextVar("threads", default=None)
+_of_the_page = 0  # processors
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
@@ -155,7 +159,7 @@ def prefill(engine: Engine, ids: Sequence[int]) -> float:
 
 def spare_threads() -> int:
     """Let torch use half of the processors, or SPECVIZ_THREADS of them; returns how many.
-    Raises `SettingsError`. Compiled passes have threads of their own: see `core.threads`.
+    Raises `SettingsError`. Compiled passes have threads of their own: see `used_threads`.
 
     A short pass waits for its slowest thread, so a thread that shares its processor with the
     browser or the server delays all others.
@@ -169,3 +173,57 @@ def now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def processors() -> int:
+    """The processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def leave_one_to_the_page() -> None:
+    """From now on no pass takes all processors: the page's server and browser need one."""
+    global _of_the_page
+    _of_the_page = 1
+
+
+def most_threads() -> int:
+    """The most threads that a pass may take. Raises `SettingsError`."""
+    return THREADS.read() or max(1, processors() - _of_the_page)
+
+
+def thread_counts() -> list[int]:
+    """The numbers of threads to choose from: powers of two, and the most. Only SPECVIZ_THREADS if
+    that is set. Raises `SettingsError`."""
+    fixed = _used.get() or THREADS.read()
+    if fixed:
+        return [fixed]
+    most = most_threads()
+    return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Engines that are made within share their passes among so many threads at most."""
+    token = _used.set(count)
+    try:
+        yield
+    finally:
+        _used.reset(token)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Within, torch computes in the calling thread alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def used_threads() -> int:
+    """How many threads an engine that is made here and now may use."""
+    return _used.get() or most_threads()

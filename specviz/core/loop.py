@@ -26,13 +26,12 @@ from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
 from ..pairs.pair import Pair, checked_pair, context_length
 from ..settings import Settings
 from .drafting import Drafter, EarlierTexts, Memory, make_drafter, memory_ids
-from .engine import Engine, now, prefill
+from .engine import Engine, now, prefill, use_threads
 from .engines import fastest_threads, make_engine, make_state_engine
 from .events import EndReason, Round, Token
 from .paths import make_context, make_path
 from .policy import Policy, make_policy
 from .text import TextStream
-from .threads import use_threads
 from .tokens import Annotator, Texts, texts_of
 from .types import Judged, LaneEvents, Prefilled, Prompt
 from .verdict import Decide, decide, rule

@@ -1,8 +1,12 @@
-"""Policies: how many tokens the next round drafts.
+"""How many tokens the next round drafts, and what theory predicts of that.
 
 A policy uses only the verdicts of finished rounds. The length of a draft is thus fixed before any
 of its tokens is drawn, so no policy can change the output distribution; a rule that stopped
 because of the token just drawn would change it. No policy reads a clock, so a seeded run repeats.
+
+The formulas are those of Leviathan et al. 2022 (arXiv 2211.17192). alpha: the probability that a
+drafted token is accepted. gamma: drafted tokens per round. tau: emitted tokens per round. c: the
+cost of a draft step. Every cost is in one-token target passes.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..settings import Settings
-from .theory import best_gamma
+
+MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
@@ -59,7 +64,7 @@ class HeuristicGamma:
 
 
 class OptimalGamma:
-    """The number from 0 to `most` with the highest predicted speed-up (`core.theory.best_gamma`).
+    """The number from 0 to `most` with the highest predicted speed-up (`best_gamma`).
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
     that it judges, both in one-token target passes. alpha is estimated as accepted / judged over
@@ -101,3 +106,43 @@ def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) ->
     if settings.gamma and settings.gamma_policy == "optimal":
         return OptimalGamma(settings.gamma, *costs())
     return FixedGamma(settings.gamma)
+
+
+def predicted_tau(alpha: float, gamma: int) -> float:
+    """Expected tokens per round, (1 - alpha^(gamma + 1)) / (1 - alpha), if acceptances are
+    independent (equation 1)."""
+    return gamma + 1.0 if alpha == 1.0 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+
+
+def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
+    """Expected speed-up, tau(gamma) / (gamma c + 1) (theorem 3.8)."""
+    return speedup_at(alpha, gamma, step=c, one=1.0, wide=1.0)
+
+
+def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float) -> float:
+    """Expected speed-up from the costs of three passes, in any unit: tau(gamma) one / (gamma step +
+    wide).
+
+    step: a draft step. one, wide: a target pass over one token and over gamma + 1 tokens. Theorem
+    3.8 assumes that both take equally long. In a batch they do not: the pass over more tokens
+    becomes limited by arithmetic (Liu et al. 2024, arXiv 2406.14066, "goodput"; Sadhukhan et al.
+    2024, arXiv 2408.11049, "MagicDec"). For a batch, the costs are those of passes over all its
+    rows, and each row keeps as many tokens as its own verdict.
+    """
+    return predicted_tau(alpha, gamma) * one / (gamma * step + wide)
+
+
+def best_gamma(
+    alpha: float, c: float, extra_token: float = 0.0, *, least: int = 0, most: int = MOST_GAMMA
+) -> tuple[int, float]:
+    """The gamma from `least` to `most` with the highest predicted speed-up, and that speed-up.
+
+    It is tau(gamma) / (gamma c + 1 + gamma extra_token): theorem 3.8, but with a target pass whose
+    cost grows by `extra_token` for each drafted token that it judges.
+    """
+    speeds = {
+        gamma: speedup_at(alpha, gamma, step=c, one=1.0, wide=1 + gamma * extra_token)
+        for gamma in range(least, most + 1)
+    }
+    best = max(speeds, key=speeds.__getitem__)
+    return best, speeds[best]

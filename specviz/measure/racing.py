@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from ..core.engine import use_threads
 from ..core.events import End, Event, Round
 from ..core.race import race
-from ..core.threads import use_threads
 from ..core.verdict import Decide
 from ..pairs.pair import Pair
 from ..runs.metrics import Metrics

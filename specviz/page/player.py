@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from ..core.theory import MOST_GAMMA
+from ..core.policy import MOST_GAMMA
 from ..environment import ASSETS
 from ..kinds import drafter_names
 from ..pairs.spec import is_row

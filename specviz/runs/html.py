@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..core.theory import MOST_GAMMA
+from ..core.policy import MOST_GAMMA
 from ..environment import ASSETS
 from ..vocabulary import vocabulary
 from .charts import CHARTS, PALETTE, SEVERAL, chart_specs

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.events import OUTCOMES, Round
-from ..core.theory import predicted_tau
+from ..core.policy import predicted_tau
 from ..errors import TraceError, shown
 from ..lanes import BASELINE, Lane
 from .trace import Trace
@@ -20,7 +20,7 @@ class Metrics:
     """The metrics of a trace; None where nothing has been measured yet.
 
     All fields describe one speculative lane, but for the dicts, which are by lane: of this one and
-    of the baseline. The predictions are those of Leviathan et al. 2022 (see `core.theory`),
+    of the baseline. The predictions are those of Leviathan et al. 2022 (see `core.policy`),
     averaged over the rounds.
 
     Of a watched server (see `Header.source`) speeds and tau leave out the first token, which came

@@ -18,8 +18,8 @@ from ..core.cost import extra_token_cost, pass_cost
 from ..core.drafting import Drafter
 from ..core.engines import make_engine
 from ..core.header import described
+from ..core.policy import best_gamma
 from ..core.sampling import draw, uniforms
-from ..core.theory import best_gamma
 from ..core.types import DecodingPath, Draft, RunContext
 from ..errors import PairError
 from ..pairs.pair import Pair, context_length, layer_count, parameter_count, text_config

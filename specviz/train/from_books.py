@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..core.theory import predicted_tau
+from ..core.policy import predicted_tau
 from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books

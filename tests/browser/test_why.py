@@ -13,7 +13,7 @@ from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
 from specviz.core.events import margin_of
-from specviz.core.theory import MOST_GAMMA
+from specviz.core.policy import MOST_GAMMA
 from specviz.runs.html import PAGE
 
 IMPORT = """async ([name, call, ...values]) => {

@@ -31,7 +31,7 @@ from specviz.pairs.doctor import examine
 from specviz.pairs.pair import tokenizer_size
 from specviz.pairs.shared_tokens import Spelling, spelling
 from specviz.runs.identities import check_trace
-from specviz.sides.other_tokenizer.sampled import SharedTokensDrafter
+from specviz.sides.other_tokenizer.text import SharedTokensDrafter
 from specviz.sides.other_tokenizer.translation import DraftText
 
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does

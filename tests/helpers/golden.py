@@ -16,7 +16,7 @@ from reference_costs import best_gamma, break_even_alpha, explain
 from series import series
 
 from specviz import Trace, compute_metrics
-from specviz.core.theory import MOST_GAMMA
+from specviz.core.policy import MOST_GAMMA
 from specviz.environment import ASSETS
 from specviz.runs.uncertainty import uncertainty
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specviz import Metrics, Trace, compute_metrics
-from specviz.core.theory import MOST_GAMMA, predicted_tau
+from specviz.core.policy import MOST_GAMMA, predicted_tau
 
 HALVINGS = 60  # of the interval that holds the break-even alpha: enough for fp64
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specviz.core.events import Round
-from specviz.core.theory import predicted_tau
+from specviz.core.policy import predicted_tau
 from specviz.lanes import BASELINE, LANES, Lane, label_of
 
 Points = dict[str, list[Any]]

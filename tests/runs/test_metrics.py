@@ -14,7 +14,7 @@ from toy_models import VirtualTime, examples, mini, pair_of, relative
 
 from specviz import Pair, Round, Settings, Token, Trace, compute_metrics, race
 from specviz.core.events import OUTCOMES
-from specviz.core.theory import predicted_speedup, predicted_tau
+from specviz.core.policy import predicted_speedup, predicted_tau
 from specviz.runs.terminal import metric_lines
 
 PROMPT = [3, 1, 4]

@@ -9,8 +9,8 @@ from reference_costs import best_gamma, break_even_alpha, explain, judging_cost
 from toy_recordings import SAMPLED, recorded
 
 from specviz import Settings, Trace, compute_metrics
-from specviz.core import theory
-from specviz.core.theory import predicted_speedup, predicted_tau
+from specviz.core import policy as theory
+from specviz.core.policy import predicted_speedup, predicted_tau
 
 gammas = st.integers(1, 32)
 costs = st.floats(0.0, 2.0)

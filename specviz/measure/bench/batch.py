@@ -22,11 +22,10 @@ from tqdm import tqdm
 from transformers import DynamicCache
 
 from ...core.eager import check_rollback
-from ...core.engine import now
+from ...core.engine import most_threads, now
 from ...core.events import Header
+from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
-from ...core.theory import predicted_tau, speedup_at
-from ...core.threads import most_threads
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from ...core.engine import thread_counts
 from ...core.events import Header
-from ...core.threads import thread_counts
 from ...core.verdict import Decide
 from ...pairs.pair import Pair
 from ...runs.tables import rate_line, shown_milliseconds, shown_number

@@ -18,9 +18,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ...core.engine import thread_counts
 from ...core.events import Round
 from ...core.loop import decode
-from ...core.threads import thread_counts
 from ...errors import PairError, ServerError
 from ...lanes import BASELINE, LANE_LABELS, LANES, SPECULATIVE, Lane
 from ...pairs.pair import Pair

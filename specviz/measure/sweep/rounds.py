@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.policy import make_policy
-from ...core.theory import predicted_tau
+from ...core.policy import make_policy, predicted_tau
 from ...runs.metrics import ratio
 from ...settings import Settings
 from .acceptance import Acceptance, Along

@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...core.engine import OwnEngine
-from ...core.threads import one_torch_thread, used_threads
+from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.types import DecodingPath, RunContext
 from ...pairs.pair import context_length
 from . import forward as f
@@ -20,7 +19,7 @@ from .crew import MOST_THREADS, crew, lead
 from .drafting import run_draft
 from .path import CompiledPath, suits
 from .rows import Sizes
-from .stale import forget_stale_code
+from .support import forget_stale_code
 from .vector import BYTES, KINDS
 
 FED = 64  # tokens of a long prompt that are fed at a time

@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ...core.engine import Engine
+from ...core.engine import Engine, thread_counts, use_threads
 from ...core.engines import make_engine
-from ...core.threads import thread_counts, use_threads
 from ...pairs.pair import context_length
 
 ROUNDS = 8  # that a number of threads makes in turn; the first wakes the threads

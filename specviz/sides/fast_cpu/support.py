@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import logging
 import warnings
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +23,7 @@ from ...pairs.pair import context_length, parameter_count
 
 log = logging.getLogger(__name__)
 
+HERE = Path(__file__).resolve().parent
 COMPILED_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MOST_PARAMETERS = 300_000_000
 UNIT = 32  # widths must be multiples of it
@@ -162,3 +166,31 @@ def are_close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
     scale = wanted.abs().max().clamp(min=1.0)
     allowed = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
     return bool((found - wanted).abs().max() <= allowed * scale)
+
+
+def forget_stale_code(folder: Path = HERE) -> None:
+    """Remove what numba has kept of the modules of a folder, unless it was made from the sources
+    that are there now. Call it before the first compiled call of a process.
+
+    numba keeps compiled functions beside their source file and compiles them anew when that file
+    has changed, but not when a function that they call has changed in another file. After an update
+    of a checkout, a pass could thus be made of old and of new code.
+    """
+    kept = folder / "__pycache__"
+    mark, sources = kept / "compiled-from", _digest(folder)
+    # Where the folder cannot be written, numba keeps its code elsewhere, and all sources are
+    # installed, and so dated, together.
+    with contextlib.suppress(OSError):
+        if mark.is_file() and mark.read_text("ascii") == sources:
+            return
+        kept.mkdir(exist_ok=True)
+        for path in (*kept.glob("*.nbi"), *kept.glob("*.nbc")):
+            path.unlink(missing_ok=True)  # another process may do the same
+        mark.write_text(sources, "ascii")
+
+
+def _digest(folder: Path) -> str:
+    made = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        made.update(path.name.encode() + b"\0" + path.read_bytes())
+    return made.hexdigest()
