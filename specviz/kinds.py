@@ -116,7 +116,7 @@ DRAFTERS = (
 VERDICTS = (
     VerdictKind(
         name="token",
-        decide=".core.sampling:decide",
+        decide=".core.verdict:decide",
         label="token by token",
         clause="drafts are judged one after another by p / q",
         law="Exact does not mean the same words, it means the same chances. A guess is kept with "

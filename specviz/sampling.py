@@ -1,4 +1,4 @@
 """The rule that judges drafts, for programs: `sampling.verify`."""
 
-from .core.sampling import Verdict as Verdict
-from .core.sampling import verify as verify
+from .core.verdict import Verdict as Verdict
+from .core.verdict import verify as verify

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,23 +13,37 @@ import pytest
 from specviz.environment import has_numba
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES, LINES = 49, 7_100
+MODULES, LINES = 49, 7_000
 RUN = """
 import json, sys
 from specviz import load_pair, race
 
+ran = set()
+
+def called(frame, event, argument):
+    ran.add(frame.f_code.co_filename)
+
+sys.setprofile(called)
 for event in race(load_pair("builtin"), "Once upon a time", max_new_tokens=8):
     pass
-print(json.dumps(sorted(m for m in sys.modules if m.split(".")[0] == "specviz")))
+modules = sorted(m for m in sys.modules if m.split(".")[0] == "specviz")
+print(json.dumps([modules, sorted(ran)]))
 """
 
 
 @pytest.fixture(scope="module")
-def loaded() -> list[str]:
+def run() -> tuple[list[str], list[str]]:
+    """The modules that a run has loaded, and the files of which something was called in it."""
     done = subprocess.run(
         [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    modules, files = json.loads(done.stdout.splitlines()[-1])
+    return modules, files
+
+
+@pytest.fixture(scope="module")
+def loaded(run: tuple[list[str], list[str]]) -> list[str]:
+    return run[0]
 
 
 def lines_of(module: str) -> int:
@@ -47,3 +62,14 @@ def test_it_loads_no_side_that_it_does_not_use(loaded: list[str]):
     assert sides == ({"model", "fast_cpu"} if has_numba() else {"model"})
     for room in ("remote", "runs", "page", "worker", "train", "pairs.heads", "pairs.hub"):
         assert not [name for name in loaded if name.startswith(f"specviz.{room}")], room
+
+
+@pytest.mark.skipif(not has_numba(), reason="passes are not compiled here")
+def test_the_files_that_explain_a_round_are_those_that_run(run: tuple[list[str], list[str]]):
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    part = text.partition("## How a round flows")[2].partition("\n\n`tests/")[0]
+    named = re.findall(r"`((?:core|sides)/[\w/]+\.py)`", part)
+    run_files = {path for path in named if str(ROOT / "specviz" / path) in run[1]}
+    assert len(named) >= 7
+    # The other verdicts are named beside the one that runs.
+    assert run_files == set(named) - {"core/verdicts.py"}

@@ -15,7 +15,7 @@ from toy_models import llama, pair_of
 import specviz
 from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind, kinds
 from specviz.__main__ import main
-from specviz.core.sampling import decide
+from specviz.core.verdict import decide
 from specviz.errors import KindError, SettingsError
 from specviz.inspect.prove import prove
 

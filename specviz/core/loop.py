@@ -5,7 +5,7 @@ One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
 1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; the policy
    has decided beforehand how many;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
-3. the rule of `sampling.verify`, or another of `verdicts`, keeps the first k drafts and draws one
+3. the rule of `verdict.verify`, or another of `verdicts`, keeps the first k drafts and draws one
    more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 
@@ -31,12 +31,11 @@ from .engines import fastest_threads, make_engine, make_state_engine
 from .events import EndReason, Round, Token
 from .paths import make_context, make_path
 from .policy import Policy, make_policy
-from .sampling import Decide, decide
 from .text import TextStream
 from .threads import use_threads
 from .tokens import Annotator, Texts, texts_of
 from .types import Judged, LaneEvents, Prefilled, Prompt
-from .verdicts import rule
+from .verdict import Decide, decide, rule
 
 
 def speculate(

@@ -1,8 +1,8 @@
 """Drafting and judging in the host's memory: NumPy, few calls, memory that is used again.
 
 A draft step of a small model takes a fifth of a millisecond there, and each call some
-microseconds whatever it computes. The rules are those of `sampling`; a test compares the two
-draw by draw.
+microseconds whatever it computes. The samplers are those of `sampling`, the rule is that of
+`verdict`; tests compare them draw by draw.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from ..settings import Settings
 from .engine import Engine, host_ids
-from .sampling import SAFE_TEMPERATURE, TIE, decide, probabilities, verdict
+from .sampling import SAFE_TEMPERATURE, TIE, probabilities
 from .types import Doubles, Draft, Floats, Judged, RunContext
+from .verdict import decide, decided, decided_greedily, verdict
 
 BLOCK = 64  # entries of a row that are summed at once
 ONES = np.ones(BLOCK, np.float32)
@@ -74,35 +75,6 @@ class NumpyPath:
             return decided_greedily(drafted, self._judged.argmax)
         q = draft.q.numpy() if draft else p[:0]
         return decided(p, q, drafted, u.tolist(), last, self._judged.cdf)
-
-
-def decided(
-    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float, cdf: InverseCdf
-) -> tuple[int, int]:
-    """`sampling.decide` for rows in the host's memory; `last` is the draw after those of `u`."""
-    accepted = 0
-    # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
-    for place, (token_id, chance) in enumerate(zip(drafted, u, strict=True)):
-        if not chance * q.item(place, token_id) < p.item(place, token_id):
-            break
-        accepted += 1
-    mass = 0.0
-    if accepted < len(drafted):
-        left = np.subtract(p[accepted], q[accepted])
-        mass = cdf.load(np.maximum(left, 0.0, out=left))
-    if not 0 < mass < np.inf:  # a bonus, or rounding left no mass: see `sampling.residual`
-        cdf.load(p[accepted])
-    return accepted, cdf.draw(last)
-
-
-def decided_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int, int]:
-    """`decided` for one-hot rows, where no draw matters: what the target prefers is kept.
-
-    argmax: the target's ids, one more than were drafted.
-    """
-    pairs = enumerate(zip(drafted, argmax, strict=False))
-    accepted = next((i for i, (ours, theirs) in pairs if ours != theirs), len(drafted))
-    return accepted, argmax[accepted]
 
 
 class HostDraws:

@@ -12,8 +12,9 @@ from ..lanes import LANES, Lane
 from ..settings import Settings
 from .engine import Engine, host_ids
 from .numpy_path import HostDraws, NumpyPath
-from .sampling import Decide, RandomSource, probabilities, sample, uniforms, verdict
+from .sampling import RandomSource, probabilities, sample, uniforms
 from .types import DecodingPath, Draft, Judged, RunContext
+from .verdict import Decide, verdict
 
 
 def make_context(

@@ -16,8 +16,8 @@ from .drafting import EarlierTexts, Memory, memory_described, memory_ids
 from .events import End, EndReason, Event, Round, agreement_of
 from .header import header_of
 from .loop import decode, settings_for
-from .sampling import Decide
 from .types import LaneEvents, Mode, Prefilled, Prompt
+from .verdict import Decide
 
 Reasons: TypeAlias = dict[str, EndReason]
 

@@ -1,14 +1,11 @@
-"""Pure functions from logits to probabilities, and the rule that judges drafts by default.
+"""Pure functions from logits to probabilities, and from probabilities to tokens.
 
-The other verdicts are in `verdicts`. Everything in both is fp32 or better whatever the models'
-dtype, on any device. `numpy_path` repeats the rule for rows in the host's memory, where calls must
-be few; a test compares both draw by draw.
+Everything is fp32 or better whatever the models' dtype, on any device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,19 +22,6 @@ several tokens round equal logits apart, and both lanes must break such ties ali
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
 
 
-class Verdict(NamedTuple):
-    """What `verify` decides about one round.
-
-    accepted: how many leading drafted tokens are kept, 0 to gamma.
-    next_id: the id that follows them.
-    outcome: "corrected" if it was drawn after a rejection, "bonus" if none was rejected.
-    """
-
-    accepted: int
-    next_id: int
-    outcome: Literal["corrected", "bonus"]
-
-
 class UniformDraws(Protocol):
     """A source of uniform draws that is not a generator."""
 
@@ -48,9 +32,6 @@ class UniformDraws(Protocol):
 
 RandomSource: TypeAlias = torch.Generator | UniformDraws
 """Where uniform draws come from."""
-
-Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
-"""The rule that judges a draft run: `decide`, or a benchmark's replacement for it."""
 
 
 class PremadeDraws:
@@ -162,60 +143,3 @@ def uniforms(count: int, source: RandomSource) -> Tensor:
     if isinstance(source, torch.Generator):
         return torch.rand(count, generator=source, device=source.device, dtype=torch.float64)
     return source.take(count)
-
-
-def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
-    """norm(max(0, p - q)), [vocab]: the distribution of the token that replaces a rejected one.
-
-    Falls back to `otherwise`, by default p, where rounding leaves no mass (Leviathan et al. 2022,
-    arXiv 2211.17192).
-    """
-    left = (p - q).clamp_(min=0.0)
-    mass = left.sum()
-    return torch.where(usable(mass), left / mass, p if otherwise is None else otherwise)
-
-
-def usable(mass: Tensor) -> Tensor:
-    """Whether a mass can be shared out: finite and above 0."""
-    return torch.isfinite(mass) & (mass > 0)
-
-
-def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
-    """Judge a draft run: keep x with probability min(1, p(x) / q(x)), stop at the first rejection.
-
-    p: fp32 [gamma + 1, vocab], the target's distributions; q: fp32 [gamma, vocab], the very
-    rows that `drafted` (int64 [gamma]) was drawn from; u: [gamma], uniform in [0, 1), fp32 or
-    fp64 (rounding fp64 draws to fp32 can make a 1, which would reject a certain token).
-    `generator` gives the one further draw: from the residual norm(max(0, p - q)) after a
-    rejection, from the last row of p if there was none. The emitted tokens then follow p
-    exactly (Leviathan et al. 2022, arXiv 2211.17192, theorem 1).
-    """
-    return verdict(len(drafted), *decide(p, q, drafted, u, generator).tolist())
-
-
-def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
-    """`verify` without leaving the device: int64 [2], how many are accepted and the next id.
-
-    A draft whose u is infinite is never kept; a row of zeros in q, reached without a rejection,
-    makes the draw the bonus. Both serve a run of drafts padded to a fixed width.
-    """
-    gamma = drafted.shape[0]
-    place = drafted.unsqueeze(-1)
-    p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()
-    q_drafted = q.gather(-1, place).squeeze(-1).double()
-    # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
-    keep = u * q_drafted < p_drafted
-    accepted = keep.long().cumprod(0).sum()
-    # A row of zeros under q makes the bonus the same formula as the correction.
-    q_ended = torch.cat([q, torch.zeros_like(p[:1])])
-    row = accepted.unsqueeze(0)
-    p_last, q_last = p.index_select(0, row)[0], q_ended.index_select(0, row)[0]
-    # The residual, not normalised: a draw takes its share of any mass.
-    left = (p_last - q_last).clamp_(min=0.0)
-    weights = torch.where(usable(left.sum()), left, p_last)
-    return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
-
-
-def verdict(gamma: int, accepted: int, next_id: int) -> Verdict:
-    """The verdict on `gamma` drafted tokens of which `accepted` were kept."""
-    return Verdict(accepted, next_id, "bonus" if accepted == gamma else "corrected")

@@ -14,7 +14,7 @@ from ..settings import Settings
 from .events import DIGITS, Choice, Outcome, Token
 from .text import Pieces, TextStream
 from .types import Judged
-from .verdicts import left_after_rejection, shown_numbers
+from .verdict import left_after_rejection, shown_numbers
 
 LISTED = 5  # alternatives shown per distribution
 

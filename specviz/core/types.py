@@ -14,7 +14,8 @@ from torch import Tensor
 from ..settings import Settings
 from .engine import Engine
 from .events import EndReason, Round
-from .sampling import Decide, RandomSource, UniformDraws, Verdict
+from .sampling import RandomSource, UniformDraws
+from .verdict import Decide, Verdict
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]
 Mode: TypeAlias = Literal["interleaved", "sequential"]

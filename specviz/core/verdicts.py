@@ -1,10 +1,10 @@
-"""The verdicts besides the token rule of `sampling.decide`: one pure function each.
+"""The verdicts besides the token rule of `verdict.decide`: one pure function each.
 
 All have its signature and its promises: fp32 rows, fp64 sums, no wait for the device; a draft
 whose u is infinite is never kept, and behind it, where a row of q is all zeros, stands a bonus.
 All take one further draw, used or not, so that a seed gives every verdict the same draws.
-In a greedy run every row is one-hot, and all four keep the same drafts: `rule` gives the token
-rule then.
+In a greedy run every row is one-hot, and all four keep the same drafts: `verdict.rule` gives the
+token rule then.
 """
 
 from __future__ import annotations
@@ -12,28 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..kinds import TOKEN, verdict_kind
-from ..settings import Settings
-from .kinds import resolved
-from .sampling import Decide, RandomSource, decide, draw, residual, uniforms, usable
+from .sampling import RandomSource, draw, uniforms
+from .verdict import residual, usable
 
 TYPICAL_EPSILON = 0.09
 TYPICAL_DELTA = 0.3
 """Typical acceptance keeps a draft x where p(x) > min(epsilon, delta exp(-H(p))): the values of
 Medusa's published code, delta the root of epsilon (Cai et al. 2024, arXiv 2401.10774)."""
-
-
-def rule(settings: Settings, token_rule: Decide = decide) -> Decide:
-    """The function that judges the drafts of a run. token_rule: for the verdict "token"."""
-    if settings.rule == TOKEN:
-        return token_rule
-    kind = verdict_kind(settings.rule)
-    if kind.package is not None:
-        from .foreign import checked_decide  # not needed for ours
-
-        return checked_decide(kind)
-    found: Decide = resolved(kind.decide)
-    return found
 
 
 def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
@@ -42,7 +27,7 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     Keeps all drafts up to the last one whose u is below its threshold (`block_numbers`), then
     draws from norm(max(0, weight p - q)) of the next place. The text follows p exactly, and no
     other exact verdict keeps more in expectation. Nothing is carried to the next round.
-    Arguments and result are those of `sampling.decide`.
+    Arguments and result are those of `verdict.decide`.
     """
     weight, threshold = block_numbers(p, q, drafted)
     places = torch.arange(len(drafted) + 1, device=p.device)
@@ -90,7 +75,7 @@ def decide_exact_match(
 
     What is emitted are always the target's own draws, so the text follows p exactly. A draft
     drawn from q is kept with probability sum(p q), never more than sum(min(p, q)).
-    Arguments and result are those of `sampling.decide`.
+    Arguments and result are those of `verdict.decide`.
     """
     last = uniforms(1, source)
     judged = torch.isfinite(u)
@@ -109,7 +94,7 @@ def decide_typical(
     draft was to propose it; then draws from p. No u is compared with anything. The paper keeps
     the first draft without a condition, because it is the target's own; here the target's own
     token follows instead.
-    Arguments and result are those of `sampling.decide`.
+    Arguments and result are those of `verdict.decide`.
     """
     gamma, place = drafted.shape[0], drafted.unsqueeze(-1)
     p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()
@@ -123,31 +108,6 @@ def typical_thresholds(p: Tensor) -> Tensor:
     """min(epsilon, delta exp(-H(p))) of each row, fp32 [n, vocab] to fp64 [n]; H in nats."""
     entropy = torch.special.entr(p).sum(-1, dtype=torch.float64)
     return (TYPICAL_DELTA * torch.exp(-entropy)).clamp(max=TYPICAL_EPSILON)
-
-
-def shown_numbers(name: str, p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """What a reader must know of each draft besides p, q and u, [gamma] by field of `Token`."""
-    numbers = verdict_kind(name).numbers
-    return resolved(numbers)(p, q, drafted) if numbers else {}
-
-
-def left_after_rejection(
-    name: str, p: Tensor, q: Tensor, drafted: Tensor, place: int
-) -> Tensor | None:
-    """The distribution, fp32 [vocab], of the token that replaces the rejected draft at `place`.
-
-    None where it is p itself.
-    """
-    kind = verdict_kind(name)
-    if not kind.residual:
-        return None
-    found: Tensor = resolved(kind.after or left_of_p)(p, q, drafted, place)
-    return found
-
-
-def left_of_p(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
-    """What the token rule draws a correction from."""
-    return residual(p[place], q[place])
 
 
 def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:

@@ -14,8 +14,8 @@ import torch
 
 from ..core.events import End, Event, Round
 from ..core.race import race
-from ..core.sampling import Decide
 from ..core.threads import use_threads
+from ..core.verdict import Decide
 from ..pairs.pair import Pair
 from ..runs.metrics import Metrics
 from ..runs.trace import Trace

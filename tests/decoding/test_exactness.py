@@ -20,8 +20,9 @@ from toy_models import llama, mini, pair_of
 import specviz.core.loop
 from specviz import Pair, Settings, baseline, speculate
 from specviz.core.numpy_path import Distributions, NumpyPath
-from specviz.core.sampling import decide, draw, probabilities, residual, uniforms
+from specviz.core.sampling import draw, probabilities, uniforms
 from specviz.core.types import Draft
+from specviz.core.verdict import decide, residual
 
 PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint law is tested

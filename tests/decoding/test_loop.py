@@ -18,7 +18,7 @@ from specviz.core.eager import EagerEngine
 from specviz.core.loop import _Run
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.core.sampling import decide
+from specviz.core.verdict import decide
 from specviz.errors import ModelError, PairError
 
 PROMPT = [3, 1, 4, 1, 5]

@@ -15,7 +15,8 @@ from specviz.core.events import Round
 from specviz.core.loop import decode
 from specviz.core.numpy_path import Distributions, HostDraws, NumpyPath
 from specviz.core.paths import TensorPath, make_context
-from specviz.core.sampling import decide, draw, probabilities
+from specviz.core.sampling import draw, probabilities
+from specviz.core.verdict import decide
 from specviz.lanes import LANES
 
 VOCAB = 37

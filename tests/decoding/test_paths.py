@@ -14,9 +14,10 @@ from specviz import Pair, Round, Settings, baseline, speculate
 from specviz.core.eager import EagerEngine
 from specviz.core.engines import eager_only, make_engine
 from specviz.core.loop import decode
-from specviz.core.numpy_path import HostDraws, InverseCdf, NumpyPath, decided, greedy_id
+from specviz.core.numpy_path import HostDraws, InverseCdf, NumpyPath, greedy_id
 from specviz.core.paths import TensorPath, make_context, make_path
-from specviz.core.sampling import decide, greedy_ids, probabilities, uniforms
+from specviz.core.sampling import greedy_ids, probabilities, uniforms
+from specviz.core.verdict import decide, decided
 from specviz.sides.fast_cpu.path import CompiledPath
 
 VOCAB = 64

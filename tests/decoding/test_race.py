@@ -13,8 +13,8 @@ from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative,
 
 import specviz.core.loop
 from specviz import End, Header, Pair, Round, Settings, Trace, race
-from specviz.core.sampling import decide
 from specviz.core.types import Prefilled
+from specviz.core.verdict import decide
 from specviz.errors import SettingsError
 from specviz.lanes import LANES
 

@@ -15,16 +15,8 @@ from toy_models import examples
 
 from specviz import Settings
 from specviz.core.numpy_path import InverseCdf
-from specviz.core.sampling import (
-    SHORT_LIST,
-    Verdict,
-    decide,
-    draw,
-    probabilities,
-    residual,
-    uniforms,
-    verify,
-)
+from specviz.core.sampling import SHORT_LIST, draw, probabilities, uniforms
+from specviz.core.verdict import Verdict, decide, residual, verify
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
 # Few distinct values, so that ties are the rule.

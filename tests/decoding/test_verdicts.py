@@ -22,7 +22,8 @@ from specviz.core import verdicts
 from specviz.core.kinds import resolved
 from specviz.core.loop import _Run, decode
 from specviz.core.paths import TensorPath
-from specviz.core.sampling import PremadeDraws, decide, uniforms
+from specviz.core.sampling import PremadeDraws, uniforms
+from specviz.core.verdict import decide
 from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared

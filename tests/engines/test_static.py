@@ -27,8 +27,9 @@ from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engines import eager_only, make_engine
 from specviz.core.loop import _Run
 from specviz.core.paths import make_context
-from specviz.core.sampling import decide, probabilities, uniforms
+from specviz.core.sampling import probabilities, uniforms
 from specviz.core.types import Draft
+from specviz.core.verdict import decide
 from specviz.errors import SettingsError
 from specviz.measure.bench.random_models import scripted
 from specviz.pairs.truncated import truncated_model

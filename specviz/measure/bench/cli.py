@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...core.sampling import Decide
+from ...core.verdict import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...options import add_settings, also_called, check_writable, real, settings_from, whole

@@ -19,8 +19,8 @@ from ...core.engine import now
 from ...core.engines import eager_only, make_engine
 from ...core.events import Header, Round
 from ...core.loop import decode
-from ...core.sampling import Decide
 from ...core.types import Prefilled
+from ...core.verdict import Decide
 from ...lanes import LANE_LABELS
 from ...pairs.pair import Pair
 from ...runs.intervals import Spread, spread

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ...core.events import Header
-from ...core.sampling import Decide
 from ...core.threads import thread_counts
+from ...core.verdict import Decide
 from ...pairs.pair import Pair
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...settings import Settings

@@ -19,7 +19,8 @@ from transformers import (
     Qwen2Config,
 )
 
-from ...core.sampling import Decide, RandomSource, decide
+from ...core.sampling import RandomSource
+from ...core.verdict import Decide, decide
 from ...errors import SettingsError, SpecvizError
 from ...pairs.pair import Pair
 from ...pairs.weights import best_device
@@ -75,9 +76,9 @@ def shaped_pair(name: str) -> Pair:
 
 
 def scripted(acceptance: float) -> Decide:
-    """A replacement for `sampling.decide` that keeps each draft with the given probability.
+    """A replacement for `verdict.decide` that keeps each draft with the given probability.
 
-    It calls `sampling.decide` and replaces only the number of accepted tokens, so a round takes
+    It calls `verdict.decide` and replaces only the number of accepted tokens, so a round takes
     the same time. Raises `SettingsError` if `acceptance` is not from 0 to 1.
     """
     if not 0.0 <= acceptance <= 1.0:

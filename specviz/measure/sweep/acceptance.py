@@ -19,9 +19,10 @@ from ...core.drafting import Drafter, make_drafter
 from ...core.engine import Engine, StateEngine
 from ...core.engines import make_engine, make_state_engine
 from ...core.paths import make_context, make_path
-from ...core.sampling import decide, probabilities
+from ...core.sampling import probabilities
 from ...core.states import EAGLE
 from ...core.types import DecodingPath
+from ...core.verdict import decide
 from ...kinds import TOKEN, drafter_kind
 from ...pairs.pair import Pair, context_length
 from ...settings import Settings

@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ...core.sampling import PremadeDraws, probabilities, sample, uniforms, verdict
+from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
 from ...core.types import Draft, Judged, RunContext
+from ...core.verdict import verdict
 from ...settings import Settings
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import Function, Program, capture, write

@@ -1,1 +1,0 @@
-"""The old name of `specviz.core`: `decoding.sampling.verify` is public."""
