@@ -7,12 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import yaml
-
-import specviz
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "specviz"
@@ -121,11 +120,13 @@ def test_only_engines_know_the_cache_of_transformers():
                 assert not known, f"{module} imports {name}"
 
 
-def test_the_package_offers_what_it_names():
-    """All names of its face can be imported, and no others."""
-    assert all(getattr(specviz, name) is not None for name in specviz.__all__)
+def test_the_package_says_what_it_is_for_and_offers_what_it_names():
+    """All names of its table can be imported, and no others."""
+    module = import_module("specviz")
+    assert module.__doc__ and len(module.__doc__.splitlines()) == 1
+    assert all(getattr(module, name) is not None for name in module.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        specviz.nothing  # noqa: B018
+        module.nothing  # noqa: B018
 
 
 def test_importing_the_package_does_not_import_gradio():

@@ -206,7 +206,7 @@ def make_controls(pair: str) -> tuple[Controls, gr.HTML]:
     }
     drafter = plain["drafter"]
     if offered and isinstance(drafter, gr.Radio):
-        drafter.choices = drafter_choices(offered)
+        drafter.choices = [*drafter_choices(offered)]
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
         folded = {name: _control(OFFERED[name], usual[name]) for name in ADVANCED}
         lanes = gr.Radio(
