@@ -137,7 +137,7 @@ def test_a_process_whose_output_is_full_or_closed_ends_with_a_sentence() -> None
     for line in ("variables", "page --help"):
         full = ended(f"{line} >/dev/full")
         assert (full.returncode, full.stderr.decode()) == (2, f"{FULL}\n")
-    closed = ended("variables >&-")
+    closed = ended("page --help >&-")
     assert closed.returncode == 2
     assert closed.stderr == b"specviz: the standard output is closed: nothing can be printed.\n"
     early = ended("variables | head -c 1")
