@@ -126,7 +126,7 @@ class HeadTraining:
 
         def report(trained: Head) -> str:
             save_head(trained, args.output)
-            return f"acceptance by step: {self._shown(trained, held)}"
+            return shown(self._acceptance(trained, held))
 
         def batch(length: int, seen: int, count: int, _: float) -> torch.Tensor:
             return source.batch(length, seen, count)
@@ -135,20 +135,19 @@ class HeadTraining:
         layers = nn.ModuleList([head.midlayer, head.fc])
         spent = train(head, batch, loss, self._options(len(learnt)), report, layers)
         save_head(head, args.output)
+        found = self._acceptance(head, held)
         result = {
             "target": args.head,
             "texts": len(rows),
             "written_tokens": int(rows[:, 1].sum()),
-            "acceptance_by_step": {
-                f"{one:g}": chain_acceptance(self.target, head, held, one) for one in LABELS_AT
-            },
+            "acceptance_by_step": found,
             "spent": asdict(spent),
         }
         (args.output / RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         write_checksums(args.output)
         print(
-            f"{args.output}: {spent.step} steps in {spent.seconds / 60:.1f} min, acceptance by "
-            f"step: {self._shown(head, held)}\nrace with --pair '{args.head}+{args.output}'"
+            f"{args.output}: {spent.step} steps in {spent.seconds / 60:.1f} min, {shown(found)}\n"
+            f"race with --pair '{args.head}+{args.output}'"
         )
 
     def _new_head(self, rows: np.ndarray) -> Head:
@@ -182,12 +181,9 @@ class HeadTraining:
         print(f"{device.type}, memory needed: about {need}", flush=True)
         check_need(need, place, loaded=need.target)
 
-    def _shown(self, head: Head, held: np.ndarray) -> str:
-        parts = []
-        for temperature in LABELS_AT:
-            shares = chain_acceptance(self.target, head, held, temperature)
-            parts.append(f"{', '.join(f'{one:.3f}' for one in shares)} at T {temperature:g}")
-        return "; ".join(parts)
+    def _acceptance(self, head: Head, held: np.ndarray) -> dict[str, list[float]]:
+        """`chain_acceptance` on held-out rows, by temperature."""
+        return {f"{one:g}": chain_acceptance(self.target, head, held, one) for one in LABELS_AT}
 
     def _rows(self) -> np.ndarray:
         """Marked rows [rows, 2, row_tokens + 1]: those of the files, and what is written here."""
@@ -243,6 +239,12 @@ class HeadTraining:
             shortest=1,
             longest=length,
         )
+
+
+def shown(found: dict[str, list[float]]) -> str:
+    """The acceptance by step, by temperature, in one line."""
+    lists = (f"{', '.join(f'{one:.3f}' for one in some)} at T {t}" for t, some in found.items())
+    return f"acceptance by step: {'; '.join(lists)}"
 
 
 def numbered(rows: np.ndarray) -> np.ndarray:
