@@ -697,3 +697,12 @@ def test_a_question_holds_long_texts_but_not_many() -> None:
     assert len(short) > SMALL  # less than SMALL of which is outside of its strings
     with pytest.raises(Refused):
         check_question(short)
+
+
+def test_hidden_files_of_a_public_folder_are_not_public(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradio.data_classes._StaticFiles.all_paths", [tmp_path.resolve()])
+    for name in ("seen.txt", ".env"):
+        (tmp_path / name).write_text("x")
+    assert is_public(str(tmp_path / "seen.txt")) and not is_public(str(tmp_path / ".env"))
