@@ -139,6 +139,15 @@ def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
     assert places >= 5
 
 
+def test_typical_asks_less_of_a_draft_where_the_target_is_less_certain():
+    """min(0.09, 0.3 exp(-H)): of a uniform row of n tokens 0.3 / n, of a certain one 0.09."""
+    rows_of = [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], [1 / 6] * 6]
+    wanted = [min(verdicts.TYPICAL_EPSILON, verdicts.TYPICAL_DELTA / n) for n in (1, 2, 6)]
+    found = verdicts.typical_thresholds(torch.tensor(rows_of)).tolist()
+    assert found == pytest.approx(wanted, abs=1e-6)
+    assert found[0] > found[2]
+
+
 def test_block_keeps_no_less_than_token_and_exact_match_no_more():
     better = 0
     for seed in range(8):

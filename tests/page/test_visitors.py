@@ -22,6 +22,7 @@ from specviz.page import queue as runs
 from specviz.page.delivery import delivery_functions, deltas
 from specviz.page.jobs import Question, Run
 from specviz.page.queue import RunQueue
+from specviz.page.requests import client_of
 from specviz.page.tally import Durations
 from specviz.worker.client import Limits, LocalWorker
 from specviz.worker.tasks import READING, SampleTask
@@ -339,3 +340,12 @@ def test_the_operator_sets_limits(name: str, variable: str) -> None:
     for wrong in ("soon", "-1", "nan", "inf"):
         with pytest.raises(SettingsError, match=variable):
             Limits.from_environment({variable: wrong})
+
+
+def test_a_network_of_ipv6_is_one_visitor() -> None:
+    def client(host: str) -> str:
+        return client_of({"client": (host, 1)})
+
+    assert client("2001:db8::1") == client("2001:db8::ffff:2") != client("2001:db8:0:1::1")
+    assert client("10.0.0.1") != client("10.0.0.2")
+    assert client("a name") == "a name"
