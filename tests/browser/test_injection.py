@@ -80,6 +80,7 @@ def look_around(visitor: Visitor) -> None:
         button = page.locator(f"[data-panel-open={panel}]")
         if button.is_visible():
             button.click()
+            expect(page.locator(".sv-drawer")).to_be_visible()
             page.keyboard.press("Escape")
     page.evaluate("document.activeElement?.blur()")
     page.keyboard.press("s")

@@ -115,6 +115,30 @@ def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pyte
     assert p_value(whole_texts(verdicts.decide_block, target, draft), law(target)) < LUCK
 
 
+def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
+    """norm(max(0, weight p - q)) of the place behind the drafts that were kept."""
+    target, draft, places = tables(UNLIKE[0]), tables(UNLIKE[1]), 0
+    draws = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
+    for ids, _ in drafts(draft):
+        p, q, given = rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA), torch.tensor(ids)
+        weight, threshold = verdicts.block_numbers(p, q, given)
+        for kept in range(1, GAMMA):
+            left = (weight[kept - 1] * p[kept].double() - q[kept].double()).clamp(min=0.0)
+            if weight[kept - 1] > 0.9 or left.sum() < 1e-3:
+                continue
+            u = torch.ones(GAMMA, dtype=torch.float64)
+            u[kept - 1] = threshold[kept - 1] / 2
+            found = [
+                verdicts.decide_block(p, q, given, u, PremadeDraws(one[None])).tolist()
+                for one in draws
+            ]
+            assert {accepted for accepted, _ in found} == {kept}
+            shares = np.bincount([one for _, one in found], minlength=WORDS) / len(draws)
+            assert shares == pytest.approx((left / left.sum()).numpy(), abs=0.011)
+            places += 1
+    assert places >= 5
+
+
 def test_block_keeps_no_less_than_token_and_exact_match_no_more():
     better = 0
     for seed in range(8):

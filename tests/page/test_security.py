@@ -31,6 +31,7 @@ from specviz.page.security import blocks, bodies, guard
 from specviz.page.security.addresses import is_public
 from specviz.page.security.answers import LOST, security_headers
 from specviz.page.security.bodies import (
+    MOST_STRINGS,
     QUESTION,
     SMALL,
     Bodies,
@@ -679,3 +680,29 @@ def test_a_library_that_the_limits_do_not_fit_is_refused(
     with pytest.raises(SettingsError, match=f"Newer.{place}.*requirements.lock"):
         guarded_options()
     assert hasattr(owner, place)
+
+
+def test_a_question_holds_long_texts_but_not_many() -> None:
+    """A long text costs a parser little, and many short ones cost it much."""
+
+    def question(texts: list[str]) -> bytes:
+        return json.dumps({"data": {"texts": texts}, "component_id": 1, "fn_name": "x"}).encode()
+
+    few, many = question(["a" * 2 * SMALL] * 2), question(["a"] * SMALL)
+    assert len(few) > SMALL < len(many)
+    check_question(few)
+    with pytest.raises(Refused):
+        check_question(many)
+    short = question(["abcdefgh" * 200] * (MOST_STRINGS + 50))
+    assert len(short) > SMALL  # less than SMALL of which is outside of its strings
+    with pytest.raises(Refused):
+        check_question(short)
+
+
+def test_hidden_files_of_a_public_folder_are_not_public(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradio.data_classes._StaticFiles.all_paths", [tmp_path.resolve()])
+    for name in ("seen.txt", ".env"):
+        (tmp_path / name).write_text("x")
+    assert is_public(str(tmp_path / "seen.txt")) and not is_public(str(tmp_path / ".env"))
