@@ -34,7 +34,7 @@ from specviz.__main__ import main
 from specviz.environment import SERVED
 from specviz.errors import PairError, ServerError, TraceError
 from specviz.page.choices import chosen_pair, pair_choices
-from specviz.pairs.doctor import examine_served
+from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import parse_pair
 from specviz.remote import wire
 from specviz.remote.address import server_address
@@ -294,7 +294,7 @@ def test_attaching_asks_a_server_only_what_the_run_needs(target: Any, draft: Pat
         pair = remote_pair(server, draft)
         with pytest.raises(PairError, match=r"not asked to draw, since it speculates by itself"):
             [*speculate(pair, "hello", SAMPLED)]
-        report = examine_served(parse_pair(f"{server.url}#target+{draft}"))
+        report = examine_pair(parse_pair(f"{server.url}#target+{draft}"))
         assert report.verdict == "warning" and "it draws" not in str(report) and not server.dead
 
 
@@ -348,12 +348,12 @@ def test_the_doctor_says_what_a_server_can_do(
         (shown,) = ExamineTask(SERVED).run(Models(load_pair, race), Event())
         assert "for which it draws" in str(shown) and "127.0.0.1" not in str(shown)
     with fake_server(target, byte_level(VOCAB), most=20) as server:
-        report = examine_served(parse_pair(f"{server.url}#target+{draft}"))
+        report = examine_pair(parse_pair(f"{server.url}#target+{draft}"))
         assert report.verdict == "warning"
         said = {finding.topic: finding.sentence for finding in report.findings}
         assert "vLLM 0.32.0 answers, with a context of 128 tokens" in said["server"]
         assert "top_k from 1 to 20" in said["distributions"]
-        report = examine_served(parse_pair(f"{server.url}#other+{draft}"))
+        report = examine_pair(parse_pair(f"{server.url}#other+{draft}"))
         assert report.verdict == "stop" and "no model 'other'" in report.findings[0].sentence
 
 

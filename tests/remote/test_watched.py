@@ -20,7 +20,7 @@ from specviz.environment import REMOTE
 from specviz.errors import PairError, ServerError, SettingsError, TraceError
 from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.page.choices import pair_choices
-from specviz.pairs.doctor import examine_served
+from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
@@ -221,7 +221,7 @@ def test_what_a_watched_server_cannot_do(vllm: Replay, alone: Replay) -> None:
     [*race(pair, [47, 1398], Settings(max_new_tokens=12, temperature=0.5, top_k=3, stop=("x",)))]
     assert vllm.asked[-1]["prompt"] == [47, 1398] and vllm.asked[-1]["top_k"] == 3
     assert vllm.asked[-1]["stop"] == ["x"] and vllm.asked[-1]["temperature"] == 0.5
-    said = {one.topic: one for one in examine_served(parse_pair(f"{vllm.url}#target")).findings}
+    said = {one.topic: one for one in examine_pair(parse_pair(f"{vllm.url}#target")).findings}
     assert said["steps"].level == "good" and said["baseline"].level == "warning"
 
 
