@@ -30,6 +30,9 @@ def test_modules_charts_and_runs_work_there(visit: Visit, below: str) -> None:
     visitor.prompt("Once upon a time")
     trace = visitor.run()
     assert trace["rounds"] and trace["end"]
+    for name in ("tokens", "alpha", "tau", "speed"):
+        expect(visitor.page.locator(f"[data-line={name}] .sv-line").first).to_be_visible()
+    visitor.button("Why this speed?").click()
     expect(visitor.page.locator(".js-plotly-plot").first).to_be_visible()
     asked = visitor.page.evaluate("performance.getEntriesByType('resource').map((e) => e.name)")
     assert any("plotly" in url for url in asked)

@@ -63,9 +63,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def choose(visitor: Visitor, pair: str) -> None:
-    panel = visitor.page.locator("[data-toggle-panel]")
-    if panel.get_attribute("aria-expanded") == "false":
-        panel.click()
+    visitor.settings()
     visitor.page.get_by_label("Pair", exact=True).click()
     visitor.page.get_by_role("option").filter(has_text=pair).first.click()
 
@@ -139,6 +137,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     drafted.focus()
     expect(visitor.page.locator(".sv-card-reason")).to_contain_text("was seen")
 
+    visitor.unfold()  # Escape has closed the settings
     visitor.page.get_by_role("radio", name="n-grams").click()
     visitor.page.get_by_role("radio", name="Heuristic").click()
     header = visitor.run()["header"]

@@ -71,9 +71,15 @@ def check_numbers(visitor: Visitor, trace: Trace) -> None:
 
     text = visitor.page.locator("[data-headline]").inner_text()
     assert text == f"{metrics.speedup:.2f}"
-    for name in ("alpha", "tau", "tau_predicted", "c"):
-        text = visitor.page.locator(f"[data-metric={name}]").inner_text()
-        assert text == f"{getattr(metrics, name):.2f}"
+    formula = f"{metrics.tau_predicted:.2f} formula"
+    expect(visitor.page.locator("[data-head=tau] small")).to_have_text(formula)
+    visitor.button("Why this speed?").click()
+    for name in ("alpha", "tau", "tau_predicted", "c", "efficiency"):
+        shown_figure = visitor.page.locator(f"[data-metric={name}]")
+        expect(shown_figure).to_be_visible()
+        expect(shown_figure).to_have_text(f"{getattr(metrics, name):.2f}")
+    drawer = visitor.page.get_by_role("dialog", name="Why this speed?")
+    drawer.get_by_role("button", name="Close").click()
 
 
 def approximately(value: Any) -> Any:

@@ -250,6 +250,7 @@ def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) 
         numbers = (tokens[index].weight, tokens[index].threshold, tokens[index].u)
         found = [float(one) for one in re.findall(r"(?:is|threshold|was) (\d[\d.e-]*\d)", said)]
         assert found == pytest.approx(numbers, rel=0.06, abs=5e-4), said
+    visitor.unfold()  # Escape has closed the settings
     page.get_by_role("radio", name="Typical").check()
     trace = Trace.from_dict(visitor.run())
     assert not trace.header.settings.exact

@@ -71,17 +71,22 @@ class Visitor:
 
     def set(self, label: str, value: float) -> None:
         """Write a number into a control of the settings panel."""
-        panel = self.page.locator("[data-toggle-panel]")
-        if panel.get_attribute("aria-expanded") == "false":
-            panel.click()
+        self.settings()
         box = self.page.get_by_label(label)
         if any(name in label for name in ADVANCED):
             self.unfold()
         box.fill(str(value))
         box.blur()
 
+    def settings(self) -> None:
+        """Open the settings panel."""
+        panel = self.page.locator("[data-toggle-panel]")
+        if panel.get_attribute("aria-expanded") == "false":
+            panel.click()
+
     def unfold(self) -> None:
-        """Open the settings' advanced part."""
+        """Open the settings panel and its advanced part."""
+        self.settings()
         part = self.page.locator("#advanced > button")
         if "open" not in (part.get_attribute("class") or ""):
             part.click()

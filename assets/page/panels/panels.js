@@ -19,7 +19,7 @@ import { fixed } from "specviz/words/words.js";
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 /** @type {[string, string, string][]} metric, letter, what it is */
 const GREEK = [["c", "c", "the price of a guess, in passes of the target alone"],
-  ["formula", "τ by the formula", "if verdicts did not depend on each other"], ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"]];
+  ["tau_predicted", "τ by the formula", "if verdicts did not depend on each other"], ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"]];
 const REDRAW = 300; // ms between drawings, at least
 
 export class Panels {
@@ -156,8 +156,8 @@ export class Panels {
     if (!this.#why.isConnected) this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
     showWhy(this.#why, why, trace);
     this.#charts.show(rounds, trace);
-    const { c, tau_predicted: formula, efficiency } = measure(rounds, trace.header);
-    for (const [name, value] of Object.entries({ c, formula, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
+    const { c, tau_predicted, efficiency } = measure(rounds, trace.header);
+    for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
     this.#whatIf.show(why, trace.header.settings);
   }
 
