@@ -192,6 +192,8 @@ def _damaged_json(folder: Path) -> str | None:
 
 def general_sentence(shown: str) -> str:
     """One sentence: what to check if nothing more is known about a failure."""
+    if shown.lower().endswith(".gguf"):
+        return f"{shown} cannot be loaded: there is no such file here, check its path."
     return (
         f"{shown} cannot be loaded: check the name, the network and that the folder holds "
         "config.json, *.safetensors and a tokenizer."

@@ -78,10 +78,10 @@ def load_any(
 ) -> Pair | Racing:
     """What a name, parsed or not, stands for, with the options of `load_pair`, which says what is
     raised."""
-    if isinstance(pair, str) and pair != BUILTIN:
+    if pair != BUILTIN and not hasattr(pair, "source"):
         from .spec import parse_pair  # the built-in pair needs no grammar
 
-        pair = parse_pair(pair)
+        pair = parse_pair(cast("str", pair))
     options = [
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)

@@ -13,9 +13,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from page_server import Answer, Site, served
@@ -43,6 +44,7 @@ from specviz.page.security.guard import WRONG, guarded_options
 from specviz.runs.html import PLOTLY
 from specviz.runs.recording import MOST, MOST_UNPACKED
 
+T = TypeVar("T")
 SECRET = "hf_" + "Secret" * 5
 INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")
 
@@ -233,6 +235,12 @@ def test_a_body_of_unknown_length_is_cut_off(site: Site, path: str, most: int) -
     assert sent < most + 16 * 2**20  # what the sockets hold between both ends is not ours
 
 
+def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+    """In a thread of its own: this one may have the loop of a browser that other tests started."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 @pytest.mark.parametrize(
     "promised", ["-1", "9" * 400, "0x10", "1e9", "abc"], ids=lambda text: text[:5]
 )
@@ -242,7 +250,7 @@ def test_nonsense_lengths_are_refused(promised: str) -> None:
             await body.read(_feed([b"{}"]), SMALL, promised)
 
     with pytest.raises(Refused):
-        asyncio.run(read())
+        run_apart(read())
 
 
 def half_heads(site: Site, many: int, pieces: list[bytes], pause: float) -> list[socket.socket]:
@@ -333,7 +341,7 @@ def test_a_few_large_bodies_at_a_time() -> None:
         first = await asyncio.gather(*map(one, clients), return_exceptions=True)
         return [*first, await one("one")]
 
-    *first, later = asyncio.run(all_at_once())
+    *first, later = run_apart(all_at_once())
     statuses = [getattr(one, "status", 200) for one in first]
     # One client has a part of the places, and the others have the rest.
     assert statuses == [200] * bodies.LARGE_OF_CLIENT + [429] * 3 + [200] * 2 + [503]
@@ -355,7 +363,7 @@ def test_a_body_that_dawdles_is_refused(
             await body.read(_feed([b"x"] * 50, 0.02), SMALL, None)
 
     with pytest.raises(Refused) as refused:
-        asyncio.run(read())
+        run_apart(read())
     assert refused.value.status == 408
 
 

@@ -131,6 +131,11 @@ def test_a_file_that_is_cut_anywhere_is_refused(packed: Path, tmp_path: Path) ->
             read_gguf(path)
 
 
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(PairError, match="there is no such file"):
+        load_pair(f"{tmp_path / 'away.gguf'}+none")
+
+
 def test_another_architecture_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "mamba.gguf"
     keys = [pair_of("general.architecture", 8, text("mamba"))]
