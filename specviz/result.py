@@ -20,9 +20,11 @@ from .settings import Settings
 
 @dataclass(frozen=True)
 class Result:
-    """What `generate` returns. trace: the header and the rounds of one lane, with drafts."""
+    """What `generate` returns. trace: the header and the rounds of one lane, with drafts. end_ids:
+    tokens that end a text of this pair and are no part of it."""
 
     trace: Trace
+    end_ids: frozenset[int] = frozenset()
 
     @property
     def rounds(self) -> list[Round]:
@@ -31,8 +33,10 @@ class Result:
 
     @property
     def text(self) -> str:
-        """What was written after the prompt."""
-        return "".join(r.text for r in self.rounds)
+        """What was written after the prompt, without the token that ended it."""
+        tokens = [token for r in self.rounds for token in r.emitted]
+        is_ended = tokens and tokens[-1].id in self.end_ids
+        return "".join(token.text for token in (tokens[:-1] if is_ended else tokens))
 
     @cached_property
     def metrics(self) -> Metrics:
@@ -64,4 +68,5 @@ def generate(
     assert isinstance(first, Prefilled)
     rounds = [event for event in events if isinstance(event, Round)]
     header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first})
-    return Result(Trace(replace(header, memory=memory_described(texts)), rounds))
+    trace = Trace(replace(header, memory=memory_described(texts)), rounds)
+    return Result(trace, frozenset() if own.ignore_eos else pair.eos_ids)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from toy_models import llama, pair_of
+from toy_models import llama, pair_of, scripted
 
 import specviz
 from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind, kinds
@@ -160,6 +160,20 @@ def test_a_result_tells_text_rounds_and_metrics():
     assert result.metrics.emitted == 10 and result.metrics.speedup is None
     with pytest.raises(SettingsError, match="no setting 'gama'"):
         specviz.generate(pair, PROMPT, gama=3)
+
+
+def test_the_token_that_ended_a_text_is_no_part_of_it():
+    target = scripted([0, 1, 2, 3], 5)
+    target.generation_config.eos_token_id = 3
+    pair = pair_of(target, scripted([0, 1, 2, 3], 5))
+    ended = specviz.generate(pair, [0], temperature=0.0, max_new_tokens=10)
+    tokens = [token for r in ended.rounds for token in r.emitted]
+    assert [token.id for token in tokens] == [1, 2, 3]
+    assert ended.text == "".join(token.text for token in tokens[:2])
+    cut = specviz.generate(pair, [0], temperature=0.0, max_new_tokens=2)
+    assert cut.text == ended.text
+    longer = specviz.generate(pair, [0], temperature=0.0, max_new_tokens=3, ignore_eos=True)
+    assert longer.text == "".join(token.text for token in tokens)
 
 
 def test_a_race_is_stopped_by_close_and_the_pair_goes_on():
