@@ -75,6 +75,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
+    os.environ.setdefault("SPECVIZ_PAIR", "builtin")  # it is the page that is tried, not a model
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         os.environ.setdefault("GRADIO_SERVER_PORT", str(free.getsockname()[1]))
