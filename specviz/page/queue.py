@@ -19,7 +19,7 @@ from .tally import Durations, Tally, about
 log = logging.getLogger(__name__)
 
 KEPT_JOBS = 16  # finished jobs that can still be asked for
-MOST_KEPT = 12_000  # tokens of finished runs; each takes two or three KiB
+MOST_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
 SHARE_USED = (
