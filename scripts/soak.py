@@ -74,8 +74,10 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="half a minute in all")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
+    from specviz.environment import PAIR
+
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
-    os.environ.setdefault("SPECVIZ_PAIR", "builtin")  # it is the page that is tried, not a model
+    os.environ.setdefault(PAIR.name, "builtin")  # it is the page that is tried, not a model
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         os.environ.setdefault("GRADIO_SERVER_PORT", str(free.getsockname()[1]))

@@ -81,7 +81,7 @@ def load_any(
     if pair != BUILTIN and not hasattr(pair, "source"):
         from .spec import parse_pair  # the built-in pair needs no grammar
 
-        pair = parse_pair(cast("str", pair))
+        pair = parse_pair(pair)
     options = [
         LoadOptions(checked_dtype(dtype), checked_quantization(q))
         for q in (quantize, draft_quantize)

@@ -30,7 +30,7 @@ from ..pairs.weights import checked_device
 from ..runs.intervals import Estimate, mean
 from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder
-from .loop import Batches, LoopOptions, TrainingProgress, loop_options, numbers, train
+from .loop import Batches, LoopOptions, TrainingProgress, numbers, text_options, train
 from .losses import logits_loss
 from .needs import check_need, distillation_need
 from .prompt_ids import PromptIds, read_prompt_ids
@@ -197,20 +197,18 @@ class Distillation:
         return torch.from_numpy(marked_rows(prompts, texts, self.width, self.how.pad)).long()
 
     def _options(self, rows: int) -> LoopOptions:
-        args, length = self.args, self.width - 1
-        per_step = max(1, args.batch_tokens // length)
-        default = 0 if args.draft_minutes > 0 else max(1, EPOCHS * rows // per_step)
+        args = self.args
         key = self._key(self.digests[1], args.rate, args.own_text, args.batch_tokens, self.chunks)
-        return loop_options(
+        return text_options(
             args,
+            rows,
+            self.width - 1,
+            epochs=EPOCHS,
             minutes=args.draft_minutes,
-            steps=args.draft_steps or default,
+            steps=args.draft_steps,
             checkpoint=args.work / f"distilled-{key}.pt",
             label="draft learns",
             rate=args.rate,
-            lengths=(length,),
-            shortest=1,
-            longest=length,
         )
 
     def _held_out_texts(self) -> dict[float, list[list[int]]]:

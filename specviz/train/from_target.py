@@ -38,7 +38,7 @@ from .head import (
     new_head,
     save_head,
 )
-from .loop import LoopOptions, loop_options, numbers, train
+from .loop import LoopOptions, numbers, text_options, train
 from .needs import check_need, head_need
 from .openings import Openings
 from .writing import Writing, WrittenRows, marked_rows, write_rows
@@ -225,19 +225,16 @@ class HeadTraining:
         return chosen
 
     def _options(self, rows: int) -> LoopOptions:
-        args, length = self.args, self.args.row_tokens
-        per_step = max(1, args.batch_tokens // length)
-        default = 0 if args.head_minutes > 0 else max(1, EPOCHS * rows // per_step)
-        return loop_options(
+        args = self.args
+        return text_options(
             args,
+            rows,
+            args.row_tokens,
+            epochs=EPOCHS,
             minutes=args.head_minutes,
-            steps=args.head_steps or default,
+            steps=args.head_steps,
             checkpoint=args.work / f"head-{self.made_by}-{args.head_tokens}.pt",
             label="head learns",
-            lengths=(length,),
-            shares=(1.0,),
-            shortest=1,
-            longest=length,
         )
 
 

@@ -22,6 +22,7 @@ from transformers import LlamaConfig
 
 from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head, HeadConfig
+from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.pair import text_config
 from .losses import forward_kl
 
@@ -258,18 +259,7 @@ def save_head(head: Head, folder: Path) -> None:
     write_checksums(folder)
 
 
-_SAVED = (
-    "attention_bias",
-    "head_dim",
-    "hidden_act",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "rms_norm_eps",
-    "vocab_size",
-)
+_SAVED = tuple(name for name in LAYER_FIELDS if not name.startswith(("rope_", "mlp_")))
 
 
 @torch.no_grad()

@@ -225,6 +225,31 @@ def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
         raise SpecvizError(f"{option} is {text!r}: give numbers separated by commas.") from error
 
 
+def text_options(
+    args: argparse.Namespace,
+    rows: int,
+    length: int,
+    *,
+    epochs: int,
+    minutes: float,
+    steps: int,
+    **others: Any,
+) -> LoopOptions:
+    """The options of a training on `rows` rows of `length` tokens, which passes over them `epochs`
+    times if neither minutes nor steps say how long. others: as in `loop_options`."""
+    default = 0 if minutes > 0 else max(1, epochs * rows // max(1, args.batch_tokens // length))
+    return loop_options(
+        args,
+        minutes=minutes,
+        steps=steps or default,
+        lengths=(length,),
+        shares=(1.0,),
+        shortest=1,
+        longest=length,
+        **others,
+    )
+
+
 def loop_options(
     args: argparse.Namespace,
     *,

@@ -27,5 +27,7 @@ def test_code_is_kept_as_long_as_no_source_changes(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "__pycache__").write_text("a file where the folder should be")
+    kept = tmp_path / "__pycache__"
+    kept.write_text("a file where the folder should be")
     forget_stale_code(tmp_path)
+    assert kept.is_file()

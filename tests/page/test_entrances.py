@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from injection_texts import CORPUS
 from page_server import Answer, Site, served
+from places import ROOT
 from toy_models import examples
 from toy_recordings import SAMPLED, recorded, saved
 
@@ -33,7 +34,10 @@ MALFORMED = Variable(
     "Malformed requests of each kind.",
 )
 COUNT = MALFORMED.read()
-INSIDES = re.compile(rb"Traceback|File \\?\"|/work/|/usr/|/home/|site-packages|\w+Error\b|\.py\b")
+HERE = re.escape(str(ROOT)).encode()
+INSIDES = re.compile(
+    rb"Traceback|File \\?\"|" + HERE + rb"|/usr/|/home/|site-packages|\w+Error\b|\.py\b"
+)
 
 TEXTS = st.one_of(st.sampled_from(CORPUS), st.text(max_size=60))
 NUMBERS = st.one_of(

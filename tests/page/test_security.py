@@ -46,7 +46,8 @@ from specviz.runs.recording import MOST, MOST_UNPACKED
 
 T = TypeVar("T")
 SECRET = "hf_" + "Secret" * 5
-INSIDES = re.compile(rb"Traceback|File \"|/work/|/usr/|site-packages|\.py\b|Error\(")
+HERE = re.escape(str(ROOT)).encode()
+INSIDES = re.compile(rb"Traceback|File \"|" + HERE + rb"|/usr/|site-packages|\.py\b|Error\(")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from page_server import Site, served
 from starlette.datastructures import Headers
 
 from scripts.browsers import chromium
+from specviz.page.probes import HEALTH
 from specviz.page.security.answers import security_headers, strict_cookie
 from specviz.page.security.bodies import Refused
 from specviz.page.security.sites import Sites
@@ -87,7 +88,7 @@ def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
     own, context = f"http://page.example:{site.port}", browser.new_context()
     try:
         page = context.new_page()
-        page.goto(own)
+        page.goto(own + HEALTH)  # an address of this site that asks for nothing more by itself
         page.evaluate(SIGN_IN, own)
         assert page.evaluate(RUN, own) is True
         begun = site.page._queue.events_recorded

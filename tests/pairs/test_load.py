@@ -49,7 +49,8 @@ def test_on_a_processor_no_weight_is_rounded(tmp_path: Path, dtype: torch.dtype)
 
 
 def test_spaces_around_names_do_not_matter(tmp_path: Path):
-    load_pair(f" {saved(tmp_path / 'one')} + {saved(tmp_path / 'two')} ")
+    names = [str(saved(tmp_path / name)) for name in ("one", "two")]
+    assert load_pair(f" {names[0]} + {names[1]} ").name == "+".join(names)
 
 
 @pytest.mark.parametrize("name", ["", "+", "one", "one+", "+two", "  +  "])

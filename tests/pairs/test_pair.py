@@ -121,12 +121,13 @@ def test_two_tokenizers_are_translated_by_what_their_ids_stand_for():
 
 
 def test_equal_tokenizers_of_two_folders_match():
-    pair_of(mini(8), mini(8), draft_tokenizer=words(8))
+    assert pair_of(mini(8), mini(8), draft_tokenizer=words(8)).shared is None
 
 
 def test_pieces_that_only_the_draft_knows_do_not_matter():
     """A draft tuned for other uses may have gained special tokens."""
-    pair_of(mini(8), mini(10), draft_tokenizer=words(9))
+    pair = pair_of(mini(8), mini(10), draft_tokenizer=words(9))
+    assert pair.shared is None
 
 
 def test_added_tokens_count():

@@ -130,7 +130,7 @@ def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadCon
     return config
 
 
-_LAYER_FIELDS = (
+LAYER_FIELDS = (
     "attention_bias",
     "head_dim",
     "hidden_act",
@@ -150,7 +150,7 @@ _LAYER_FIELDS = (
 
 def _layer_config(layer: dict[str, Any]) -> LlamaConfig:
     # What else a config holds, such as a dtype or flags of trainers, is no matter of the layer.
-    known = {name: layer[name] for name in _LAYER_FIELDS if layer.get(name) is not None}
+    known = {name: layer[name] for name in LAYER_FIELDS if layer.get(name) is not None}
     known.setdefault("num_key_value_heads", known["num_attention_heads"])
     return LlamaConfig(**known, num_hidden_layers=1)
 
