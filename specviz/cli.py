@@ -14,12 +14,11 @@ from . import serve
 from .core.engine import spare_threads
 from .core.events import Event, Round
 from .core.race import race
-from .environment import SERVED, variables_table
+from .environment import SERVED
 from .errors import TraceError
 from .inspect import guess
 from .inspect.difference import explain_difference
 from .inspect.parting import difference_lines, parting_of
-from .lanes import beside, parsed_lane
 from .measure.bench import cli as bench
 from .measure.sweep import cli as choose
 from .options import (
@@ -50,7 +49,9 @@ from .runs.tables import rounds_csv, tokens_csv
 from .runs.terminal import event_line, legend, metric_lines
 from .runs.trace import Trace
 from .settings import Settings
+from .several import beside, parsed_lane
 from .train import cli as train
+from .variables import variables_table
 
 
 @dataclass(frozen=True)

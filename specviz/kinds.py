@@ -15,8 +15,8 @@ from importlib import import_module, metadata
 from typing import Any, TypeAlias
 
 from .core.kinds import DrafterKind, EngineKind, PairSource, VerdictKind
-from .environment import PLUGINS
 from .errors import SettingsError
+from .variables import PLUGINS
 
 DRAFTERS = (
     DrafterKind(

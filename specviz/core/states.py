@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -46,29 +45,6 @@ class DraftHead(Protocol):
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """The plainest engine of it, with an empty cache. target: whose states it reads."""
         ...
-
-
-class HeadOnDemand:
-    """A head whose weights are read when it is first used: most runs draft with something else.
-
-    load: reads it, and checks that it was made for its target.
-    """
-
-    def __init__(self, load: Callable[[], DraftHead]) -> None:
-        self._load = load
-
-    @cached_property
-    def loaded(self) -> DraftHead:
-        """The head itself."""
-        return self._load()
-
-    def check(self, target: Any) -> None:
-        """Nothing: reading it does."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copies and pickles ask of any object
-            raise AttributeError(name)
-        return getattr(self.loaded, name)
 
 
 class StateReader(OwnEngine):

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import nn
 
 from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError, shown
@@ -79,6 +78,8 @@ class Pair:
     @cached_property
     def parts(self) -> frozenset[str]:
         """What it could draft with: "draft", "head" and "layers", the target's first ones."""
+        from .truncated import has_early_exits  # a run with the draft model asks for no list
+
         held = {
             "draft": self.draft is not None,
             "head": self.head is not None,
@@ -89,7 +90,9 @@ class Pair:
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless `drafter` is among them, the first of
         `drafters`. Raises `SettingsError`."""
-        return Settings(**{"drafter": self.drafters[0], **values})
+        # With a draft model that is the drafter of `Settings` by default: no list must be made.
+        own = {} if self.draft is not None else {"drafter": self.drafters[0]}
+        return Settings(**{**own, **values})
 
     @cached_property
     def shared(self) -> SharedTokens | None:
@@ -303,38 +306,6 @@ def context_length(model: Any) -> int | None:
 def parameter_count(model: Any) -> int:
     """The number of parameters, tied ones once."""
     return sum(p.numel() for p in model.parameters())
-
-
-def layer_count(model: Any) -> int:
-    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
-    path = blocks_path(model)
-    return len(model.get_submodule(path))
-
-
-def has_early_exits(model: Any) -> bool:
-    """Whether the model's first layers can run without the others."""
-    try:
-        return layer_count(model) > 1
-    except PairError:
-        return False
-
-
-def blocks_path(model: Any) -> str:
-    """The dotted name of the list that holds the model's blocks."""
-    config = model.config.get_text_config()
-    found: list[str] = []
-    for name, module in model.named_modules():
-        # A list of experts inside a block may be as long as the list of blocks.
-        inside = any(name.startswith(f"{other}.") for other in found)
-        blocks = isinstance(module, nn.ModuleList) and not inside
-        if blocks and len(module) == getattr(config, "num_hidden_layers", None):
-            found.append(name)
-    if len(found) != 1:
-        raise PairError(
-            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
-            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
-        )
-    return found[0]
 
 
 def _check_causal(model: Any, role: str) -> None:

@@ -17,8 +17,8 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
 from ..errors import ADVICE, TraceError
-from ..lanes import LANE_NAME, MOST_LANES
 from ..settings import RANGES, Settings
+from ..several import LANE_NAME, MOST_LANES
 
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 LONG = 1_000_000  # characters or tokens of a prompt

@@ -22,8 +22,8 @@ from ..core.policy import best_gamma
 from ..core.sampling import draw, uniforms
 from ..core.types import DecodingPath, Draft, RunContext
 from ..errors import PairError
-from ..pairs.pair import Pair, context_length, layer_count, parameter_count, text_config
-from ..pairs.truncated import truncated_model
+from ..pairs.pair import Pair, context_length, parameter_count, text_config
+from ..pairs.truncated import layer_count, truncated_model
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
 MOST_DEPTHS = 16  # that are measured, evenly spread over the layers

@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.events import Event
-from ..environment import ANY_WITH_TOKEN
 from ..errors import PairError
 from ..lanes import LANES, Lane
 from ..pairs.sizes import LANES as COUNTED
@@ -19,6 +18,7 @@ from ..pairs.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
 from ..settings import Settings
+from ..variables import ANY_WITH_TOKEN
 
 if TYPE_CHECKING:
     from ..pairs.progress import Progress, Watcher

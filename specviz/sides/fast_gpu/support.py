@@ -9,8 +9,8 @@ import torch
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
-from ...environment import COMPILE
 from ...pairs.pair import context_length
+from ...variables import COMPILE
 
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
 ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
