@@ -31,16 +31,3 @@ Several: TypeAlias = Mapping[str, Settings] | Sequence[Settings]
 def label_of(lane: Lane) -> str:
     """What a lane is called in charts, tables and the terminal."""
     return LANE_LABELS.get(lane, lane)
-
-
-def checked_lanes(settings: Settings | Several | None) -> dict[Lane, Settings]:
-    """The speculative lanes of a race, in order; None stands for the default settings.
-
-    One `Settings` alone is the lane `SPECULATIVE`. Raises `SettingsError` as
-    `several.checked_several` does.
-    """
-    if settings is None or isinstance(settings, Settings):
-        return {SPECULATIVE: settings or Settings()}
-    from .several import checked_several  # a race of two needs none of it
-
-    return checked_several(settings)

@@ -13,10 +13,14 @@ import torch
 
 from ..environment import FORM, on_zerogpu
 from ..kinds import ENGINES
-from .engine import Engine, ModelElsewhere, StateEngine
+from ..lanes import BASELINE, Lane
+from ..settings import Settings
+from .engine import ModelElsewhere
 from .kinds import EngineKind, resolved
 
 if TYPE_CHECKING:
+    from ..pairs.pair import Pair
+    from .protocols import Engine, StateEngine
     from .states import DraftHead, StateReader
 
 _eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
@@ -64,12 +68,19 @@ def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateR
     return head.make_engine(vocab, target)
 
 
-def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
-    """How many threads suit rounds of one target pass over `width` tokens, after as many less one
-    passes of the draft (None: no passes) over one token each."""
+def lane_threads(pair: Pair, lane: Lane) -> int:
+    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
+    draft model and gamma as `Settings` has them by default.
+
+    Measured once per process and pair, in less than two seconds.
+    """
+    target, draft, width = pair.target, None, 1
+    if lane != BASELINE:
+        width = Settings().gamma + 1
+        draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
     for kind in _usable():
         if kind.threads and not isinstance(target, ModelElsewhere):
-            count: int = resolved(kind.threads)(target, draft, vocab, width)
+            count: int = resolved(kind.threads)(target, draft, pair.vocab, width)
             return count
     return torch.get_num_threads()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine, StateEngine
+from .engine import OwnEngine
+
+if TYPE_CHECKING:
+    from .protocols import StateEngine
 
 EAGLE = "eagle3"
 """The `kind` of an EAGLE-3 head."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +12,7 @@ import torch
 from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafter_kind, drafters_for
-from ..lanes import Lane
+from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Pair:
             return
         _check_causal(self.draft, "draft")
         if self.shared is not None:
-            _check_shared(self.shared)
+            self.shared.check()
         elif logit_width(self.draft) < self.vocab:
             raise PairError(
                 f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
@@ -222,27 +222,9 @@ class Pair:
         return _id_list(ids[1:] if twice else ids, self.vocab)
 
     def _chat_ids(self, prompt: str) -> list[int]:
-        if not prompt:
-            return []
-        if not getattr(self.tokenizer, "chat_template", None):
-            raise PromptError(
-                "this target has no chat template: set chat to 'off' or choose a target that was "
-                "tuned for chat."
-            )
-        try:
-            turns = [{"role": "user", "content": prompt}]
-            # The template already contains the first special token.
-            text = self.tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True
-            )
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        except UnicodeError as error:
-            raise PromptError("the prompt holds characters that are not valid text.") from error
-        except Exception as error:  # a template is a program that may raise any error
-            raise PromptError(
-                "the target's chat template does not take this prompt: set chat to 'off'."
-            ) from error
-        return _id_list(ids, self.vocab)
+        from .chat import chat_ids
+
+        return _id_list(chat_ids(self.tokenizer, prompt), self.vocab)
 
 
 class Racing(Protocol):
@@ -267,6 +249,30 @@ def checked_pair(pair: object) -> Pair:
             "this pair can only race: it drafts and judges by itself, and shows no distributions."
         )
     raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
+
+
+def settings_for(
+    pair: Pair | Racing, settings: Settings | None, changes: Mapping[str, Any]
+) -> Settings:
+    """`settings`, or those of the pair, with the `changes` of some fields. Raises
+    `SettingsError`."""
+    if settings is None:
+        return pair.settings(**Settings.known(changes))
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
+    return replace(settings, **Settings.known(changes)) if changes else settings
+
+
+def lanes_for(
+    pair: Pair | Racing, settings: Settings | Several | None, changes: Mapping[str, Any]
+) -> dict[Lane, Settings]:
+    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
+    Raises `SettingsError`."""
+    if settings is None or isinstance(settings, Settings) or changes:
+        return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
+    from ..several import checked_several  # a race of two needs none of it
+
+    return checked_several(settings)
 
 
 def end_ids(model: Any) -> frozenset[int]:
@@ -334,16 +340,6 @@ def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | 
         if i < vocab and theirs.get(piece) != i:
             return i, piece, by_id.get(i)
     return None
-
-
-def _check_shared(shared: SharedTokens) -> None:
-    from .shared_tokens import FEWEST
-
-    if shared.share < FEWEST:
-        raise PairError(
-            f"target and draft use different tokenizers, with only {len(shared.pairs):,} of the "
-            f"target's {shared.of:,} tokens in common: choose two models of one family."
-        )
 
 
 def _special_ids(tokenizer: Any) -> set[int]:

@@ -21,9 +21,9 @@ from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, rac
 from specviz.core import verdicts
 from specviz.core.kinds import resolved
 from specviz.core.loop import _Run, decode
-from specviz.core.paths import TensorPath
 from specviz.core.sampling import PremadeDraws, uniforms
-from specviz.core.verdict import decide
+from specviz.core.tensor_path import TensorPath
+from specviz.core.verdicts import decide
 from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared

@@ -29,7 +29,7 @@ from specviz.core.loop import _Run
 from specviz.core.paths import make_context
 from specviz.core.sampling import probabilities, uniforms
 from specviz.core.types import Draft
-from specviz.core.verdict import decide
+from specviz.core.verdicts import decide
 from specviz.errors import SettingsError
 from specviz.measure.bench.random_models import scripted
 from specviz.pairs.truncated import truncated_model
@@ -220,7 +220,7 @@ def test_other_drafters_and_policies_draft_for_a_static_target(
 ):
     target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
     pair = pair_of(target, relative(target, noise=0.35))
-    monkeypatch.setattr(_Run, "costs", lambda run: (0.1, 0.05))  # drafts pay
+    monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: (0.1, 0.05))  # drafts pay
     settings = Settings(gamma=6, max_new_tokens=50, drafter=drafter, gamma_policy=policy)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == generated(target, PROMPT, 50)
@@ -454,9 +454,9 @@ def test_a_padded_width_gives_the_verdict_of_an_exact_one(pair: Pair, settings: 
     assert engine is not None
     engine.forward(torch.tensor(ids[:-1]), keep=1)
     path = GraphPath(
-        engine, make_context(settings, VOCAB, torch.device("cpu"), decide, "speculative")
+        engine, make_context(settings, VOCAB, torch.device("cpu"), None, "speculative")
     )
-    plain = make_context(settings, VOCAB, torch.device("cpu"), decide, "speculative").source
+    plain = make_context(settings, VOCAB, torch.device("cpu"), None, "speculative").source
     likely = generated(pair.target, ids, 8)
     whole = uncached(pair.target, ids + likely)[7:]
     found = set()

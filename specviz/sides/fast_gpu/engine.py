@@ -10,16 +10,20 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ...core.engine import OwnEngine, memory_limited
-from ...core.types import DecodingPath, RunContext
+from ...core.eager import memory_limited
+from ...core.engine import OwnEngine
+from ...core.types import RunContext
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import CompiledLayers, NoHostReads, Program
 from .support import compile_wanted, refusal, trial_ids
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 SPARE = 16  # places past the longest window, which the runs before a capture may write to
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself

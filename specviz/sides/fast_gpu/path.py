@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
-from ...core.types import Draft, Judged, RunContext
-from ...core.verdict import verdict
+from ...core.types import Draft, Judged, RunContext, Verdict
+from ...core.verdicts import decide
 from ...settings import Settings
 from .cache import InPlaceCache, window_for
 from .cuda_graphs import Function, Program, capture, write
@@ -101,7 +101,7 @@ class GraphPath:
         result, p, logits, u = self.launch(ids, draft)
         *fed, accepted, next_id = result.tolist()  # the round's one copy to the host
         count = len(u)
-        return Judged(draft, fed[:count], logits, p, u, verdict(count, accepted, next_id))
+        return Judged(draft, fed[:count], logits, p, u, Verdict.on(count, accepted, next_id))
 
     @torch.inference_mode()
     def launch(
@@ -197,7 +197,7 @@ def _judging_pass(cache: InPlaceCache, run: RunContext, shape: Shape) -> Functio
         places = length - 1 + torch.arange(width + 1, device=length.device)
         logits = cache.logits(torch.cat([last, drafted]), places, window, keep=width + 1)
         p = probabilities(logits, run.settings, fixed_shapes=True)
-        decision = run.decide(p, q, drafted, u[:width], PremadeDraws(u[width:]))
+        decision = (run.decide or decide)(p, q, drafted, u[:width], PremadeDraws(u[width:]))
         return torch.cat([drafted, decision]), p, logits
 
     return judged
