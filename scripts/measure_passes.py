@@ -54,7 +54,7 @@ def main() -> None:
 
 def random_model(
     width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int
-) -> LlamaForCausalLM:
+) -> Any:
     """A model of this size in bf16 with random weights and tied embeddings."""
     config = LlamaConfig(
         hidden_size=width,
