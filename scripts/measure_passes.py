@@ -52,9 +52,7 @@ def main() -> None:
             print(f"{name}, {form}:", " ".join(f"{1000 * one:.1f}" for one in row), flush=True)
 
 
-def random_model(
-    width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int
-) -> Any:
+def random_model(width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int) -> Any:
     """A model of this size in bf16 with random weights and tied embeddings."""
     config = LlamaConfig(
         hidden_size=width,
