@@ -14,7 +14,7 @@ from specviz.core.engine import leave_one_to_the_page, spare_threads
 from specviz.environment import BUILTIN
 from specviz.page.controls import defaults_of
 from specviz.page.look import RECORDINGS
-from specviz.page.player import Preset, presets_of, questions_of
+from specviz.page.player import Preset, presets_of, recorded_of
 from specviz.runs.recording import file_summary
 
 PAIRS = (BUILTIN, "smollm2-135m")
@@ -32,7 +32,7 @@ def main() -> None:
     spare_threads()
     leave_one_to_the_page()  # as the page itself does
     for name in options.pairs:
-        presets = (*presets_of(name), *questions_of(name))
+        presets = (*presets_of(name), *recorded_of(name))
         wanted = [one for one in presets if options.only is None or one.name in options.only]
         pair = load_pair(name) if wanted else None
         for preset in wanted:

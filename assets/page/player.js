@@ -81,7 +81,7 @@ export function mount({ element, props, watch, server: functions, config }) {
     go: () => { if (timeline.live) timeline.follow(); else timeline.play(); },
   });
   const quiz = new Quiz(root, {
-    session, stage, notice, closePanel: () => view.closePanel(), adopt: () => shell.adopt(),
+    asked: config.questions, session, stage, notice, closePanel: () => view.closePanel(), adopt: () => shell.adopt(),
   });
   const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
   const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });

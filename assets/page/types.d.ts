@@ -286,6 +286,7 @@ interface Config {
   titles: Record<string, string>; // of the charts, by name
   several: Record<string, string>; // other titles, where there are several lanes with drafts
   presets: Preset[];
+  questions: { question: string, run: string, beside?: string }[]; // of the stage, with their recordings
   recordings: Record<string, string>; // addresses by name
   defaults: Record<string, Value>; // settings in the order of their controls
   limits: Record<string, [number, number]>;

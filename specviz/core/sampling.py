@@ -38,13 +38,12 @@ class PremadeDraws:
         return self._draws[self._given - count : self._given]
 
 
-def probabilities(logits: Tensor, settings: Settings, *, fixed_shapes: bool = False) -> Tensor:
+def probabilities(logits: Tensor, settings: Settings) -> Tensor:
     """The distribution that tokens are drawn from: temperature, then top-k, then top-p.
 
     logits: [n, vocab], any float dtype. Returns fp32 [n, vocab], each row summing to 1.
     Greedy rows are one-hot at `greedy_ids`.
-    fixed_shapes: no shape depends on a value, so that a CUDA graph can replay the call; top-p
-    then sorts whole rows.
+    On any device but a processor no shape depends on a value, so that a CUDA graph can replay it.
     """
     logits = logits.float()
     if settings.greedy:
@@ -54,21 +53,19 @@ def probabilities(logits: Tensor, settings: Settings, *, fixed_shapes: bool = Fa
         logits = logits - logits.amax(-1, keepdim=True)
     p = torch.softmax(logits / temperature, -1)
     if 0 < settings.top_k < p.shape[-1] or settings.top_p < 1.0:
-        p = _truncated(p, settings.top_k, settings.top_p, fixed_shapes)
+        p = _truncated(p, settings.top_k, settings.top_p)
     return p
 
 
-def sample(
-    logits: Tensor, settings: Settings, uniform: Tensor, *, fixed_shapes: bool = False
-) -> tuple[Tensor, Tensor]:
+def sample(logits: Tensor, settings: Settings, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """One token: its distribution, fp32 [1, vocab], and the id drawn from it, int64 [1].
 
-    logits: [1, vocab]. uniform: fp64 [1] in [0, 1). fixed_shapes: as in `probabilities`.
+    logits: [1, vocab]. uniform: fp64 [1] in [0, 1).
     """
     if settings.greedy:  # a one-hot row has one possible draw
         drawn = greedy_ids(logits)
         return _one_hot(logits, drawn), drawn
-    q = probabilities(logits, settings, fixed_shapes=fixed_shapes)
+    q = probabilities(logits, settings)
     return q, draw(q, uniform)
 
 
@@ -84,7 +81,7 @@ def _one_hot(logits: Tensor, ids: Tensor) -> Tensor:
     return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, ids.unsqueeze(-1), 1.0)
 
 
-def _truncated(p: Tensor, top_k: int, top_p: float, fixed_shapes: bool) -> Tensor:
+def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     """`p` restricted to its most probable entries and normalised again; [n, vocab] to [n, vocab].
 
     Top-p keeps the fewest entries of those that top-k keeps whose share of their mass reaches
@@ -94,7 +91,7 @@ def _truncated(p: Tensor, top_k: int, top_p: float, fixed_shapes: bool) -> Tenso
     k = min(top_k, vocab) or vocab
     # Top-p takes its share of everything that top-k keeps, so those entries are listed in full.
     # Whether a short list is enough is a value, for which the host would have to wait on a GPU.
-    short = k == vocab and not fixed_shapes and p.device.type == "cpu"
+    short = k == vocab and p.device.type == "cpu"
     values = p.topk(min(k, SHORT_LIST) if short else k).values  # [n, listed], descending
     if values.shape[-1] < k and values.sum(-1).min() < top_p:
         values = p.topk(k).values

@@ -29,8 +29,8 @@ from .security.addresses import FILES
 from .sweeps import choose_config
 
 PRESETS, QUESTIONS = "presets.json", "questions.json"
-"""In a pair's folder: its presets, and prompts and settings of the runs that answer the stage's
-questions, where no preset does."""
+"""In a pair's folder: its presets, and which of the stage's questions its runs answer, with prompts
+and settings of those that are no presets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,20 @@ def folder_of(pair: str) -> Path:
 
 def presets_of(pair: str) -> tuple[Preset, ...]:
     """The presets of a page that was started with this pair."""
-    return _read(folder_of(pair) / PRESETS)
+    return _presets(_read(folder_of(pair) / PRESETS))
 
 
-def questions_of(pair: str) -> tuple[Preset, ...]:
+def recorded_of(pair: str) -> tuple[Preset, ...]:
     """What is recorded of this pair for the stage's questions, beside its presets."""
-    path = folder_of(pair) / QUESTIONS
-    return _read(path) if path.is_file() else ()
+    return _presets(_read(folder_of(pair) / QUESTIONS)["recorded"])
 
 
-def _read(path: Path) -> tuple[Preset, ...]:
-    return tuple(Preset(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+def _presets(entries: Sequence[dict[str, Any]]) -> tuple[Preset, ...]:
+    return tuple(Preset(**entry) for entry in entries)
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 _MOUNT = """
@@ -106,6 +109,7 @@ def make_player(
             }
             for one in presets
         ],
+        "questions": _read(folder_of(own) / QUESTIONS)["asked"],
         "recordings": find_recordings(recordings, [one.name for one in presets]),
         "defaults": {**usual, **naming_defaults(own), "lanes": "one"},
         "limits": LIMITS,

@@ -25,8 +25,8 @@ from specviz.core.loop import _Run
 from specviz.measure.bench.lanes import ASSISTED, BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
-from specviz.sides.fast_gpu.cuda_graphs import capture, write
 from specviz.sides.fast_gpu.engine import startup_seconds, static_reason
+from specviz.sides.fast_gpu.programs import Program
 
 pytestmark = [
     pytest.mark.cuda,
@@ -74,20 +74,21 @@ def named(s: Settings) -> str:
 
 def test_a_replay_does_what_the_function_does():
     x = torch.zeros(4, dtype=torch.long, device=DEVICE)
-    program = capture(lambda t: (t * 2, t.cumsum(0)), [x])
+    program = Program(lambda t: (t * 2, t.cumsum(0)), [x])
     assert program.graphed
     for values in ([1, 2, 3, 4], [5, 6, 7, 8]):
-        write(x, values)
-        twice, summed = program.forward()
+        twice, summed = program(torch.tensor(values))
         assert twice.tolist() == [2 * v for v in values]
         assert summed.tolist() == torch.tensor(values).cumsum(0).tolist()
 
 
 def test_a_function_that_reads_values_is_not_captured():
+    ones, before = torch.ones(2, device=DEVICE), torch.cuda.current_stream()
     with pytest.warns(UserWarning, match="could not be captured"):
-        program = capture(lambda t: (t + t.sum().item(),), [torch.ones(2, device=DEVICE)])
-    assert not program.graphed and program.forward()[0].tolist() == [3.0, 3.0]
-    after = capture(lambda t: (t + 1,), [torch.ones(2, device=DEVICE)])
+        program = Program(lambda t: (t + t.sum().item(),), [ones])
+    assert not program.graphed and program(ones)[0].tolist() == [3.0, 3.0]
+    assert torch.cuda.current_stream() == before
+    after = Program(lambda t: (t + 1,), [ones])
     assert after.graphed, "the next capture is none the worse for it"
 
 

@@ -21,26 +21,22 @@ from reference_distribution import continuation_distribution, p_value
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
-import specviz.sides.fast_gpu.engine
-import specviz.sides.fast_gpu.path
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engines import eager_only, make_engine
 from specviz.core.loop import _Run
-from specviz.core.paths import make_context
-from specviz.core.sampling import probabilities, uniforms
-from specviz.core.types import Draft
-from specviz.core.verdicts import decide
+from specviz.core.sampling import probabilities
 from specviz.errors import SettingsError
 from specviz.measure.bench.random_models import scripted
 from specviz.pairs.truncated import truncated_model
-from specviz.sides.fast_gpu.cuda_graphs import HostRead, NoHostReads, Program
+from specviz.sides.fast_gpu import engine as engines
 from specviz.sides.fast_gpu.engine import (
     StaticEngine,
     startup_seconds,
     static_engine,
     static_reason,
 )
-from specviz.sides.fast_gpu.path import GraphPath, width_for, widths
+from specviz.sides.fast_gpu.path import GraphPath
+from specviz.sides.fast_gpu.programs import Program
 
 PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40
@@ -67,7 +63,7 @@ def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
     yield
-    specviz.sides.fast_gpu.engine._pools.clear()
+    engines._pools.clear()
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +148,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
             wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
             torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
             run.commit(judged)
-    assert any(key[0] == "draft" for key in run.target._pooled.programs)
+    assert any(key[0] == "draft" for key in run.target._cache.programs)
 
 
 def check_every_round(pair: Pair, settings: Settings) -> None:
@@ -262,9 +258,9 @@ def test_longer_buffers_need_new_programs(pair: Pair):
     """Those of the old ones would go on writing to memory that is no longer theirs."""
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
     run.prefill()
-    assert run.target._pooled.programs
-    run.target.reserve(run.target.cache.capacity + 1)
-    assert not run.target._pooled.programs
+    assert run.target._cache.programs
+    run.target.reserve(run.target._cache.capacity + 1)
+    assert not run.target._cache.programs
 
 
 STATIC = {
@@ -312,15 +308,6 @@ def test_windows_as_long_as_the_context_never_slide():
         assert ours == generated(target, PROMPT, 60)
 
 
-class Peeking(LlamaForCausalLM):
-    """Looks at a value on the host in each pass."""
-
-    @wraps(LlamaForCausalLM.forward)
-    def forward(self, input_ids: Any = None, **kwargs: Any) -> Any:
-        assert input_ids.sum() >= 0
-        return super().forward(input_ids, **kwargs)
-
-
 class Counting(LlamaForCausalLM):
     """Its logits depend on how long the keys are, masked or not."""
 
@@ -332,17 +319,14 @@ class Counting(LlamaForCausalLM):
         return out
 
 
-@pytest.mark.parametrize(
-    "kind, reason", [(Peeking, "makes the host wait"), (Counting, "other logits")]
-)
-def test_a_model_that_fails_its_trial_falls_back_with_one_warning(kind: Any, reason: str):
-    model = kind(llama(VOCAB).config).eval()
-    with pytest.warns(UserWarning, match=f"static form cannot run this model: .*{reason}"):
+def test_a_model_that_fails_its_trial_falls_back_with_one_warning():
+    model = Counting(llama(VOCAB).config).eval()
+    with pytest.warns(UserWarning, match="static form cannot run this model: .*other logits"):
         assert make_engine(model, VOCAB).form == "eager"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert make_engine(model, VOCAB).form == "eager"
-    assert reason in (static_reason(model, VOCAB) or "")
+    assert "other logits" in (static_reason(model, VOCAB) or "")
 
 
 def test_hooks_and_other_attention_fall_back():
@@ -374,106 +358,24 @@ def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPa
     assert make_engine(model, VOCAB).form != "static"
 
 
-# What a graph could not hold
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=named)
-def test_no_program_makes_the_host_wait(settings: Settings, monkeypatch: pytest.MonkeyPatch):
-    """Top-p over more entries than its short list is where the plain form looks."""
-    model = llama(2000, hidden_size=32)
-    with pytest.raises(HostRead), NoHostReads():
-        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99))
-    with NoHostReads():
-        probabilities(torch.zeros(2, 2000), replace(SETTINGS[3], top_p=0.99), fixed_shapes=True)
-    body = Program._body
-
-    def guarded(self: Program) -> None:
-        with NoHostReads():
-            body(self)
-
-    monkeypatch.setattr(Program, "_body", guarded)
-    rounds = list(speculate(pair_of(model, model), PROMPT, replace(settings, max_new_tokens=12)))
-    assert len(emitted_ids(rounds)) == 12
-
-
-def test_a_round_copies_once_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    run = _Run(pair, PROMPT, Settings(gamma=3, temperature=1.0, max_new_tokens=40), "speculative")
-    run.prefill()
-    copies: list[torch.Size] = []
-    tolist = torch.Tensor.tolist
-
-    def counted(self: torch.Tensor) -> Any:
-        copies.append(self.shape)
-        return tolist(self)
-
-    monkeypatch.setattr(torch.Tensor, "tolist", counted)
-    rounds = 0
-    with torch.inference_mode(), NoHostReads():
-        while len(run.ids) < 30:
-            run.commit(run.path.judge(run.ids, run.drafter.draft(run.ids, 3)))
-            rounds += 1
-    assert copies == [torch.Size([5])] * rounds
+# What a graph needs
 
 
 def test_buffers_stay_where_they_are(pair: Pair):
     """A graph would read and write at fixed addresses."""
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
-    slot = run.target._pooled
+    slot = run.target._cache
     seen: set[int] = set()
     while run.end_reason() is None:
         run.round()
-        layer = slot.cache._layers[0]
+        layer = slot.layers[0]
         seen |= {layer.keys.data_ptr(), layer.values.data_ptr()}
     assert len(seen) == 2
     for program in slot.programs.values():
         before = [t.data_ptr() for t in (*program.inputs, *program.outputs)]
-        program.forward()
+        program(*program.inputs)
         assert before == [t.data_ptr() for t in (*program.inputs, *program.outputs)]
-
-
-# Widths
-
-
-def test_widths_hold_every_count():
-    for gamma in range(33):
-        for fixed in (True, False):
-            known = widths(Settings(gamma=gamma), fixed)
-            assert known[0] == 0 and known[-1] == gamma and list(known) == sorted(set(known))
-            for count in range(gamma + 1):
-                assert count <= width_for(count, known) <= max(2 * count, 0) or count == 0
-    assert widths(Settings(gamma=5), True) == (0, 1, 2, 4, 5)
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=named)
-def test_a_padded_width_gives_the_verdict_of_an_exact_one(pair: Pair, settings: Settings):
-    """gamma 8 has programs for 4 and 8: other counts leave a part of them as it was."""
-    settings = replace(settings, gamma=8)
-    ids = [*PROMPT, 9, 2, 6]
-    engine = static_engine(pair.target, VOCAB)
-    assert engine is not None
-    engine.forward(torch.tensor(ids[:-1]), keep=1)
-    path = GraphPath(
-        engine, make_context(settings, VOCAB, torch.device("cpu"), None, "speculative")
-    )
-    plain = make_context(settings, VOCAB, torch.device("cpu"), None, "speculative").source
-    likely = generated(pair.target, ids, 8)
-    whole = uncached(pair.target, ids + likely)[7:]
-    found = set()
-    for seed, count in enumerate([8, 4, 3, 5, 6, 0, 7, 2] * 6):
-        # The target's own drafts are all kept, random ones mostly not.
-        strange = torch.randn(count, VOCAB, generator=torch.Generator().manual_seed(seed))
-        q = probabilities(strange if seed % 3 == 0 else whole[:count], settings)
-        drafted = q.argmax(-1) if seed % 3 == 0 else torch.tensor(likely[:count], dtype=torch.long)
-        judged = path.judge(ids, Draft(drafted, q, None) if count else None)
-        wanted = probabilities(uncached(pair.target, ids + drafted.tolist())[7:], settings)
-        draws = uniforms(count, plain)
-        decision = decide(wanted, q, drafted, draws, plain)
-        assert [*judged.ids, *judged.verdict[:2]] == [*drafted.tolist(), *decision.tolist()]
-        assert torch.equal(judged.u, draws) and len(judged.p) == len(judged.logits) == count + 1
-        found.add(int(decision[0]) - count)
-        engine.rollback(len(ids) - 1)
-    assert 0 in found and min(found) < 0, "bonus and correction"
 
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
@@ -488,15 +390,12 @@ def test_scripted_verdicts_run_inside_the_program(pair: Pair):
 
 
 def slots(model: Any) -> list[Any]:
-    return specviz.sides.fast_gpu.engine._pools[model]._idle
+    return engines._pools[model]._idle
 
 
 def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     made: list[Any] = []
-    capture = specviz.sides.fast_gpu.path.capture
-    monkeypatch.setattr(
-        specviz.sides.fast_gpu.path, "capture", lambda *args: made.append(args) or capture(*args)
-    )
+    monkeypatch.setattr(engines, "Program", lambda *args: made.append(args) or Program(*args))
     settings = Settings(gamma=3, max_new_tokens=40)
     list(race(pair, PROMPT, settings))
     first = len(made)
@@ -505,7 +404,7 @@ def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.Monk
     assert len(made) == first, "a second run finds all that it needs"
     list(speculate(pair, PROMPT, replace(settings, temperature=0.5)))
     assert len(made) > first, "settings are part of a program"
-    assert len(slots(pair.target)) <= specviz.sides.fast_gpu.engine.MOST_IDLE
+    assert len(slots(pair.target)) <= engines.MOST_IDLE
 
 
 def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
@@ -515,7 +414,7 @@ def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPa
         run = _Run(pair, PROMPT, settings, "speculative")
         run.prefill()
         with monkeypatch.context() as late:
-            late.setattr(specviz.sides.fast_gpu.path, "capture", None)
+            late.setattr(engines, "Program", None)
             while run.end_reason() is None:
                 run.round()
 
@@ -540,22 +439,23 @@ def test_a_cache_is_lent_without_what_another_run_left(pair: Pair):
     engine = static_engine(pair.target, VOCAB)
     assert engine is not None
     engine.forward(torch.tensor(PROMPT), keep=1)
-    for layer in engine.cache._layers:
-        layer.keys.fill_(float("nan"))
-        layer.values.fill_(float("nan"))
-    cache = engine.cache
+    cache = engine.reserve(0)
+    with torch.inference_mode():
+        for layer in cache.layers:
+            layer.keys.fill_(float("nan"))
+            layer.values.fill_(float("nan"))
     del engine
     again = static_engine(pair.target, VOCAB)
     assert again is not None
     got = again.forward(torch.tensor(PROMPT), keep=5)
-    assert again.cache is cache
+    assert again.reserve(0) is cache
     torch.testing.assert_close(got, uncached(pair.target, PROMPT), atol=1e-4, rtol=1e-4)
 
 
 def test_everything_is_freed_with_the_model():
     model = llama(VOCAB)
     list(speculate(pair_of(model, model), PROMPT, Settings(max_new_tokens=20)))
-    buffers = [weakref.ref(slot.cache._layers[0].keys) for slot in slots(model)]
+    buffers = [weakref.ref(slot.layers[0].keys) for slot in slots(model)]
     gone = weakref.ref(model)
     assert buffers
     del model
@@ -576,26 +476,15 @@ def test_replaced_weights_make_everything_anew():
 
 
 def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.sides.fast_gpu.engine, "MOST_PROGRAMS", 6)
+    monkeypatch.setattr(engines, "MOST_PROGRAMS", 6)
     run = _Run(pair, PROMPT, Settings(gamma=7, max_new_tokens=60), "speculative")
     run.prefill()
     while run.end_reason() is None:
         run.round()
-    assert len(run.target._pooled.programs) == 6
+    assert len(run.target._cache.programs) == 6
     assert run.ids[5:] == generated(pair.target, PROMPT, 60)
 
 
 def test_mini_models_run_as_they_are():
     assert static_reason(mini(VOCAB), VOCAB) == "it takes no positions"
     assert not isinstance(make_engine(mini(VOCAB), VOCAB), StaticEngine)
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=named)
-def test_sampling_without_a_look_is_the_same(settings: Settings):
-    """Rows with and without enough mass in the short list."""
-    shared = torch.Generator().manual_seed(1)
-    for spread in (0.1, 3.0):
-        logits = spread * torch.randn(4, 3000, generator=shared)
-        p = probabilities(logits, settings)
-        fixed = probabilities(logits, settings, fixed_shapes=True)
-        torch.testing.assert_close(fixed, p, atol=0, rtol=0)

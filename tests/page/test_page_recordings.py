@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +17,7 @@ from specviz import Trace
 from specviz.page import files as reading
 from specviz.page.files import Reader, find_recordings
 from specviz.page.look import RECORDINGS
-from specviz.page.player import presets_of, questions_of
-from specviz.runs.html import PAGE
+from specviz.page.player import QUESTIONS, folder_of, presets_of, recorded_of
 from specviz.runs.recording import MOST_PACKED, read_recording
 
 PRESENT = sorted(RECORDINGS.glob("*.json.gz"))
@@ -101,15 +99,15 @@ def test_only_a_few_files_wait(reader: Reader) -> None:
 def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_questions() -> None:
     assert sum(path.stat().st_size for path in PRESENT) <= 2**20
     pairs = ("builtin", "smollm2-135m")
-    wanted = [one for pair in pairs for one in (*presets_of(pair), *questions_of(pair))]
+    wanted = [one for pair in pairs for one in (*presets_of(pair), *recorded_of(pair))]
     presets = {preset.name: preset for preset in wanted}
-    asked = re.findall(
-        r'(?:run|beside): "([\w-]+)"', (PAGE / "stage/questions.js").read_text("utf-8")
-    )
+    files = [(folder_of(pair) / QUESTIONS).read_text("utf-8") for pair in pairs]
+    rows = [row for text in files for row in json.loads(text)["asked"]]
+    asked = {row[part] for row in rows for part in ("run", "beside") if part in row}
     names = {path.name.removesuffix(".json.gz") for path in PRESENT}
-    assert len(asked) >= 7 and set(asked) <= names == presets.keys()
+    assert len(rows) == 14 and asked <= names == presets.keys()
     for path in PRESENT:
         run = read_recording(path.read_bytes())
         assert run.end is not None and "stopped" not in run.end.reasons.values()
-        asked = run.header.question or run.header.prompt
-        assert asked == presets[path.name.removesuffix(".json.gz")].prompt
+        prompt = run.header.question or run.header.prompt
+        assert prompt == presets[path.name.removesuffix(".json.gz")].prompt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,15 +17,16 @@ from specviz import Metrics, Token, Trace, compute_metrics
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES
+from specviz.page.player import QUESTIONS, folder_of
 from specviz.page.questions import read_parting
 from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import spread, uncertainty
 
-ANSWERS = """async (runs) => {
+ANSWERS = """async ([runs, asked]) => {
   const { QUESTIONS } = await import("specviz/stage/questions.js");
-  return QUESTIONS.map(({ run, beside, ask, reveal }) => {
-    const parts = [runs[run], runs[beside]];
-    return [run, ask(...parts), reveal(...parts).right, reveal(...parts).why];
+  return asked.map(({ question, run, beside }) => {
+    const { ask, reveal } = QUESTIONS[question], parts = [runs[run], runs[beside]];
+    return [question, ask(...parts), reveal(...parts).right, reveal(...parts).why];
   });
 }"""
 
@@ -98,42 +100,47 @@ def test_several_runs_are_told_by_median_and_quartiles() -> None:
     assert words.endswith("Without 1 run that gave no fair ratio.")
 
 
-def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them() -> None:
+@pytest.mark.parametrize("pair", ["builtin", "smollm2-135m"])
+def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them(pair: str) -> None:
     paths = sorted((ASSETS / "recordings").glob("*.json.gz"))
     runs = {path.name.removesuffix(".json.gz"): read_recording(path.read_bytes()) for path in paths}
-    said = evaluated(ANSWERS, {name: run.to_dict() for name, run in runs.items()})
-    assert [name for name, *_ in said] == [
-        *("hard", "one-guess", "hard", "long-drafts", "copies", "high-temperature", "easy")
-    ]
-    m = {name: compute_metrics(run) for name, run in runs.items()}
-    likely, one, judged, longer, copied, hot, letters = (
-        (asked, right, why.replace("\u00a0", " ")) for _, asked, right, why in said
-    )
-    rejected = [t for t in drafted(runs["hard"]) if t.outcome == "rejected" and t.u is not None]
-    token = max(rejected, key=lambda t: t.p)
-    assert likely[1] == 1 and f"“{visible(token.text)}” was rejected" in likely[2]
-    for number in (token.p, token.q, token.p / token.q, token.u):
-        assert f" {number:.2f}" in likely[2]
+    asked = json.loads((folder_of(pair) / QUESTIONS).read_text("utf-8"))["asked"]
+    said = evaluated(ANSWERS, [{name: run.to_dict() for name, run in runs.items()}, asked])
+    answers = {name: (right, why.replace("\u00a0", " ")) for name, _, right, why in said}
+    assert len(answers) == 7
+    shown = {one["question"]: (runs[one["run"]], runs.get(one.get("beside", ""))) for one in asked}
+    m = {name: tuple(run and compute_metrics(run) for run in both) for name, both in shown.items()}
 
-    own = m["one-guess"]
-    assert one[1] == place(own.speedup, 1) and f"τ = {own.tau:.2f}" in one[2]
-    assert f"{100 * own.alpha:.0f} % of the guesses are accepted" in one[2] and ratio(own) in one[2]
-    assert judged[1] == (place(m["hard"].alpha, m["hard"].efficiency) == 0)
-    assert f"other {m['hard'].counts['ignored']} guesses" in judged[2]
-    own, other = m["long-drafts"], m["hard"]
-    assert longer[1] == place(own.speedup, other.speedup)
-    assert f"yields {own.tau:.2f} tokens instead of {other.tau:.2f}" in longer[2]
-    assert f"{ratio(own)} " in longer[2] and f"instead of {ratio(other)}" in longer[2]
-    own = m["copies"]
-    assert copied[1] == (place(own.tau, own.speedup) == 0) and f"not {own.tau:.2f}×" in copied[2]
-    taken = [sum(getattr(r, part) for r in runs["copies"].lane("speculative")) for part in PARTS]
-    share = float(re.findall(r"([\d.]+) %", copied[2])[0])
-    assert share == pytest.approx(100 * taken[0] / sum(taken), rel=0.06)
-    alphas = [f"{m[name].alpha:.2f}" for name in ("easy", "high-temperature")]
-    assert hot[1] == 1 and re.search("α is {} at .* and {} at".format(*alphas), hot[2])
-    parted = parting(runs["easy"])
-    assert letters[1] == (parted is not None)
-    assert (f"part after {parted} token" if parted is not None else "Here all") in letters[2]
+    right, why = answers["good-enough"]
+    rejected = [
+        t for t in drafted(shown["good-enough"][0]) if t.outcome == "rejected" and t.u is not None
+    ]
+    token = max(rejected, key=lambda t: t.p)
+    assert right == 1 and f"“{visible(token.text)}” was rejected" in why
+    for number in (token.p, token.q, token.p / token.q, token.u):
+        assert f" {number:.2f}" in why
+
+    (right, why), (own, _) = answers["one-guess"], m["one-guess"]
+    assert right == place(own.speedup, 1) and f"τ = {own.tau:.2f}" in why
+    assert f"{100 * own.alpha:.0f} % of the guesses are accepted" in why and ratio(own) in why
+    (right, why), (own, _) = answers["judged-only"], m["judged-only"]
+    assert right == (place(own.alpha, own.efficiency) == 0)
+    assert f"other {own.counts['ignored']} guesses" in why
+    (right, why), (own, other) = answers["long-drafts"], m["long-drafts"]
+    assert right == place(own.speedup, other.speedup)
+    assert f"yields {own.tau:.2f} tokens instead of {other.tau:.2f}" in why
+    assert f"{ratio(own)} " in why and f"instead of {ratio(other)}" in why
+    (right, why), (own, _) = answers["judging-costs"], m["judging-costs"]
+    assert right == (place(own.tau, own.speedup) == 0) and f"not {own.tau:.2f}×" in why
+    rounds = shown["judging-costs"][0].lane("speculative")
+    taken = [sum(getattr(r, part) for r in rounds) for part in PARTS]
+    share = float(re.findall(r"([\d.]+) %", why)[0])
+    assert share == pytest.approx(100 * taken[0] / sum(taken), rel=0.06, abs=0.05)
+    (right, why), (own, other) = answers["after-temperature"], m["after-temperature"]
+    assert right == 1 and re.search(f"α is {other.alpha:.2f} at .* and {own.alpha:.2f} at", why)
+    (right, why), parted = answers["same-letters"], parting(shown["same-letters"][0])
+    assert right == (parted is not None)
+    assert (f"part after {parted} token" if parted is not None else "Here all") in why
 
 
 PARTS = ("draft_seconds", "verify_seconds", "overhead_seconds")

@@ -1,5 +1,5 @@
 // What people often get wrong, each as a question about a recorded run: guess first, then see.
-// Every figure of an answer is computed from its run.
+// Every figure of an answer is computed from its run. A pair says which of its recordings answer them.
 
 import { explain } from "specviz/facts/costs.js";
 import { measure } from "specviz/facts/metrics.js";
@@ -11,10 +11,8 @@ import { comparison, fixed, percent, plural, visible } from "specviz/words/words
 /** @import { Answer } from "specviz/stage/ask.js" */
 
 /**
- * A question about one or two recordings, which it names.
+ * A question about the run that is shown and perhaps another, whose figures it needs too.
  * @typedef {object} AboutRun
- * @property {string} run the recording that is shown
- * @property {string} [beside] one whose figures the answer needs too
  * @property {string[]} answers
  * @property {(run: Trace, beside: Trace) => string} ask
  * @property {(run: Trace, beside: Trace) => Answer} reveal
@@ -153,48 +151,48 @@ function sameLetters(run, beside) {
   return {
     right: differAt === null ? 0 : 1,
     why: `${here}: each lane draws at random. What is kept is the chance of every text, not one text. At temperature 0 `
-      + `nothing is drawn: in the recording “repetitive” ${there}.`,
+      + `nothing is drawn: in another recording ${there}.`,
   };
 }
 
-/** @type {AboutRun[]} */
-export const QUESTIONS = [
-  {
-    run: "hard", ask: () => "The target finds a guess quite likely. Will it be accepted?",
+/** @type {Record<string, AboutRun>} */
+export const QUESTIONS = {
+  "good-enough": {
+    ask: () => "The target finds a guess quite likely. Will it be accepted?",
     answers: ["Yes, if it is good enough", "Not always: p, q and a draw decide", "Only if it is the target’s first choice"],
     reveal: goodEnough,
   },
-  {
-    run: "one-guess", ask: () => "One guess per round, γ = 1: faster than the target alone?",
+  "one-guess": {
+    ask: () => "One guess per round, γ = 1: faster than the target alone?",
     answers: ["Yes, faster", "No, slower", "Just as fast"], reveal: oneGuess,
   },
-  {
-    run: "hard", answers: ["Yes, that is α", "No, α is higher"], reveal: judgedOnly,
+  "judged-only": {
+    answers: ["Yes, that is α", "No, α is higher"], reveal: judgedOnly,
     ask: (run) => {
       const { drafted, counts, efficiency } = figures(run);
       return `Of ${drafted} drafted tokens ${counts.accepted} were accepted: ${fixed(efficiency, 2)}. Is that α?`;
     },
   },
-  {
-    run: "long-drafts", beside: "hard", answers: ["Faster", "Slower", "Just as fast"], reveal: longDrafts,
+  "long-drafts": {
+    answers: ["Faster", "Slower", "Just as fast"], reveal: longDrafts,
     ask: (run, beside) => `With γ = ${run.header.settings.gamma} instead of ${beside.header.settings.gamma}, τ is ${
       fixed(figures(run).tau, 2)} instead of ${fixed(figures(beside).tau, 2)}. Faster or slower than before?`,
   },
-  {
-    run: "copies", answers: ["Yes, τ times as fast", "No, checking is not free"],
+  "judging-costs": {
+    answers: ["Yes, τ times as fast", "No, checking is not free"],
     ask: (run) => `Guesses are copied from the text, at almost no cost, and a pass yields ${
       fixed(figures(run).tau, 2)} tokens. Is that so many times as fast?`,
     reveal: judgingCosts,
   },
-  {
-    run: "high-temperature", beside: "easy", reveal: afterTemperature,
+  "after-temperature": {
+    reveal: afterTemperature,
     ask: (run) => `Temperature ${run.header.settings.temperature}: which probabilities are compared when a guess is judged?`,
     answers: ["The models’ own", "Those after temperature, of both"],
   },
-  {
-    run: "easy", beside: "repetitive", reveal: sameLetters,
+  "same-letters": {
+    reveal: sameLetters,
     ask: (run) => `The method is lossless. Do both lanes write the same text at temperature ${
       run.header.settings.temperature}?`,
     answers: ["Yes, letter by letter", "No, but with the same chances"],
   },
-];
+};

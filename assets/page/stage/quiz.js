@@ -22,17 +22,17 @@ export class Quiz {
 
   /**
    * @param {HTMLElement} root
-   * @param {{ session: Session, stage: Stage, notice: Notice, closePanel: () => void, adopt: () => void }} parts
-   *   adopt: sets the page's controls to those of the run that is shown
+   * @param {{ asked: Config["questions"], session: Session, stage: Stage, notice: Notice, closePanel: () => void, adopt: () => void }} parts
+   *   asked: the questions, with the recordings that answer them; adopt: sets the page's controls to those of the run that is shown
    */
-  constructor(root, { session, stage, notice, closePanel, adopt }) {
+  constructor(root, { asked, session, stage, notice, closePanel, adopt }) {
     this.#closePanel = closePanel;
     this.#adopt = adopt;
     this.#session = session;
     this.#stage = stage;
     this.#notice = notice;
     const has = (/** @type {string | undefined} */ name) => name === undefined || session.recordings.has(name);
-    this.#questions = QUESTIONS.filter(({ run, beside }) => has(run) && has(beside));
+    this.#questions = asked.filter(({ run, beside }) => has(run) && has(beside));
     for (const node of findAll(root, "[data-needs-questions]", HTMLElement)) node.hidden = !this.#questions.length;
     root.classList.toggle("has-questions", this.#questions.length > 0);
     root.addEventListener("click", (event) => { if (closest(event, "[data-question]")) this.go(1); });
@@ -54,7 +54,8 @@ export class Quiz {
     }
     const count = this.#questions.length;
     this.#place = (Math.max(this.#place, by < 0 ? 0 : -1) + by + count) % count;
-    const { run: name, beside: other, answers, ask, reveal } = this.#questions[this.#place];
+    const { question, run: name, beside: other } = this.#questions[this.#place];
+    const { answers, ask, reveal } = QUESTIONS[question];
     const beside = await this.#session.recordings.fetch(other ?? name).catch(() => null);
     const isShown = beside !== null && await this.#session.showNamed(name);
     const run = this.#session.trace;

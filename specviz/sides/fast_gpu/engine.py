@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +18,19 @@ from torch import Tensor
 from ...core.eager import memory_limited
 from ...core.engine import OwnEngine
 from ...core.types import RunContext
-from .cache import InPlaceCache, window_for
-from .cuda_graphs import CompiledLayers, NoHostReads, Program
-from .support import compile_wanted, refusal, trial_ids
+from ...pairs.pair import context_length
+from ...variables import COMPILE
+from .cache import InPlaceCache, capacity_for
+from .programs import Function, Program, compiled
+from .support import refusal
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
 
-SPARE = 16  # places past the longest window, which the runs before a capture may write to
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
 MOST_PROGRAMS = 96  # captured for one cache
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
 HALF_TOLERANCE = 0.05  # bf16 and fp16
-
-
-class PooledCache:
-    """A cache, and the programs that were captured over its buffers."""
-
-    def __init__(self, cache: InPlaceCache) -> None:
-        self.cache = cache
-        self.programs: OrderedDict[Hashable, Program] = OrderedDict()
 
 
 class CachePool:
@@ -49,31 +42,26 @@ class CachePool:
     def __init__(self, model: Any, vocab: int, stamp: Hashable) -> None:
         self.stamp, self.seconds = stamp, 0.0
         self.reason: str | None = None
-        self.compiled: CompiledLayers | None = None
-        if compile_wanted():
-            decoder = model.get_decoder()
-            self.compiled = CompiledLayers(getattr(decoder, "layers", None) or [])
-        self._idle: list[PooledCache] = []
+        self._model, self._vocab = weakref.ref(model), vocab
+        self._idle: list[InPlaceCache] = []
         self._lock = Lock()
 
-    def take(
-        self, model: Any, vocab: int, capacity: int, wanted: Iterable[Hashable] = ()
-    ) -> PooledCache:
+    def take(self, capacity: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
         """A cache of at least `capacity` places, if possible one with the programs `wanted`."""
         keys = set(wanted)
         with self._lock:
-            fitting = [pooled for pooled in self._idle if pooled.cache.capacity >= capacity]
+            fitting = [cache for cache in self._idle if cache.capacity >= capacity]
             if fitting:
-                best = max(fitting, key=lambda pooled: len(keys & pooled.programs.keys()))
+                best = max(fitting, key=lambda cache: len(keys & cache.programs.keys()))
                 self._idle.remove(best)
-                best.cache.clear()
+                best.clear()
                 return best
-        return PooledCache(InPlaceCache(model, vocab, capacity))
+        return InPlaceCache(self._model(), self._vocab, capacity)
 
-    def give_back(self, pooled: PooledCache) -> None:
-        """Keep `pooled` for a later run, and the oldest no longer if there are enough."""
+    def give_back(self, cache: InPlaceCache) -> None:
+        """Keep `cache` for a later run, and the oldest no longer if there are enough."""
         with self._lock:
-            self._idle = [] if self.reason else [*self._idle, pooled][-MOST_IDLE:]
+            self._idle = [] if self.reason else [*self._idle, cache][-MOST_IDLE:]
 
     def close(self) -> None:
         """Free all that is idle."""
@@ -81,14 +69,14 @@ class CachePool:
 
 
 class StaticEngine(OwnEngine):
-    """The `Engine` over a `InPlaceCache`, and the keeper of its programs."""
+    """The `Engine` over an `InPlaceCache`, and the keeper of its programs."""
 
     def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:
         self.device = torch.device(model.device)
         self.length = 0
-        self.vocab = vocab
-        self._model, self._pool = model, pool
-        self._pooled: PooledCache | None = None
+        self._model, self._pool = model, pool  # the pool alone does not keep the model
+        self._layers = getattr(model.get_decoder(), "layers", []) if COMPILE.read() else None
+        self._cache: InPlaceCache | None = None
 
     def path(self, run: RunContext) -> DecodingPath:
         from .path import GraphPath  # which captures programs over this engine
@@ -98,29 +86,20 @@ class StaticEngine(OwnEngine):
     @property
     def form(self) -> str:
         graphs = self.device.type == "cuda" and self._pool.reason is None
-        parts = [
-            "static",
-            "CUDA graphs" if graphs else "",
-            "compiled" * bool(self._pool.compiled),
-        ]
+        parts = ["static", "CUDA graphs" * graphs, "compiled" * (self._layers is not None)]
         return ", ".join(part for part in parts if part)
 
-    @property
-    def cache(self) -> InPlaceCache:
-        """The cache in use, for the programs over it."""
-        return self._taken().cache
-
-    def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> None:
-        """Make room for `length` tokens. wanted: programs that the run is going to ask for."""
-        capacity = window_for(length) + SPARE
-        if self._pooled is None:
-            self._pooled = self._pool.take(self._model, self.vocab, capacity, wanted)
+    def reserve(self, length: int, wanted: Iterable[Hashable] = ()) -> InPlaceCache:
+        """The cache in use, with room for `length` tokens. wanted: programs that the run is going
+        to ask for."""
+        capacity = capacity_for(length)
+        if self._cache is None:
+            self._cache = self._pool.take(capacity, wanted)
             # However a run ends, abandoned or not, its cache goes back when nobody holds it.
-            weakref.finalize(self, self._pool.give_back, self._pooled).atexit = False
-        elif self._pooled.cache.capacity < capacity:
-            # Programs know their buffers by address.
-            self._pooled.programs.clear()
-            self._pooled.cache.grow(capacity, self.length)
+            weakref.finalize(self, self._pool.give_back, self._cache).atexit = False
+        elif self._cache.capacity < capacity:
+            self._cache.grow(capacity)
+        return self._cache
 
     @torch.inference_mode()
     def forward(
@@ -129,43 +108,31 @@ class StaticEngine(OwnEngine):
         end = self.length + ids.shape[0]
         places = torch.arange(self.length, end, device=self.device)
         with memory_limited():
-            self.reserve(end)
-            window = window_for(end)
-            rows = self.cache.logits(ids.to(self.device), places, window, keep, layers)
+            rows = self.reserve(end).logits(ids.to(self.device), places, keep, layers)
         self.length = end
         return rows if temperature == 1.0 else rows / temperature
 
     def rollback(self, length: int) -> None:
         self.length = length
 
-    def program(self, key: Hashable, make: Callable[[], Program]) -> Program:
-        """The program of that name over the present buffers, made if need be."""
-        programs = self._taken().programs
+    def program(self, key: Hashable, function: Function, inputs: Sequence[Tensor]) -> Program:
+        """The program of that name over the buffers in use; made of the rest if need be."""
+        assert self._cache is not None, "room is reserved before a program is asked for"
+        programs = self._cache.programs
         if key not in programs:
-            programs[key] = self._made(make)
-            while len(programs) > MOST_PROGRAMS:
+            programs[key] = self._made(function, inputs)
+            if len(programs) > MOST_PROGRAMS:
                 programs.popitem(last=False)
         programs.move_to_end(key)
         return programs[key]
 
-    def _made(self, make: Callable[[], Program]) -> Program:
-        pool = self._pool
-        with memory_limited():
-            if pool.compiled is None:
-                program = make()
-            else:
-                with pool.compiled.active():
-                    program = make()
-        pool.seconds += program.seconds
+    def _made(self, function: Function, inputs: Sequence[Tensor]) -> Program:
+        with memory_limited(), nullcontext() if self._layers is None else compiled(self._layers):
+            program = Program(function, inputs)
+        self._pool.seconds += program.seconds
         if self.device.type == "cuda" and not program.graphed:
-            pool.reason = "its passes could not be captured"
+            self._pool.reason = "its passes could not be captured"
         return program
-
-    def _taken(self) -> PooledCache:
-        if self._pooled is None:
-            self.reserve(1)
-        assert self._pooled is not None
-        return self._pooled
 
 
 _pools: weakref.WeakKeyDictionary[Any, CachePool] = weakref.WeakKeyDictionary()
@@ -189,11 +156,11 @@ def startup_seconds(model: Any) -> float:
 
 def _pool_of(model: Any, vocab: int) -> CachePool:
     # Programs read weights where they lay when captured.
-    stamp = (vocab, compile_wanted(), *(p.data_ptr() for p in model.parameters()))
-    pool = _pools.get(model)
     why = refusal(model)
-    if pool is None or pool.stamp != (why, *stamp):
-        pool = _pools[model] = CachePool(model, vocab, (why, *stamp))
+    stamp = (why, vocab, COMPILE.read(), *(p.data_ptr() for p in model.parameters()))
+    pool = _pools.get(model)
+    if pool is None or pool.stamp != stamp:
+        pool = _pools[model] = CachePool(model, vocab, stamp)
         weakref.finalize(model, pool.close).atexit = False
         pool.reason = why or _trial(model, vocab, pool)
         pool.close()  # the trial's own cache is too short to be of use
@@ -203,21 +170,21 @@ def _pool_of(model: Any, vocab: int) -> CachePool:
 @torch.inference_mode()
 def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
     """What goes wrong when the model runs over a static cache, or None; warns if anything."""
-    ids = trial_ids(model, vocab)
-    half = len(ids) // 2
+    count = min(8, context_length(model) or 8)
+    half = count // 2
     if half == 0:
         return "its context is too short"
+    ids = (torch.arange(count, device=model.device) * 7 + 1) % vocab
     wanted = model(input_ids=ids.unsqueeze(0), use_cache=False).logits[0, :, :vocab].float()
     if not torch.isfinite(wanted).all():
         return "its logits are not finite"
     engine = StaticEngine(model, vocab, pool)
     try:
-        with NoHostReads():  # type: ignore[no-untyped-call]
-            first = engine.forward(ids[:half], keep=half)
-            # Tokens that are taken back must leave no trace.
-            engine.forward(ids[:half], keep=1)
-            engine.rollback(half - 1)
-            rest = engine.forward(ids[half - 1 :], keep=len(ids) - half + 1)
+        first = engine.forward(ids[:half], keep=half)
+        # Tokens that are taken back must leave no trace.
+        engine.forward(ids[:half], keep=1)
+        engine.rollback(half - 1)
+        rest = engine.forward(ids[half - 1 :], keep=count - half + 1)
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     else:

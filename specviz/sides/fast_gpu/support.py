@@ -5,22 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import torch
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from ...pairs.pair import context_length
-from ...variables import COMPILE
 
 MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
 ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
-PROBE = 1 << 20  # a length for models without a stated limit
-
-
-def compile_wanted() -> bool:
-    """Whether SPECVIZ_COMPILE asks for layers to be compiled before they are captured. Raises
-    `SettingsError`."""
-    return COMPILE.read()
+UNLIMITED = 1 << 20  # a length for models without a stated limit
 
 
 def refusal(model: Any) -> str | None:
@@ -28,33 +20,32 @@ def refusal(model: Any) -> str | None:
 
     A trial run decides in the end: see `specviz.sides.fast_gpu.engine`.
     """
-    for reason in (_calls, _places, _layers, _rope):
-        if why := reason(model):
-            return why
-    return None
-
-
-def _calls(model: Any) -> str | None:
-    parameters = inspect.signature(model.forward).parameters
-    if "position_ids" not in parameters or "past_key_values" not in parameters:
+    if (
+        not {"position_ids", "past_key_values"}
+        <= inspect.signature(model.forward).parameters.keys()
+    ):
         return "it takes no positions"
     attention = getattr(model.config, "_attn_implementation", None)
     if attention not in ATTENTION:
         return f"its attention ({attention}) takes no mask of this kind"
-    if any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
+    modules = list(model.modules())
+    if any(m._forward_hooks or m._forward_pre_hooks for m in modules):
         return "hooks on its modules would not run in a captured pass"
-    return None
-
-
-def _places(model: Any) -> str | None:
-    tensors = [*model.parameters(), *model.buffers()]
-    if len({t.device for t in tensors}) > 1 or any(hasattr(m, "_hf_hook") for m in model.modules()):
+    devices = {t.device for t in (*model.parameters(), *model.buffers())}
+    if len(devices) > 1 or any(hasattr(m, "_hf_hook") for m in modules):
         return "it is spread over several devices"
-    return None
+    if any(kind in MOVING_ROPE for m in modules for kind in _rope_types(m)):
+        return "its rotary frequencies follow the length"
+    return _layers(model)
+
+
+def _rope_types(module: Any) -> list[Any]:
+    kinds = getattr(module, "rope_type", None)
+    return list(kinds.values()) if isinstance(kinds, dict) else [kinds]
 
 
 def _layers(model: Any) -> str | None:
-    limit = context_length(model) or PROBE
+    limit = context_length(model) or UNLIMITED
     try:
         layers = StaticCache(config=model.config, max_cache_len=limit).layers
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -67,18 +58,3 @@ def _layers(model: Any) -> str | None:
         elif type(layer) is not StaticLayer:
             return "some of its layers keep a running state"
     return None
-
-
-def _rope(model: Any) -> str | None:
-    for module in model.modules():
-        kinds = getattr(module, "rope_type", None)
-        named = kinds.values() if isinstance(kinds, dict) else [kinds]
-        if any(kind in MOVING_ROPE for kind in named):
-            return "its rotary frequencies follow the length"
-    return None
-
-
-def trial_ids(model: Any, vocab: int) -> torch.Tensor:
-    """A few ids to try a model on, int64 [n], on its device."""
-    count = min(8, context_length(model) or 8)
-    return (torch.arange(count, device=model.device) * 7 + 1) % vocab
