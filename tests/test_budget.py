@@ -13,7 +13,7 @@ import pytest
 from specviz.environment import has_numba
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES, LINES = 45, 5_600
+MODULES, LINES = 45, 5_500
 PATH_FILES, PATH_LINES = 6, 500
 RUN = """
 import json, sys

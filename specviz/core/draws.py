@@ -46,15 +46,13 @@ class Distributions:
     """Distributions of several tokens, and ids drawn from them, in memory that is used again.
 
     temperature: by which logits must be divided before they come here: the run's where a softmax
-    is then all that is left to do, else 1. tie: `TIE` if greedy, else None. ids, p: by number of
-    tokens, int64 [n] and fp32 [n, vocab]. argmax: where each row is 1, if greedy. cdf: draws from
-    one of them.
+    is then all that is left to do, else 1. ids, p: by number of tokens, int64 [n] and fp32
+    [n, vocab]. argmax: where each row is 1, if greedy. cdf: draws from one of them.
     """
 
     def __init__(self, settings: Settings, vocab: int) -> None:
-        self._settings, self._vocab = settings, vocab
+        self._settings, self._vocab, self.greedy = settings, vocab, settings.greedy
         self._softmax_only = softmax_only(settings)
-        self.tie = TIE if settings.greedy else None
         self.temperature = settings.temperature if self._softmax_only else 1.0
         self.argmax: list[int] = []
 
@@ -79,7 +77,7 @@ class Distributions:
     def draw(self, place: int, logits: Tensor, uniform: float) -> Tensor:
         """Draw one id from `logits` [1, vocab], divided by `temperature`; returns int64 [1]."""
         tensor, array = self._rows[place]
-        if self._settings.greedy:  # a one-hot row has one possible draw
+        if self.greedy:  # a one-hot row has one possible draw
             token_id = self._one_hot(place, array, logits.numpy()[0])
         else:
             if self._softmax_only:
@@ -99,7 +97,7 @@ class Distributions:
     def take(self, ids: NDArray[np.int64]) -> None:
         """Take ids that were drawn from rows which others wrote; one-hot ones are written here."""
         self._numbers[: len(ids)] = ids
-        if self._settings.greedy:
+        if self.greedy:
             for place, token_id in enumerate(ids.tolist()):
                 self._mark(place, self._arrays[-1][place], token_id)
 
@@ -116,7 +114,7 @@ class Distributions:
         count = len(logits)
         self.reserve(count)
         tensor, array = self.p[count], self._arrays[count]
-        if self._settings.greedy:
+        if self.greedy:
             for place, row in enumerate(logits.numpy()):
                 self._one_hot(place, array[place], row)
         else:

@@ -3,7 +3,6 @@ it fails."""
 
 from __future__ import annotations
 
-import gc
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -162,10 +161,3 @@ def _placed(model: Any, options: LoadOptions) -> Any:
     # With a device map the weights are in place already, and quantized weights cannot move.
     in_place = getattr(model, "hf_device_map", None) or options.device is None
     return model if in_place else model.to(options.device)
-
-
-def release_memory() -> None:
-    """Free the memory of objects that are no longer used."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

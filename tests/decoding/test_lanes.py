@@ -167,7 +167,7 @@ def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
             yield event
         return "length"
 
-    monkeypatch.setattr(module, "_warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(module, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(module, "decode", failing)
     seen: list[Any] = []
     with pytest.raises(ModelError, match="it broke"):

@@ -105,7 +105,8 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
                 judged = run.path.judge(run.ids, draft)
                 emitted = run.commit(judged)
             with host_waits() as for_the_reader:
-                tokens = run.tokens(judged, emitted)
+                ended = run.end_reason() is not None
+                tokens = run.annotator.tokens(judged, emitted, 1, ended)
         assert in_clock == ["tolist"], "the verdict"
         assert for_the_reader == ["_to_copy"], "what the cards show"
         assert isinstance(judged.p, StandInTensor) and len(tokens[1]) == len(emitted)

@@ -210,7 +210,7 @@ def test_all_paths_judge_alike(
     by_programs = judged()
     monkeypatch.delenv("SPECVIZ_FORM")
     monkeypatch.setattr("specviz.core.paths.NumpyPath", TensorPath)
-    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
+    monkeypatch.setattr("specviz.sides.fast_cpu.engine.drafts_at_once", lambda *_: False)
     assert by_numpy == by_programs == judged()
     assert {outcome for _, outcome in by_numpy} >= {"rejected", "corrected"}
 

@@ -23,8 +23,9 @@ from specviz.pairs.memory import (
     place_target,
 )
 from specviz.pairs.metadata import Caches, LayerCache, read_metadata
+from specviz.pairs.models import release_memory
 from specviz.pairs.progress import Progress, terminal_watcher
-from specviz.pairs.weights import LoadOptions, load_model, release_memory
+from specviz.pairs.weights import LoadOptions, load_model
 
 CPU = torch.device("cpu")
 

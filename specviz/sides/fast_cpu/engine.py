@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...core.draws import Distributions, softmax_only
+from ...core.draws import TIE, Distributions, softmax_only
 from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.numpy_path import NumpyPath
 from ...core.types import Draft, RunContext
@@ -132,7 +132,7 @@ class CompiledEngine(OwnEngine):
     def path(self, run: RunContext) -> DecodingPath:
         if run.device.type != "cpu":  # a target elsewhere judges, with other draws
             return super().path(run)
-        return NumpyPath(self, run, self.draft_into if drafts_at_once(run.settings) else None)
+        return NumpyPath(self, run, self.draft if drafts_at_once(run.settings) else None)
 
     def around(self) -> AbstractContextManager[None]:
         # Around compiled passes torch has only rows to work on, and its other threads would go on
@@ -174,57 +174,30 @@ class CompiledEngine(OwnEngine):
         """How many share a pass."""
         return int(self._table.sizes.threads)
 
-    def draft_into(
+    def draft(
         self,
         ids: NDArray[np.int64],
         uniforms: Doubles,
         rows: Distributions,
         layers: int | None = None,
     ) -> Draft:
-        """A `DraftAtOnce`."""
-        count = len(uniforms)
-        drafted, logits = self.draft(
-            ids,
-            uniforms,
-            rows.rows(count),
-            temperature=rows.temperature,
-            tie=rows.tie,
-            layers=layers,
-        )
-        rows.take(drafted)
-        return Draft(rows.ids[count], rows.p[count], torch.from_numpy(logits).split(1))
-
-    def draft(
-        self,
-        ids: NDArray[np.int64],
-        uniforms: Doubles,
-        q: Floats,
-        *,
-        temperature: float,
-        tie: float | None,
-        layers: int | None = None,
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Append `ids` [m] to the cache and draft n tokens after them; all but the last are
-        appended too.
-
-        uniforms: [n], what the tokens are drawn with. q: fp32 [n, vocab], written: what they are
-        drawn from. tie: as `draws.TIE`, if they are greedy; q is not written then. Returns the
-        tokens [n], and the logits divided by `temperature`, fp32 [n, vocab].
-        """
+        """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them;
+        all but the last are appended too. rows: written."""
         n, fed = len(uniforms), len(ids)
         self._reserve(self.length + fed + n - 1)
         drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
-        first = self._planned(fed, layers, temperature, 1)
+        first = self._planned(fed, layers, rows.temperature, 1)
         first.entries[f.IDS] = ids.ctypes.data
-        entries = self._planned(1, layers, temperature, 1).entries
+        entries = self._planned(1, layers, rows.temperature, 1).entries
         if fed == 1:
             entries = entries.copy()
         entries[f.START] = self.length + fed
-        how = first.numbers, tie is not None, np.float32(tie or 0.0), uniforms
+        how = first.numbers, rows.greedy, np.float32(TIE), uniforms
         with self._crew.gathered(self.threads, first.entries, entries) as boxes:
-            run_draft(boxes, first.entries, entries, *how, drafted, logits, q)
+            run_draft(boxes, first.entries, entries, *how, drafted, logits, rows.rows(n))
         self.length += fed + n - 1
-        return drafted, logits
+        rows.take(drafted)
+        return Draft(rows.ids[n], rows.p[n], torch.from_numpy(logits).split(1))
 
     def _pass(
         self,

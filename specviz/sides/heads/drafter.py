@@ -14,9 +14,9 @@ import torch
 from ...core.cost import head_step_cost
 from ...core.drafting import Drafter
 from ...core.engine import now
-from ...core.engines import make_head_engine
 from ...core.header import described
 from ...core.protocols import StateEngine
+from ...core.states import make_head_engine
 from ...core.types import Draft, RunContext
 from ...errors import PairError
 from ...pairs.pair import Pair
