@@ -81,7 +81,7 @@ MUTANTS = [
     Mutant("verdicts", "exact_match_shown", "(p[: len(drafted)] * q).sum(-1)", "q.sum(-1)", "verdicts real_runs"),
     # The loop of a lane, and the race
     Mutant("loop", "_Run.end_reason", "if len(self.ids) >= self.budget", "if False", LOOPS),
-    Mutant("loop", "_Run.__init__", "self.context + 1", "self.context", LOOPS),
+    Mutant("loop", "_Run.__post_init__", "self.context + 1", "self.context", LOOPS),
     Mutant("loop", "_Run.gamma", "self.most - len(self.ids) - 1", "self.most - len(self.ids)", LOOPS),
     Mutant("loop", "_Run.gamma", "self.most - len(self.ids) - 1", "self.most - len(self.ids) - 2", LOOPS),
     Mutant("loop", "_Run.commit", "if not self.settings.ignore_eos:", "if True:", LOOPS),
@@ -109,7 +109,7 @@ MUTANTS = [
     # Where drafts come from
     Mutant("drafters", "NgramIndex.continuation", "while len(found) < count:", "while False:", "drafters"),
     Mutant("drafters", "NgramIndex.extend", "if place >= size:", "if place > size:", "drafters"),
-    Mutant("drafters", "ModelDrafter.room", "self._limit - length + 1", "self._limit - length", "ends loop drafters"),
+    Mutant("drafters", "ModelDrafter.room", "self._context - length + 1", "self._context - length", "ends loop drafters"),
     Mutant("drafters", "chance_of_likeliest", "context.size / (context.size + 1)", "1.0", "suffix"),
     Mutant("drafters", "SuffixDrafter.__init__", "self._index.separate()", "pass", "suffix"),
     Mutant("drafters", "_drawn_place", "uniform * followers.total", "uniform", "suffix"),
