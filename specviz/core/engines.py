@@ -20,7 +20,7 @@ from .kinds import EngineKind, resolved
 
 if TYPE_CHECKING:
     from ..pairs.pair import Pair
-    from .protocols import Engine, StateEngine
+    from .protocols import Engine, LanguageModel, StateEngine
 
 _eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
 
@@ -35,7 +35,7 @@ def eager_only() -> Iterator[None]:
         _eager_only.reset(token)
 
 
-def make_engine(model: Any, vocab: int) -> Engine:
+def make_engine(model: LanguageModel, vocab: int) -> Engine:
     """The fastest engine that can run this model exactly, with an empty cache."""
     if isinstance(model, ModelElsewhere):
         return model.make_engine(vocab)
@@ -43,7 +43,7 @@ def make_engine(model: Any, vocab: int) -> Engine:
     return engine
 
 
-def make_state_engine(model: Any, vocab: int) -> StateEngine:
+def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
     """The fastest engine that can hand out hidden states.
 
     Raises `PairError` for a target that has none to give.
@@ -71,7 +71,7 @@ def lane_threads(pair: Pair, lane: Lane) -> int:
     return torch.get_num_threads()
 
 
-def _made(model: Any, vocab: int, *, states: bool) -> Any:
+def _made(model: LanguageModel, vocab: int, *, states: bool) -> Any:
     for kind in usable_engines():
         if kind.make is not None and (kind.states or not states):
             engine = resolved(kind.make)(model, vocab)
