@@ -90,7 +90,7 @@ Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Ten
 
 
 class Draws(Protocol):
-    """What draws from one row at a time, such as `inverse_cdf.InverseCdf`."""
+    """What draws from one row at a time, such as `sampling.InverseCdf`."""
 
     def load(self, weights: Floats) -> float:
         """Take a row [vocab]; returns its sum."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine
-from .engines import usable_engines
+from .engine import OwnEngine, usable_engines
 from .kinds import resolved
 
 if TYPE_CHECKING:

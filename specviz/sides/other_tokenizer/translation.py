@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ...core.cost import pass_cost
 from ...core.drafting import Drafter
-from ...core.engine import host_ids, prefill
-from ...core.engines import make_engine
+from ...core.engine import host_ids, make_engine, prefill
 from ...core.types import Draft, RunContext
 from ...pairs.pair import Pair, context_length
 from ...pairs.shared_tokens import SharedTokens
