@@ -22,10 +22,16 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .evaluate import held_out_loss, text_alphas
 from .export import digest, load_model, save_model, save_tokenizer
 from .loop import Schedule, Training, head, hidden_states, train
-from .losses import BooksThenWritten, cross_entropy, distillation_loss, inherit_embeddings
+from .losses import (
+    BooksThenWritten,
+    cross_entropy,
+    distillation_loss,
+    held_out_loss,
+    inherit_embeddings,
+    text_alphas,
+)
 from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
 from .writing import Writing, WrittenRows, write, write_rows
 

@@ -28,12 +28,11 @@ from ..pairs.pair import Pair
 from ..pairs.spec import NamedSpec
 from ..pairs.weights import checked_device
 from ..runs.intervals import Estimate, mean
-from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder
 from .loop import Batches, Training, TrainingProgress, on_text, train
-from .losses import logits_loss
+from .losses import logits_loss, text_alphas
 from .needs import check_need, distillation_need
-from .prompt_ids import PromptIds, read_prompt_ids
+from .openings import PromptIds, read_prompt_ids
 from .writing import Writing, WrittenRows, marked_rows, write, write_rows
 
 EPOCHS = 2  # passes over the written text, if no budget is given

@@ -16,8 +16,7 @@ from specviz import load_pair
 from specviz.__main__ import main
 from specviz.pairs.memory import DeviceMemory
 from specviz.train import from_prompts, loop
-from specviz.train.evaluate import text_alphas
-from specviz.train.losses import logits_loss
+from specviz.train.losses import logits_loss, text_alphas
 from specviz.train.writing import Writing, marked_rows, write
 
 VOCAB, END = 24, 3
