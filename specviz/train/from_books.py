@@ -102,8 +102,6 @@ class TrainingJob:
             seed=self.args.seed,
         )
         torch.nn.Module.to(model, self.device)
-        if self.args.compile:
-            model.model.compile(dynamic=False)
         return model
 
     def options(
@@ -169,8 +167,6 @@ def make_draft(job: TrainingJob) -> None:
         raise SpecvizError("The target and the tokenizer have different vocabularies: train again.")
     made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
     rows = written(job, target, args.work / f"written-{made_by}")
-    if args.compile:
-        target.model.compile(dynamic=False)
     source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
     minutes = args.draft_minutes or job.preset.draft_minutes
     options = job.options(

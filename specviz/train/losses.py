@@ -7,8 +7,7 @@ Losses are computed in slices, so that only a part of the logits is in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -116,14 +115,9 @@ def distillation_loss(target: LlamaForCausalLM) -> Loss:
     return loss
 
 
-class Autocast(Protocol):
-    """What `accelerate.Accelerator` offers here: a context of mixed precision."""
-
-    def autocast(self) -> AbstractContextManager[Any]: ...
-
-
-def logits_loss(target: Any, vocab: int, accelerator: Autocast) -> Loss:
-    """The same loss for any two causal language models, over the ids below `vocab`.
+def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
+    """The same loss for any two causal language models, over the ids below `vocab`. half: whether
+    their products are in bf16.
 
     Only ids that can be drafted and emitted count: both distributions are over those alone, as in a
     race.
@@ -131,9 +125,10 @@ def logits_loss(target: Any, vocab: int, accelerator: Autocast) -> Loss:
 
     def loss(draft: Any, batch: torch.Tensor) -> torch.Tensor:
         inputs, counted = inputs_and_labels(batch)
-        with torch.no_grad(), accelerator.autocast():
+        mixed = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
+        with torch.no_grad(), mixed:
             taught = target(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
-        with accelerator.autocast():
+        with mixed:
             logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
         log_p = taught.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
         log_q = logits.float().log_softmax(-1)

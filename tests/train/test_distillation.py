@@ -111,13 +111,6 @@ def test_text_ends_with_its_first_end_and_only_what_was_written_counts(models: P
     ]
 
 
-class Plain:
-    """Without mixed precision."""
-
-    def autocast(self) -> Any:
-        return torch.autocast("cpu", enabled=False)
-
-
 def test_loss_and_alpha_are_those_of_the_positions_that_were_written(models: Path) -> None:
     target, draft = (
         AutoModelForCausalLM.from_pretrained(models / name, dtype=torch.float32)
@@ -133,7 +126,7 @@ def test_loss_and_alpha_are_those_of_the_positions_that_were_written(models: Pat
                 kl.append(float((p * (p / q).log()).sum()))
                 kept.append(float(torch.minimum(p, q).sum()))
     batch = torch.from_numpy(marked_rows(prompts, texts, 6, 0)).long()
-    loss = logits_loss(target, vocab, Plain())(draft, batch)
+    loss = logits_loss(target, vocab)(draft, batch)
     assert loss.item() == pytest.approx(sum(kl) / 3, rel=1e-4)
     found = text_alphas(target, draft, prompts, texts, temperature=1.0, vocab=vocab)
     assert found == pytest.approx([(kept[0] + kept[1]) / 2, kept[2]], rel=1e-4)

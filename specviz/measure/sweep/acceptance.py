@@ -8,7 +8,6 @@ again. So the rounds of every gamma and policy are known before any of them is m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -26,6 +25,7 @@ from ...core.verdict import decide
 from ...kinds import TOKEN, drafter_kind
 from ...pairs.pair import Pair, context_length
 from ...settings import Settings
+from ...sides.early_exit import best_exit
 
 CHUNK = 64  # tokens whose logits are held at once
 
@@ -84,7 +84,7 @@ def acceptance_along(
     if kind.predicted != "place" or (kind.needs == "draft" and pair.shared is not None):
         return None
     with torch.inference_mode():
-        layers = _layers(pair, settings)
+        layers = best_exit(pair.target, pair.vocab).layers if kind.needs == "layers" else None
         model = pair.draft if layers is None else pair.target
         engine = make_engine(model, pair.vocab)
         q = _probabilities_of(engine, ids, begin, settings, layers, context_length(model))
@@ -206,14 +206,6 @@ class _Chained(_Copied):
             self._drafter.rollback(length - 1)
         self._received = length - 1
         return super().chances(length, count)
-
-
-def _layers(pair: Pair, settings: Settings) -> int | None:
-    """How many of the target's layers draft; None if the draft model does."""
-    settings = replace(settings, gamma=max(1, settings.gamma))
-    context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
-    path = make_path(make_engine(pair.target, pair.vocab), context)
-    return make_drafter(pair, context, path).layers
 
 
 def _probabilities_of(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ...kinds import drafter_kind
 from ...prompts import Question
-from ...runs.intervals import geometric_mean, mean_interval, spread
+from ...runs.uncertainty import geometric_mean, mean_interval, spread
 from .observed import Costs, Run, only
 from .rounds import RoundCounts
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
