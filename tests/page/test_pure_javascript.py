@@ -238,4 +238,4 @@ def test_a_run_whose_lanes_part_is_read_without_its_alternatives() -> None:
             told = called("panels/difference.js", "bareOf", run.to_dict())
             wanted = parting_of(run)
             assert wanted is not None and parting_of(read_run(told, "")) == wanted
-            assert "top_p" not in str(told)
+            assert "'probability'" not in str(told)
