@@ -143,7 +143,7 @@ def _no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         from_prompts,
         "logits_loss",
-        lambda *_: lambda draft, _: next(draft.parameters()).sum() * float("nan"),
+        lambda *_, **__: lambda draft, _: next(draft.parameters()).sum() * float("nan"),
     )
 
 
