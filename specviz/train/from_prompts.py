@@ -24,8 +24,8 @@ from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import ModelMetadata, read_metadata
 from ..pairs.models import meta_pair, model_names
 from ..pairs.pair import Pair
+from ..pairs.precision import checked_device
 from ..pairs.spec import NamedSpec
-from ..pairs.weights import checked_device
 from ..runs.tables import markdown
 from ..runs.uncertainty import Estimate, mean
 from .export import digest, save_tokenizer, whole_folder
