@@ -11,7 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..lanes import Lane
+from ..settings import Settings
 from .draws import Distributions
+from .events import Event
 from .types import Doubles, Draft, Floats, Judged, RunContext
 
 
@@ -199,3 +202,16 @@ class DecodingPath(Protocol):
         The tensors of the result are valid until the next call.
         """
         ...
+
+
+class Racing(Protocol):
+    """What stands where a pair does in a race, and races by itself."""
+
+    @property
+    def drafters(self) -> tuple[str, ...]: ...
+
+    def settings(self, **values: Any) -> Settings: ...
+
+    def race(
+        self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
+    ) -> Iterator[Event]: ...

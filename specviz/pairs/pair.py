@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafter_kind, drafters_for
-from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 
 if TYPE_CHECKING:
@@ -226,54 +224,6 @@ class Pair:
         from .chat import chat_ids
 
         return _id_list(chat_ids(self.tokenizer, prompt), self.vocab)
-
-
-class Racing(Protocol):
-    """What stands where a pair does in a race, and races by itself."""
-
-    @property
-    def drafters(self) -> tuple[str, ...]: ...
-
-    def settings(self, **values: Any) -> Settings: ...
-
-    def race(
-        self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
-    ) -> Iterator[Event]: ...
-
-
-def checked_pair(pair: object) -> Pair:
-    """`pair` itself; raises `PairError` if it is none."""
-    if isinstance(pair, Pair):
-        return pair
-    if hasattr(pair, "race"):
-        raise PairError(
-            "this pair can only race: it drafts and judges by itself, and shows no distributions."
-        )
-    raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
-
-
-def settings_for(
-    pair: Pair | Racing, settings: Settings | None, changes: Mapping[str, Any]
-) -> Settings:
-    """`settings`, or those of the pair, with the `changes` of some fields. Raises
-    `SettingsError`."""
-    if settings is None:
-        return pair.settings(**Settings.known(changes))
-    if not isinstance(settings, Settings):
-        raise SettingsError(NO_SETTINGS.format(shown(settings)))
-    return replace(settings, **Settings.known(changes)) if changes else settings
-
-
-def lanes_for(
-    pair: Pair | Racing, settings: Settings | Several | None, changes: Mapping[str, Any]
-) -> dict[Lane, Settings]:
-    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
-    Raises `SettingsError`."""
-    if settings is None or isinstance(settings, Settings) or changes:
-        return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
-    from ..several import checked_several  # a race of two needs none of it
-
-    return checked_several(settings)
 
 
 def end_ids(model: LanguageModel) -> frozenset[int]:
