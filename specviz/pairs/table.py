@@ -18,9 +18,10 @@ from .sizes import (
     LANES,
     QUANTIZED,
     TYPICAL_CONTEXT,
-    number_bytes,
+    Caches,
+    LayerCache,
+    MemoryNeed,
     smaller_precisions,
-    weight_bytes,
 )
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
@@ -54,10 +55,10 @@ class ModelFacts:
     safetensors: bool
     sized = True  # its memory is known; that of a head may not be
 
-    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
-        """Bytes of the weights and of `copies` caches of a text of `tokens` tokens."""
-        cached = copies * self.cache * min(tokens, self.context) * number_bytes(precision)
-        return weight_bytes(self.parameters, self.quantizable, precision) + cached
+    def need(self, copies: int = 1) -> MemoryNeed:
+        """The memory that it needs with so many caches."""
+        cache = Caches((LayerCache(self.cache, None),), True)
+        return MemoryNeed(self.parameters, self.quantizable, cache, copies, self.context)
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,10 @@ class HeadFacts:
         """Whether the memory that it needs is known."""
         return self.parameters is not None
 
-    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
-        """Bytes of the weights and of `copies` caches, as far as they are known."""
-        cached = copies * (self.cache or 0) * min(tokens, self.context or tokens)
-        return weight_bytes(self.parameters or 0, 0, precision) + cached * number_bytes(precision)
+    def need(self, copies: int = 1) -> MemoryNeed:
+        """The memory that it needs with so many caches, as far as it is known."""
+        cache = Caches((LayerCache(self.cache or 0, None),), True)
+        return MemoryNeed(self.parameters or 0, 0, cache, copies, self.context)
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,8 @@ class NamedPair:
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of all models and their caches in each of `LANES` lanes."""
-        target = self.target.bytes(precision, tokens, copies=LANES)
-        parts = (one.bytes(precision, tokens, copies=DRAFTING_LANES) for one in self.parts)
-        return target + sum(parts)
+        needs = [self.target.need(LANES), *(one.need(DRAFTING_LANES) for one in self.parts)]
+        return sum(need.bytes(precision, tokens) for need in needs)
 
     def memory(self, tokens: int = TYPICAL_CONTEXT) -> dict[str, int]:
         """Bytes of all models and their caches, by precision."""

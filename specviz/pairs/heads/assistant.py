@@ -19,10 +19,9 @@ from ...core.engine import StateEngine
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..hub import failure_sentence, find_source
-from ..memory import MemoryNeed
-from ..metadata import Caches
 from ..pair import logit_width, parameter_count, text_config
 from ..progress import Watcher, watched
+from ..sizes import Caches, MemoryNeed
 from ..truncated import FINAL
 from ..weights import ModelSource, hub_options
 from .eagle_files import config_values

@@ -18,9 +18,9 @@ from torch import nn
 from ...core.engine import StateEngine
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..memory import MemoryNeed
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import text_config
+from ..sizes import MemoryNeed
 from ..truncated import FINAL
 from ..weight_headers import weight_names
 from ..weights import ModelSource
