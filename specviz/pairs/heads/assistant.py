@@ -47,7 +47,7 @@ class Assistant:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Beside the engine of its target, whose cache it reads."""
-        from ...sides.heads.assistant_engine import AssistantEngine
+        from ...sides.heads.engine import AssistantEngine
 
         return AssistantEngine(self, vocab, target)
 

@@ -59,7 +59,7 @@ class MtpHead:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
-        from ...sides.heads.mtp_engine import MtpEngine  # older versions of it lack its cache
+        from ...sides.heads.engine import MtpEngine
 
         return MtpEngine(self, vocab)
 

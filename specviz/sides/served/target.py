@@ -20,9 +20,8 @@ from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
-from .completions import Completions
+from .adapters import Completions, LlamaServer
 from .interface import Drawn, Spent, TargetServer, UnsuitedError
-from .llama_server import LlamaServer
 
 LISTED = 5  # of a greedy run: as many as a card shows
 

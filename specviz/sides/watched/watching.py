@@ -24,10 +24,9 @@ from ...remote.address import ServerAddress, server_address
 from ...remote.identity import LLAMA_CPP, Counted, counters, identity_of, moved
 from ...remote.wire import Server
 from ...settings import Settings
-from .llama_server import LlamaServer
+from .engines import LlamaServer, Vllm
 from .steps import Counts, Step, Word, reconciled, rounds_of
 from .stream import Arrival, Engine, Prompt, stamped
-from .vllm import Vllm
 
 WARM_PROMPT = "The"  # not the run's own prompt, which would then lie in the server's cache
 WARM_TOKENS = 8
