@@ -144,9 +144,7 @@ class NamedPair:
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    table = _table()
-    models = {name: ModelFacts(name=name, **facts) for name, facts in table["models"].items()}
-    heads = {name: HeadFacts(name=name, **facts) for name, facts in table["heads"].items()}
+    models, heads = _models(), _heads()
     return tuple(
         NamedPair(
             row["name"],
@@ -156,7 +154,7 @@ def named_pairs() -> tuple[NamedPair, ...]:
             heads[row["head"]] if "head" in row else None,
             (row["wheel"], row["file"]) if "wheel" in row else None,
         )
-        for row in table["pairs"]
+        for row in _table()["pairs"]
     )
 
 
@@ -222,14 +220,12 @@ def first_pair() -> str:
 
 def known_model(name: str) -> ModelFacts | None:
     """The table's entry for a hub id, or None."""
-    facts = _table()["models"].get(name)
-    return ModelFacts(name=name, **facts) if facts else None
+    return _models().get(name)
 
 
 def known_head(name: str) -> HeadFacts | None:
     """The table's entry for the hub id of a head, or None."""
-    facts = _table()["heads"].get(name)
-    return HeadFacts(name=name, **facts) if facts else None
+    return _heads().get(name)
 
 
 def suggested_draft(target: str) -> str | None:
@@ -265,6 +261,16 @@ def _group(pair: NamedPair, free: int, cpu: bool, dtype: str | None, tokens: int
         return FITS
     fits_smaller = any(pair.bytes(name, tokens) <= free for name in smaller_precisions(cpu))
     return FITS_SMALLER if fits_smaller else TOO_LARGE
+
+
+@cache
+def _models() -> dict[str, ModelFacts]:
+    return {name: ModelFacts(name=name, **facts) for name, facts in _table()["models"].items()}
+
+
+@cache
+def _heads() -> dict[str, HeadFacts]:
+    return {name: HeadFacts(name=name, **facts) for name, facts in _table()["heads"].items()}
 
 
 @cache

@@ -15,8 +15,7 @@ from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.types import DecodingPath, RunContext
 from ...pairs.pair import context_length
 from . import forward as f
-from .crew import MOST_THREADS, crew, lead
-from .drafting import run_draft
+from .crew import MOST_THREADS, crew, lead, run_draft
 from .path import CompiledPath, suits
 from .rows import Sizes
 from .support import forget_stale_code
