@@ -167,9 +167,13 @@ def _bitsandbytes_config(quantize: str, dtype: torch.dtype | None) -> Any:
 
 
 def load_model(
-    source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
+    source: ModelSource,
+    options: LoadOptions,
+    on_progress: Watcher | None = None,
+    config: Any = None,
 ) -> Any:
-    """A causal language model with its weights, from safetensors files only.
+    """A causal language model with its weights, from safetensors files only. config: of
+    transformers, instead of the one that lies beside the weights.
 
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
@@ -178,6 +182,7 @@ def load_model(
         with _watched(on_progress, source.shown) as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
+                **({} if config is None else {"config": config}),
                 use_safetensors=True,
                 output_loading_info=True,
                 **options.arguments(),
