@@ -44,6 +44,11 @@ def real(least: float, most: float = 1e15) -> Callable[[str], float]:
     return _number(float, least, most, "a number")
 
 
+def listed(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """A type for `argparse`: values of this type, separated by commas."""
+    return lambda text: tuple(map(kind, text.split(",")))
+
+
 def _number(
     kind: Callable[[str], Any], least: float, most: float, name: str
 ) -> Callable[[str], Any]:

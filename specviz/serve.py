@@ -90,6 +90,7 @@ def launch(page: Any) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the page to a parser."""
+    parser.description = "The page; settings are environment variables."
     add = parser.add_argument
     add("--host", help=f"address to listen on, else {HOST}, else 127.0.0.1")
     add("--port", help=f"a port of this machine, else {PORT}, else 7860")
@@ -97,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
     """The options of the page in these words. Raises `SettingsError`."""
-    parser = Parser(prog=program, description="The page; settings are environment variables.")
+    parser = Parser(prog=program)
     add_arguments(parser)
     return parser.parse_args(arguments)
 

@@ -19,6 +19,11 @@ os.environ.setdefault("SPECVIZ_PAIR", "builtin")
 pytest_plugins = ["llama_server"]
 
 BROWSER = Path(__file__).parent / "browser"
+OWN_PAGES = {
+    *("test_below_a_path", "test_choosing_pairs", "test_injection", "test_lent_gpu"),
+    "test_page_faults",
+}
+"""Browser tests that start servers of their own; those of a folder share one otherwise."""
 
 
 def hands_out(config: pytest.Config) -> bool:
@@ -44,9 +49,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     now and then, but a fault of the page fails twice.
     """
     for item in items:
-        if BROWSER in item.path.parents:
+        own = BROWSER not in item.path.parents
+        if not own:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.flaky(reruns=1))
+            own = item.path.stem in OWN_PAGES
+        # What one process runs: a file, or all that share a page.
+        item.add_marker(pytest.mark.xdist_group(item.path.stem if own else item.path.parent.name))
     if hasattr(config, "workerinput"):
         cache = getattr(config, "cache", None)  # it may be disabled
         items[:] = browser_files_spread(items, cache.get(SECONDS, {}) if cache else {})

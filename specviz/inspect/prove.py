@@ -3,6 +3,7 @@ that the probability of every text is known; and texts of any pair, drawn many t
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,11 +124,17 @@ def chi_square(seen: Mapping[Text, int], law: Mapping[Text, float], runs: int) -
     return statistic, len(cells) - 1
 
 
-def report(name: str, runs: int) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `prove` to a parser."""
+    parser.add_argument("kind", metavar="DRAFTER|VERDICT", help="what is tested, by name")
+    parser.add_argument("--runs", type=int, default=RUNS, help="texts; default %(default)s")
+
+
+def main(options: argparse.Namespace) -> int:
     """Print the p-value and what it says; 0 if the distribution is kept, else 1."""
-    found = prove(name, max(100, runs))
+    found = prove(options.kind, max(100, options.runs))
     print(
-        f"{name}: {found.runs} texts of {LENGTH} tokens, {found.drafted} drafted tokens; "
+        f"{options.kind}: {found.runs} texts of {LENGTH} tokens, {found.drafted} drafted tokens; "
         f"chi-square {found.statistic:.1f} with {found.degrees} degrees of freedom, "
         f"p = {found.p_value:.3g}"
     )

@@ -16,6 +16,8 @@ PRECISIONS: dict[str, float] = {
 
 QUANTIZED = ("8bit", "4bit")
 
+DTYPES = tuple(name for name in PRECISIONS if name not in QUANTIZED)
+
 LANES = 4
 """Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
 races. More of them, in Python, need more memory."""

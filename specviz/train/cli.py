@@ -9,18 +9,17 @@ when the same command runs again.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import torch
 
 from ..errors import SpecvizError
-from ..options import Parser, also_called, check_writable, real, whole
+from ..options import also_called, check_writable, listed, real, whole
 from ..pairs.weights import checked_device
 from .from_books import STAGES, train_on_books
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head
-from .shapes import PRESETS
+from .shapes import CONTEXT, PRESETS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup-steps", type=int, default=60)
     add("--batch-tokens", type=int, default=8192, help="tokens per update")
     add("--micro-tokens", type=int, default=8192, help="tokens per forward pass")
-    add("--written-tokens", type=int, default=1_000_000, help="text that the target writes")
-    add("--written-temperatures", default="0,0.7,1", help="at which it writes, in equal parts")
+    add("--written-tokens", type=whole(0), default=1_000_000, help="text that the target writes")
+    temperatures = "at which it writes, in equal parts"
+    add("--written-temperatures", type=listed(real(0, 10)), default="0,0.7,1", help=temperatures)
     add("--checkpoint-minutes", type=real(0), default=5.0)
     add("--stop-after", type=int, default=0, help="stop after so many steps, to resume later")
     add("--seed", type=int, default=0)
@@ -63,7 +63,8 @@ def _add_books(group: argparse._ArgumentGroup) -> None:
         "--minutes", type=real(0), default=0.0, help="training time of the target, in all processes"
     )
     add("--steps", type=int, default=0, help="steps of the target, instead of minutes: repeatable")
-    add("--lengths", default="256,512,1024", help="window lengths in tokens, from first to last")
+    lengths = "window lengths in tokens, from first to last"
+    add("--lengths", type=listed(whole(8, CONTEXT)), default="256,512,1024", help=lengths)
     add("--matrix-rate", type=real(0), default=0.01, help="Muon's peak learning rate")
     add("--embedding-rate", type=real(0), default=0.003, help="AdamW's peak learning rate")
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
@@ -79,8 +80,9 @@ def _add_distillation(group: argparse._ArgumentGroup) -> None:
     written = "that the target writes after a prompt"
     length = add("--max-new-tokens", type=whole(1), default=128, dest="new_tokens", help=written)
     also_called(group, "--new-tokens", length)
-    add("--write-rows", type=int, default=32, help="texts that it writes at once")
-    add("--own-text", type=float, default=0.0, help="share of batches that the draft writes itself")
+    add("--write-rows", type=whole(1), default=32, help="texts that it writes at once")
+    own_text = "share of batches that the draft writes itself"
+    add("--own-text", type=real(0, 1), default=0.0, help=own_text)
     add("--rate", type=real(0), default=3e-4, help="AdamW's peak learning rate for all weights")
 
 
@@ -89,29 +91,17 @@ def main(args: argparse.Namespace) -> None:
     checked_device(args.device or None)
     if args.threads:
         torch.set_num_threads(args.threads)
-    if args.distill:
-        args.output = args.output or Path("distilled-draft")
-        check_writable(args.output, folder=True)
-        distill(args)
-    elif args.head:
-        args.output = args.output or Path("head")
-        check_writable(args.output, folder=True)
-        make_head(args)
-    elif args.corpus:
-        args.output = args.output or Path("assets/pair")
-        check_writable(args.output, folder=True)
-        train_on_books(args)
-    else:
+    ways = (
+        (args.distill, distill, "distilled-draft"),
+        (args.head, make_head, "head"),
+        (args.corpus, train_on_books, "assets/pair"),
+    )
+    train, folder = next(((do, usual) for asked, do, usual in ways if asked), (None, ""))
+    if train is None:
         raise SpecvizError(
             "nothing says what to train: pass --corpus BOOKS for a pair from scratch, --head "
             "TARGET for a head, or --distill TARGET --draft DRAFT --prompts FILE for a better one."
         )
-
-
-if __name__ == "__main__":
-    _parser = Parser(prog="python -m specviz.train.cli", description=__doc__)
-    add_arguments(_parser)
-    try:
-        main(_parser.parse_args())
-    except SpecvizError as error:
-        sys.exit(f"error: {error}")
+    args.output = args.output or Path(folder)
+    check_writable(args.output, folder=True)
+    train(args)

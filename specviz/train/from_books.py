@@ -24,9 +24,8 @@ from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
 from .evaluate import held_out_loss, text_alphas
 from .export import digest, load_model, save_model, save_tokenizer
-from .loop import LoopOptions, head, hidden_states, loop_options, numbers, train
+from .loop import Schedule, Training, head, hidden_states, train
 from .losses import BooksThenWritten, cross_entropy, distillation_loss, inherit_embeddings
-from .schedule import Schedule
 from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
 from .writing import Writing, WrittenRows, write, write_rows
 
@@ -103,22 +102,17 @@ class TrainingJob:
 
     def options(
         self, name: str, *, minutes: float, steps: int, book_share: float = 1.0, suffix: str = ""
-    ) -> LoopOptions:
+    ) -> Training:
         """The options of one training.
 
         book_share: the share of the budget after which the windows have their last length.
         suffix: of the name of the checkpoint.
         """
         args, shape = self.args, self.shape(name)
-        return loop_options(
-            args,
-            minutes=minutes,
-            steps=steps,
-            checkpoint=args.work / f"{name}-{shape.layers}x{shape.width}{suffix}.pt",
-            label=name,
-            lengths=tuple(numbers(args.lengths, int, "--lengths")),
-            shares=tuple(book_share * share for share in Schedule.shares),
-        )
+        shares = tuple(book_share * share for share in Schedule.shares)
+        schedule = Schedule(minutes, steps, args.warmup_steps, args.decay, args.lengths, shares)
+        checkpoint = args.work / f"{name}-{shape.layers}x{shape.width}{suffix}.pt"
+        return Training(args, schedule, checkpoint, name)
 
 
 def make_tokenizer(job: TrainingJob) -> None:
@@ -203,7 +197,7 @@ def written(job: TrainingJob, target: LlamaForCausalLM, folder: Path) -> np.ndar
         folder=folder,
         chunks=max(1, -(-args.written_tokens // (rows * WRITTEN_LENGTH))),
         width=WRITTEN_LENGTH + 1,
-        temperatures=tuple(numbers(args.written_temperatures, float, "--written-temperatures")),
+        temperatures=args.written_temperatures,
         seed=args.seed,
     )
 

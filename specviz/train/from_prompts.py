@@ -24,13 +24,13 @@ from ..pairs.load import load_pair
 from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import ModelMetadata, read_metadata
 from ..pairs.models import meta_pair, model_names
-from ..pairs.pair import Pair, logit_width
+from ..pairs.pair import Pair
 from ..pairs.spec import NamedSpec
 from ..pairs.weights import checked_device
 from ..runs.intervals import Estimate, mean
 from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder
-from .loop import Batches, LoopOptions, TrainingProgress, numbers, text_options, train
+from .loop import Batches, Training, TrainingProgress, on_text, train
 from .losses import logits_loss
 from .needs import check_need, distillation_need
 from .prompt_ids import PromptIds, read_prompt_ids
@@ -82,24 +82,12 @@ def distill(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     if not args.draft or not args.prompts:
         raise SpecvizError("--distill TARGET needs --draft DRAFT and --prompts FILE.")
-    for option, least in (("new_tokens", 1), ("write_rows", 1), ("written_tokens", 1)):
-        if getattr(args, option) < least:
-            shown = "--" + option.replace("_", "-")
-            raise SpecvizError(f"{shown} is {getattr(args, option)}: use {least} or more.")
     if args.distill.startswith(("http://", "https://")):
         raise SpecvizError(
             "a target on a server gives no logits to learn from: name its hub id or its folder."
         )
-    if not 0 <= args.own_text <= 1:
-        raise SpecvizError(f"--own-text is {args.own_text}: choose a share from 0 to 1.")
     if not 0 < args.rate < 1:
         raise SpecvizError(f"--rate is {args.rate}: choose a rate above 0 and below 1.")
-    if not all(0 <= one <= 10 for one in _temperatures(args)):
-        raise SpecvizError(f"--written-temperatures is {args.written_temperatures}: use 0 to 10.")
-
-
-def _temperatures(args: argparse.Namespace) -> list[float]:
-    return numbers(args.written_temperatures, float, "--written-temperatures")
 
 
 def _models(args: argparse.Namespace) -> list[ModelMetadata]:
@@ -122,10 +110,8 @@ class Distillation:
         # On a processor, products in 16 bits are slower than in fp32 without special instructions.
         precision = "bf16" if cuda and torch.cuda.is_bf16_supported() else "no"
         self.accelerator = Accelerator(cpu=not cuda, mixed_precision=precision)
-        ends = tuple(sorted(pair.eos_ids))
-        never = tuple(range(pair.vocab, logit_width(pair.target)))
-        self.how = Writing(args.new_tokens, ends, never, pad=ends[0] if ends else 0)
-        self.temperatures = tuple(_temperatures(args))
+        self.how = Writing.of(pair, args.new_tokens)
+        self.temperatures = args.written_temperatures
         self.width = prompts.width(args.new_tokens)  # tokens of a row
         self.chunks = max(1, -(-args.written_tokens // (args.write_rows * args.new_tokens)))
 
@@ -141,7 +127,7 @@ class Distillation:
             print(f"temperature {temperature:g}: alpha before {mean(values).shown(3)}", flush=True)
         rows = WrittenRows(self._written(), self.args.seed)
         loss = logits_loss(self.target, self.pair.vocab, self.accelerator)
-        spent = train(self.draft, self._batches(rows), loss, self._options(len(rows.rows)))
+        spent = train(self.draft, self._batches(rows), loss, self._training(len(rows.rows)))
         # What is measured is what is saved: the weights rounded to their own dtype.
         self.draft.to(self.saved_dtype).float()
         after = self._alphas(texts)
@@ -196,20 +182,13 @@ class Distillation:
         texts = write(self.draft, prompts, self.how, temperature=temperature, seed=seed)
         return torch.from_numpy(marked_rows(prompts, texts, self.width, self.how.pad)).long()
 
-    def _options(self, rows: int) -> LoopOptions:
+    def _training(self, rows: int) -> Training:
         args = self.args
         key = self._key(self.digests[1], args.rate, args.own_text, args.batch_tokens, self.chunks)
-        return text_options(
-            args,
-            rows,
-            self.width - 1,
-            epochs=EPOCHS,
-            minutes=args.draft_minutes,
-            steps=args.draft_steps,
-            checkpoint=args.work / f"distilled-{key}.pt",
-            label="draft learns",
-            rate=args.rate,
-        )
+        budget = {"minutes": args.draft_minutes, "steps": args.draft_steps}
+        schedule = on_text(args, rows, self.width - 1, epochs=EPOCHS, **budget)
+        checkpoint = args.work / f"distilled-{key}.pt"
+        return Training(args, schedule, checkpoint, "draft learns", args.rate)
 
     def _held_out_texts(self) -> dict[float, list[list[int]]]:
         """What the target writes after the held-out prompts, by temperature."""

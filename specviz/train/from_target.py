@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from ..errors import PairError, SpecvizError
+from ..options import listed, whole
 from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair
@@ -38,7 +39,7 @@ from .head import (
     new_head,
     save_head,
 )
-from .loop import LoopOptions, numbers, text_options, train
+from .loop import Training, on_text, train
 from .needs import check_need, head_need
 from .openings import Openings
 from .writing import Writing, WrittenRows, marked_rows, write_rows
@@ -58,17 +59,16 @@ def add_head_arguments(group: argparse._ArgumentGroup) -> None:
     add("--text", type=Path, nargs="*", default=[], metavar="FILE", help=text)
     add("--head-minutes", type=float, default=0.0, help="training time of the head")
     add("--head-steps", type=int, default=0, help="steps of the head, instead of minutes")
-    add("--head-tokens", type=int, default=8192, help="how many tokens the head can draft")
-    add("--head-states", default="", help="layers whose outputs it reads, from 0, by commas")
+    add("--head-tokens", type=whole(2), default=8192, help="how many tokens the head can draft")
+    states = "layers whose outputs it reads, from 0, by commas"
+    add("--head-states", type=listed(whole(0)), default=(), help=states)
     add("--row-tokens", type=int, default=512, help="most tokens of a question with its answer")
 
 
 def make_head(args: argparse.Namespace) -> None:
     """Have the target write, train a head on it and save it. Raises `SpecvizError`."""
-    if args.head_tokens < 2 or args.row_tokens < 2 * args.new_tokens:
-        raise SpecvizError(
-            "--head-tokens must be 2 or more, and --row-tokens twice --max-new-tokens or more."
-        )
+    if args.row_tokens < 2 * args.new_tokens:
+        raise SpecvizError("make --row-tokens twice --max-new-tokens or more.")
     pair = load_pair(_alone(args.head), device=args.device or None)
     _check_target(pair.target)
     HeadTraining(args, pair).run()
@@ -97,12 +97,8 @@ class HeadTraining:
     def __init__(self, args: argparse.Namespace, pair: Pair) -> None:
         self.args, self.pair = args, pair
         self.target = pair.target.requires_grad_(False)
-        self.temperatures = tuple(
-            numbers(args.written_temperatures, float, "--written-temperatures")
-        )
-        ends = tuple(sorted(pair.eos_ids))
-        never = tuple(range(pair.vocab, logit_width(pair.target)))
-        self.how = Writing(args.new_tokens, ends, never, pad=ends[0] if ends else 0)
+        self.temperatures = args.written_temperatures
+        self.how = Writing.of(pair, args.new_tokens)
 
     @cached_property
     def made_by(self) -> str:
@@ -133,7 +129,7 @@ class HeadTraining:
 
         source = WrittenRows(numbered(learnt), args.seed)
         layers = nn.ModuleList([head.midlayer, head.fc])
-        spent = train(head, batch, loss, self._options(len(learnt)), report, layers)
+        spent = train(head, batch, loss, self._training(len(learnt)), report, layers)
         save_head(head, args.output)
         found = self._acceptance(head, held)
         result = {
@@ -191,7 +187,7 @@ class HeadTraining:
         pieces = [read_text(path, width, self.pair.vocab, self.how.pad) for path in args.text]
         missing = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
         if missing > 0:
-            openings = Openings(self.pair, args, self.temperatures)
+            openings = Openings(self.pair, args)
             per_chunk = args.write_rows * args.new_tokens
             chunks = -(-missing // per_chunk)
             pieces.append(
@@ -217,25 +213,16 @@ class HeadTraining:
         layers = text_config(self.target).num_hidden_layers
         if not self.args.head_states:
             return tuple(sorted({min(2, layers), max(1, (layers + 2) // 2), layers}))
-        chosen = tuple(n + 1 for n in numbers(self.args.head_states, int, "--head-states"))
-        if not all(1 <= n <= layers for n in chosen):
-            raise SpecvizError(
-                f"--head-states is {self.args.head_states!r}: use numbers from 0 to {layers - 1}."
-            )
-        return chosen
+        if max(self.args.head_states) >= layers:
+            raise SpecvizError(f"--head-states: use numbers from 0 to {layers - 1}.")
+        return tuple(n + 1 for n in self.args.head_states)
 
-    def _options(self, rows: int) -> LoopOptions:
+    def _training(self, rows: int) -> Training:
         args = self.args
-        return text_options(
-            args,
-            rows,
-            args.row_tokens,
-            epochs=EPOCHS,
-            minutes=args.head_minutes,
-            steps=args.head_steps,
-            checkpoint=args.work / f"head-{self.made_by}-{args.head_tokens}.pt",
-            label="head learns",
-        )
+        budget = {"minutes": args.head_minutes, "steps": args.head_steps}
+        schedule = on_text(args, rows, args.row_tokens, epochs=EPOCHS, **budget)
+        checkpoint = args.work / f"head-{self.made_by}-{args.head_tokens}.pt"
+        return Training(args, schedule, checkpoint, "head learns")
 
 
 def shown(found: dict[str, list[float]]) -> str:

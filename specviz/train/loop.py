@@ -6,10 +6,10 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -17,30 +17,80 @@ from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
 from .export import whole_file
-from .schedule import Schedule
 
 Batches = Callable[[int, int, int, float], torch.Tensor]
 """From (window length, tokens trained before, rows, progress) to a batch: ids [rows, length + 1],
 or marked rows [rows, 2, length + 1] (`writing.marked_rows`)."""
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 """From (model, batch) to the differentiable mean loss in nats."""
+ADAM: dict[str, Any] = {"betas": (0.9, 0.95), "weight_decay": 0.0}
+MUON: dict[str, Any] = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
 
 
 @dataclass(frozen=True)
-class LoopOptions:
-    """The options of one training."""
+class Schedule:
+    """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay.
 
+    minutes, steps: the budget; steps are used if they are above 0. decay: the last share of the
+    budget, over which the rate falls to zero. lengths, shares: the window lengths in tokens, and
+    the share of the budget for each. Short windows come first: their attention costs less, and a
+    model first learns relations between close tokens. Raises `SpecvizError` for invalid values.
+    """
+
+    minutes: float = 0.0
+    steps: int = 0
+    warmup_steps: int = 60
+    decay: float = 0.6
+    lengths: tuple[int, ...] = (256, 512, 1024)
+    shares: tuple[float, ...] = (0.6, 0.25, 0.15)
+
+    def __post_init__(self) -> None:
+        if self.steps <= 0 and not self.minutes > 0:
+            raise SpecvizError("A training needs a budget: pass --minutes or --steps above 0.")
+        if not 0 < self.decay <= 1:
+            raise SpecvizError(f"--decay is {self.decay}: choose a share above 0 and up to 1.")
+
+    def progress(self, step: int, seconds: float) -> float:
+        """The spent share of the budget, 0 to 1, by steps if they are limited, else by seconds."""
+        if self.steps > 0:
+            return min(1.0, step / self.steps)
+        return min(1.0, seconds / (60 * self.minutes))
+
+    def rate(self, step: int, progress: float) -> float:
+        """The learning rate relative to its peak, 0 to 1."""
+        warmup = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        return min(warmup, max(0.0, 1.0 - progress) / self.decay)
+
+    def length(self, progress: float) -> int:
+        """Tokens per window at this point of the budget."""
+        passed = 0.0
+        for length, share in zip(self.lengths, self.shares, strict=False):
+            passed += share
+            if progress < passed:
+                return length
+        return self.lengths[-1]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training. args: the options of the command. checkpoint: the file from which it continues.
+    label: its name beside the progress. rate: above 0, AdamW has this rate for all weights, as for
+    trained models."""
+
+    args: argparse.Namespace
     schedule: Schedule
     checkpoint: Path
-    batch_tokens: int = 8192
-    micro_tokens: int = 8192  # tokens per forward pass; a batch may need several passes
-    matrix_rate: float = 0.01
-    embedding_rate: float = 0.003
-    rate: float = 0.0  # above 0: AdamW with this rate for all weights, as for trained models
-    weight_decay: float = 0.05
-    checkpoint_minutes: float = 5.0
-    stop_after: int = 0  # most steps in this process; 0 is no limit
-    label: str = "training"
+    label: str
+    rate: float = 0.0
+
+
+def on_text(
+    args: argparse.Namespace, rows: int, length: int, *, epochs: int, minutes: float, steps: int
+) -> Schedule:
+    """The schedule of a training on `rows` rows of `length` tokens, which passes over them `epochs`
+    times if neither minutes nor steps say how long."""
+    default = 0 if minutes > 0 else max(1, epochs * rows // max(1, args.batch_tokens // length))
+    return Schedule(minutes, steps or default, args.warmup_steps, args.decay, (length,), (1.0,))
 
 
 @dataclass
@@ -69,7 +119,7 @@ def train(
     model: Any,
     batches: Batches,
     loss: Loss,
-    options: LoopOptions,
+    options: Training,
     report: Callable[[Any], str] | None = None,
     layers: torch.nn.Module | None = None,
 ) -> TrainingProgress:
@@ -93,47 +143,39 @@ def train(
             spent.step, spent.tokens = spent.step + 1, spent.tokens + tokens
             spent.seconds += elapsed
             _show(bar, share, value, tokens / elapsed, spent)
-            if time.monotonic() - saved > 60 * options.checkpoint_minutes:
+            if time.monotonic() - saved > 60 * options.args.checkpoint_minutes:
                 _save(model, optimizers, spent, options.checkpoint)
                 if report:
                     tqdm.write(f"step {spent.step}: {report(model)}", file=sys.stderr)
                 saved = time.monotonic()
-            if options.stop_after and spent.step - started_at >= options.stop_after:
+            if options.args.stop_after and spent.step - started_at >= options.args.stop_after:
                 break
     _save(model, optimizers, spent, options.checkpoint)
     return spent
 
 
 def _optimizers(
-    model: Any, options: LoopOptions, layers: torch.nn.Module | None
+    model: Any, options: Training, layers: torch.nn.Module | None
 ) -> list[torch.optim.Optimizer]:
     """AdamW for all weights if `options.rate` is set; else Muon for the matrices of the layers, and
     AdamW for the embeddings and the norms."""
     if options.rate > 0:
-        adam = torch.optim.AdamW(
-            model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.0
-        )
-        adam.param_groups[0]["peak"] = options.rate
-        return [adam]
+        return [torch.optim.AdamW(_peaking(model.parameters(), options.rate), **ADAM)]
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError("Training needs torch 2.9 or newer, for torch.optim.Muon.")
     layers = model.model.layers if layers is None else layers
     inner = [p for p in layers.parameters() if p.ndim == 2]
     known = {id(p) for p in inner}
     others = [p for p in model.parameters() if id(p) not in known]
-    muon = torch.optim.Muon(
-        inner,
-        lr=options.matrix_rate,
-        weight_decay=options.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
-    )
-    adam = torch.optim.AdamW(
-        others, lr=options.embedding_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
-    )
-    for optimizer, peak in ((muon, options.matrix_rate), (adam, options.embedding_rate)):
-        for group in optimizer.param_groups:
-            group["peak"] = peak
-    return [muon, adam]
+    return [
+        torch.optim.Muon(_peaking(inner, options.args.matrix_rate), **MUON),
+        torch.optim.AdamW(_peaking(others, options.args.embedding_rate), fused=True, **ADAM),
+    ]
+
+
+def _peaking(weights: Iterable[Any], rate: float) -> list[dict[str, Any]]:
+    """These weights as a group whose rate rises to `rate`."""
+    return [{"params": list(weights), "peak": rate}]
 
 
 def _step(
@@ -141,15 +183,15 @@ def _step(
     batches: Batches,
     loss: Loss,
     optimizers: list[torch.optim.Optimizer],
-    options: LoopOptions,
+    options: Training,
     spent: TrainingProgress,
     share: float,
 ) -> tuple[float, int]:
     """One update; returns the mean loss and the number of tokens."""
     length = options.schedule.length(share)
-    rows = max(1, options.batch_tokens // length)
+    rows = max(1, options.args.batch_tokens // length)
     ids = batches(length, spent.tokens, rows, share).to(model.device)
-    parts = ids.split(max(1, options.micro_tokens // length))
+    parts = ids.split(max(1, options.args.micro_tokens // length))
     value = 0.0
     for part in parts:
         mean = loss(model, part) * (_weight(part) / _weight(ids))
@@ -212,71 +254,3 @@ def _restore(model: Any, optimizers: list[torch.optim.Optimizer], path: Path) ->
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
     return TrainingProgress(**state["spent"])
-
-
-Number = TypeVar("Number", int, float)
-
-
-def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
-    """The numbers in "1,2,3". Raises `SpecvizError` with the name of the option."""
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        raise SpecvizError(f"{option} is {text!r}: give numbers separated by commas.") from error
-
-
-def text_options(
-    args: argparse.Namespace,
-    rows: int,
-    length: int,
-    *,
-    epochs: int,
-    minutes: float,
-    steps: int,
-    **others: Any,
-) -> LoopOptions:
-    """The options of a training on `rows` rows of `length` tokens, which passes over them `epochs`
-    times if neither minutes nor steps say how long. others: as in `loop_options`."""
-    default = 0 if minutes > 0 else max(1, epochs * rows // max(1, args.batch_tokens // length))
-    return loop_options(
-        args,
-        minutes=minutes,
-        steps=steps or default,
-        lengths=(length,),
-        shares=(1.0,),
-        shortest=1,
-        longest=length,
-        **others,
-    )
-
-
-def loop_options(
-    args: argparse.Namespace,
-    *,
-    minutes: float,
-    steps: int,
-    checkpoint: Path,
-    label: str,
-    rate: float = 0.0,
-    **windows: Any,
-) -> LoopOptions:
-    """The options of one training.
-
-    minutes, steps: its budget. rate: as in `LoopOptions`. windows: the other fields of `Schedule`,
-    which say how long the windows are.
-    """
-    schedule = Schedule(
-        minutes=minutes, steps=steps, warmup_steps=args.warmup_steps, decay=args.decay, **windows
-    )
-    return LoopOptions(
-        schedule=schedule,
-        checkpoint=checkpoint,
-        batch_tokens=args.batch_tokens,
-        micro_tokens=args.micro_tokens,
-        matrix_rate=args.matrix_rate,
-        embedding_rate=args.embedding_rate,
-        rate=rate,
-        checkpoint_minutes=args.checkpoint_minutes,
-        stop_after=args.stop_after,
-        label=label,
-    )

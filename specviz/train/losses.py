@@ -5,6 +5,7 @@ They are computed in slices, so that only a part of the logits is in memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -19,23 +20,28 @@ from .writing import WrittenRows, inputs_and_labels
 CPU_SLICE, DEVICE_SLICE = 128, 8192
 
 
-class _CrossEntropy(torch.autograd.Function):
-    """Mean -log q(label). The forward pass also computes the gradient in the logits,
-    q - onehot(label), because it has q."""
+PartLoss = Callable[[torch.Tensor, slice], tuple[torch.Tensor, torch.Tensor]]
+"""From the logits [slice, vocab] at these positions to the sum of their losses, and its gradient in
+the logits in fp32."""
+
+
+class _InSlices(torch.autograd.Function):
+    """The mean of a loss over all positions. Its gradient is computed with it: the forward pass has
+    the probabilities that both need."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: torch.Tensor, head: torch.Tensor, labels: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(ctx: Any, hidden: torch.Tensor, head: torch.Tensor, loss: PartLoss) -> torch.Tensor:
+        size = CPU_SLICE if hidden.device.type == "cpu" else DEVICE_SLICE
         total = hidden.new_zeros((), dtype=torch.float32)
         hidden_grad = torch.empty_like(hidden)
         head_grad = torch.zeros_like(head, dtype=torch.float32)
-        for part in _slices(hidden):
-            logits, picked = hidden[part] @ head.T, labels[part, None]
-            q, log_sum = _softmax(logits)  # [slice, vocab], [slice]
-            total += (log_sum - logits.gather(1, picked)[:, 0].float()).sum()
-            q.scatter_add_(1, picked, q.new_full(picked.shape, -1.0))
-            _accumulate(q, hidden, head, part, hidden_grad, head_grad)
+        for start in range(0, len(hidden), size):
+            part = slice(start, start + size)
+            summed, grad = loss(hidden[part] @ head.T, part)
+            total += summed
+            grad = grad.to(hidden.dtype)  # [slice, vocab]
+            hidden_grad[part] = grad @ head / len(hidden)
+            head_grad += grad.T @ hidden[part] / len(hidden)
         ctx.save_for_backward(hidden_grad, head_grad)
         return total / len(hidden)
 
@@ -45,39 +51,17 @@ class _CrossEntropy(torch.autograd.Function):
         return hidden_grad * grads[0], head_grad * grads[0], None
 
 
-class _ForwardKL(torch.autograd.Function):
-    """Mean KL(p || q) for a teacher's p; the gradient in the logits is q - p."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: torch.Tensor,
-        head: torch.Tensor,
-        teacher_hidden: torch.Tensor,
-        teacher_head: torch.Tensor,
-    ) -> torch.Tensor:
-        total = hidden.new_zeros((), dtype=torch.float32)
-        hidden_grad = torch.empty_like(hidden)
-        head_grad = torch.zeros_like(head, dtype=torch.float32)
-        for part in _slices(hidden):
-            taught, logits = teacher_hidden[part] @ teacher_head.T, hidden[part] @ head.T
-            p, taught_sum = _softmax(taught)
-            q, log_sum = _softmax(logits)
-            gap = torch.linalg.vecdot(p, (taught - logits).float())  # [slice]
-            total += (gap - taught_sum + log_sum).sum()
-            _accumulate(q.sub_(p), hidden, head, part, hidden_grad, head_grad)
-        ctx.save_for_backward(hidden_grad, head_grad)
-        return total / len(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:
-        hidden_grad, head_grad = ctx.saved_tensors
-        return hidden_grad * grads[0], head_grad * grads[0], None, None
-
-
 def cross_entropy(hidden: torch.Tensor, head: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean nats per token. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids."""
-    loss: torch.Tensor = _CrossEntropy.apply(hidden, head, labels)  # type: ignore[no-untyped-call]
+    """Mean -log q(label) in nats. hidden `[n, width]`, head `[vocab, width]`, labels `[n]` ids. The
+    gradient in the logits is q - onehot(label)."""
+
+    def part_loss(logits: torch.Tensor, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        picked = labels[part, None]
+        q, log_sum = _softmax(logits)  # [slice, vocab], [slice]
+        summed = (log_sum - logits.gather(1, picked)[:, 0].float()).sum()
+        return summed, q.scatter_add_(1, picked, q.new_full(picked.shape, -1.0))
+
+    loss: torch.Tensor = _InSlices.apply(hidden, head, part_loss)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -87,9 +71,17 @@ def forward_kl(
     teacher_hidden: torch.Tensor,
     teacher_head: torch.Tensor,
 ) -> torch.Tensor:
-    """Mean nats per position. hidden `[n, width]`, head `[vocab, width]`; the teacher likewise."""
-    rows = (hidden, head, teacher_hidden, teacher_head)
-    loss: torch.Tensor = _ForwardKL.apply(*rows)  # type: ignore[no-untyped-call]
+    """Mean KL(p || q) in nats for a teacher's p. hidden `[n, width]`, head `[vocab, width]`; the
+    teacher likewise. The gradient in the logits is q - p."""
+
+    def part_loss(logits: torch.Tensor, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        taught = teacher_hidden[part] @ teacher_head.T
+        p, taught_sum = _softmax(taught)
+        q, log_sum = _softmax(logits)
+        gap = torch.linalg.vecdot(p, (taught - logits).float())  # [slice]
+        return (gap - taught_sum + log_sum).sum(), q.sub_(p)
+
+    loss: torch.Tensor = _InSlices.apply(hidden, head, part_loss)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -98,24 +90,6 @@ def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     since log p = logit - log_sum at the largest logit."""
     probabilities = torch.softmax(logits, dim=-1, dtype=torch.float32)
     return probabilities, logits.amax(-1).float() - probabilities.amax(-1).log()
-
-
-def _slices(hidden: torch.Tensor) -> list[slice]:
-    size = CPU_SLICE if hidden.device.type == "cpu" else DEVICE_SLICE
-    return [slice(start, start + size) for start in range(0, len(hidden), size)]
-
-
-def _accumulate(
-    grad: torch.Tensor,
-    hidden: torch.Tensor,
-    head: torch.Tensor,
-    part: slice,
-    hidden_grad: torch.Tensor,
-    head_grad: torch.Tensor,
-) -> None:
-    grad = grad.to(hidden.dtype)  # [slice, vocab]
-    hidden_grad[part] = grad @ head / len(hidden)
-    head_grad += grad.T @ hidden[part] / len(hidden)
 
 
 EMBEDDING_SIZE = 0.05  # root mean square of inherited embeddings; after training it is about 0.1

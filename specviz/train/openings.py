@@ -36,9 +36,7 @@ class Openings:
     (`--corpus`); another target goes on from the books. Raises `SpecvizError`.
     """
 
-    def __init__(
-        self, pair: Pair, args: argparse.Namespace, temperatures: tuple[float, ...]
-    ) -> None:
+    def __init__(self, pair: Pair, args: argparse.Namespace) -> None:
         self._pair, self._args = pair, args
         self._rows = args.write_rows
         self._most = args.row_tokens - args.new_tokens
@@ -72,13 +70,12 @@ class Openings:
         """Prompts whose question the target writes; those that do not end are left out."""
         assert self._turn is not None
         begin, rest = self._turn
-        ends = tuple(sorted(self._pair.eos_ids))
-        how = Writing(QUESTION_TOKENS, ends, pad=ends[0] if ends else 0)
+        how = Writing.of(self._pair, QUESTION_TOKENS)
         written = write(
             self._pair.target, [begin] * count, how, temperature=QUESTION_TEMPERATURE, seed=seed
         )
         asked = [text[len(begin) :] for text in written]
-        whole = [ids[:-1] for ids in asked if ids and ids[-1] in ends and len(ids) > 3]
+        whole = [ids[:-1] for ids in asked if ids and ids[-1] in how.ends and len(ids) > 3]
         found = [[*begin, *ids, *rest] for ids in whole]
         return [ids for ids in found if len(ids) <= self._most] or [[*begin, *rest]]
 

@@ -13,6 +13,7 @@ import torch
 from tqdm import tqdm
 from transformers import GenerationConfig
 
+from ..pairs.pair import Pair, logit_width
 from .export import save_array
 
 Ids: TypeAlias = Sequence[int]
@@ -30,6 +31,13 @@ class Writing:
     ends: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
     pad: int = 0
+
+    @classmethod
+    def of(cls, pair: Pair, new_tokens: int) -> Writing:
+        """Texts of a pair's target: they end where its own do, with ids that can be emitted."""
+        ends = tuple(sorted(pair.eos_ids))
+        never = tuple(range(pair.vocab, logit_width(pair.target)))
+        return cls(new_tokens, ends, never, pad=ends[0] if ends else 0)
 
     def config(self, temperature: float) -> GenerationConfig:
         """For transformers' `generate`: plain sampling, or greedy at temperature 0."""

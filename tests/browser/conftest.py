@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -28,20 +29,66 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
+PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    if report.when == "call":
+        item.stash[PASSED] = report.passed
+    return report
+
+
+@pytest.fixture(scope="module")
+def windows() -> Iterator[list[Visitor]]:
+    """None, or the one that the tests of a file share."""
+    shared: list[Visitor] = []
+    yield shared
+    for visitor in shared:
+        visitor.page.context.close()
+
+
 @pytest.fixture
-def visit(browser: Browser, url: str) -> Iterator[Visit]:
-    """Open the page as a new visitor; at the end nobody may have seen a problem."""
+def visitor(
+    browser: Browser, url: str, windows: list[Visitor], request: pytest.FixtureRequest
+) -> Iterator[Visitor]:
+    """A visitor whom the tests of a file share, as to open the page takes seconds of a processor:
+    each test sets what it needs, and leaves nothing open. After a failure there is a new one."""
+    if not windows:
+        windows.append(opened(browser, url))
+    visitor = windows[0]
+    visitor.page.mouse.move(0, 0)
+    visitor.page.evaluate("document.activeElement?.blur()")
+    yield visitor
+    problems = list(visitor.problems)
+    visitor.problems.clear()
+    if problems or not request.node.stash.get(PASSED, False):
+        windows.clear()
+        visitor.page.context.close()
+    assert problems == []
+
+
+def opened(browser: Browser, url: str, query: str = "", **size: int) -> Visitor:
+    """A new visitor on the page, once it can be used."""
+    viewport = {"width": 1440, "height": 900, **size}
+    visitor = Visitor(browser.new_context(viewport=viewport).new_page())  # type: ignore[arg-type]
+    visitor.page.goto(f"{url}/{query}")
+    visitor.ready()
+    return visitor
+
+
+@pytest.fixture
+def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """Open the page, or that of an address, as a new visitor; at the end nobody may have seen a
+    problem."""
     visitors: list[Visitor] = []
 
-    def open_page(
-        *, width: int = 1440, height: int = 900, query: str = "", address: str = url
-    ) -> Visitor:
-        context = browser.new_context(viewport={"width": width, "height": height})
-        visitor = Visitor(context.new_page())
-        visitors.append(visitor)
-        visitor.page.goto(f"{address}/{query}")
-        visitor.ready()
-        return visitor
+    def open_page(*, query: str = "", address: str = "", **size: int) -> Visitor:
+        # A page that nobody visits is not started.
+        place = address or request.getfixturevalue("url")
+        visitors.append(opened(browser, place, query, **size))
+        return visitors[-1]
 
     yield open_page
     for visitor in visitors:

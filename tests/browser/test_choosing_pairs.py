@@ -160,27 +160,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * 24
 
 
-def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visit: Visit, url: str) -> None:
-    visitor = visit()
-    visitor.page.locator("[data-toggle-panel]").click()
-    visitor.page.get_by_label("Pair", exact=True).click()
-    options = visitor.page.get_by_role("option")
-    expect(options.filter(has_text="Built-in pair")).to_have_count(1)
-    expect(options.filter(has_text="GB")).not_to_have_count(0, timeout=PATIENCE)
-    expect(options.filter(has_text="too large here")).not_to_have_count(0)
-    expect(options.filter(has_text="Another pair")).to_have_count(0)
-
-
-def test_a_pair_that_a_link_names_is_examined_like_one_that_is_chosen(visit: Visit) -> None:
-    visitor = visit(query="?pair=smollm2-1.7b-135m")
+def test_a_pair_that_a_link_names_is_examined_like_one_that_is_chosen(
+    visit: Visit, open_page: str
+) -> None:
+    visitor = visit(address=open_page, query="?pair=smollm2-1.7b-135m")
     expect(report(visitor)).not_to_have_text("", timeout=PATIENCE)
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
 
 
-def test_a_pair_without_network_is_a_sentence(visit: Visit) -> None:
-    visitor = visit()
-    choose(visitor, "SmolLM2")
-    expect(report(visitor).locator("p").first).to_contain_text("SmolLM2", timeout=PATIENCE)
+def test_a_pair_without_network_is_a_sentence(visit: Visit, open_page: str) -> None:
+    visitor = visit(address=open_page)
+    choose(visitor, "SmolLM2-1.7B")
+    expect(report(visitor).locator("p").first).to_contain_text("SmolLM2-1.7B", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from visitor import Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor
 
 OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data-index]")]
   .map((node) => node.dataset.outcome ?? "pending")"""
@@ -43,8 +43,7 @@ def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
     assert drawn == [hostile, 0]
 
 
-def test_a_mistake_gets_a_sentence_and_keeps_the_run(visit: Visit) -> None:
-    visitor = visit()
+def test_a_mistake_gets_a_sentence_and_keeps_the_run(visitor: Visitor) -> None:
     visitor.set("number input for Length", 12)
     before = visitor.run()
     notice = visitor.page.locator("[data-notice]")
@@ -86,8 +85,7 @@ def check_fits(visitor: Visitor) -> None:
         visitor.page.wait_for_function(FITS, arg=width > 1000)
 
 
-def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
-    visitor = visit()
+def test_keys_play_step_and_stay_silent_while_typing(visitor: Visitor) -> None:
     visitor.set("number input for Length", 64)
     visitor.run()
     page = visitor.page
@@ -122,8 +120,7 @@ def test_keys_play_step_and_stay_silent_while_typing(visit: Visit) -> None:
     expect(page.get_by_label("Prompt", exact=True)).not_to_have_value("the cat t r")
 
 
-def test_everything_follows_the_scrubber(visit: Visit) -> None:
-    visitor = visit()
+def test_everything_follows_the_scrubber(visitor: Visitor) -> None:
     visitor.set("number input for Length", 40)
     rounds = visitor.run()["rounds"]
     total = visitor.page.evaluate("window.specviz.events")
@@ -146,8 +143,7 @@ def test_everything_follows_the_scrubber(visit: Visit) -> None:
     visitor.state("ended")
 
 
-def test_a_round_is_stepped_through_event_by_event(visit: Visit) -> None:
-    visitor = visit()
+def test_a_round_is_stepped_through_event_by_event(visitor: Visitor) -> None:
     visitor.set("number input for Length", 8)
     visitor.set("number input for γ, guesses per round", 3)
     trace = visitor.run()
@@ -172,8 +168,7 @@ def test_a_round_is_stepped_through_event_by_event(visit: Visit) -> None:
     assert seen == expected
 
 
-def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
-    visitor = visit()
+def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
     visitor.set("number input for Length", 16)
     visitor.run()
     page = visitor.page
@@ -199,8 +194,18 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
     expect(page.locator(".sv-card")).to_be_hidden()
 
 
-def test_presets_and_settings_reach_the_run_and_enter_begins_it(visit: Visit) -> None:
-    visitor = visit()
+def test_the_list_says_what_fits_and_no_other_pair_can_be_named(visitor: Visitor) -> None:
+    visitor.settings()
+    visitor.page.get_by_label("Pair", exact=True).click()
+    options = visitor.page.get_by_role("option")
+    expect(options.filter(has_text="Built-in pair")).to_have_count(1)
+    expect(options.filter(has_text="GB")).not_to_have_count(0, timeout=PATIENCE)
+    expect(options.filter(has_text="too large here")).not_to_have_count(0)
+    expect(options.filter(has_text="Another pair")).to_have_count(0)
+    visitor.page.keyboard.press("Escape")
+
+
+def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor) -> None:
     visitor.page.locator("#presets .preset").nth(1).click()
     expect(visitor.page.locator("[data-notice]")).to_contain_text("Press Run.")
     for label, value in (("Length", 6), ("γ, guesses per round", 3), ("Top-k", 7)):

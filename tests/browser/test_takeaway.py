@@ -93,9 +93,8 @@ def offline(browser: Browser) -> Iterator[Page]:
 
 
 def test_a_run_taken_away_plays_from_disk_without_a_network(
-    visit: Visit, offline: Page, tmp_path: Path
+    visitor: Visitor, offline: Page, tmp_path: Path
 ) -> None:
-    visitor = visit()
     visitor.set("number input for Length", 32)
     visitor.prompt("</script> the <b>cat</b>")
     data = visitor.run()
@@ -209,8 +208,7 @@ def test_a_watched_server_shows_what_it_told_and_names_what_not(
     expect(offline.locator("#sv-card")).to_contain_text("Which token it was the server does not")
 
 
-def test_tables_and_pictures_of_the_shown_run(visit: Visit, tmp_path: Path) -> None:
-    visitor = visit()
+def test_tables_and_pictures_of_the_shown_run(visitor: Visitor, tmp_path: Path) -> None:
     visitor.set("number input for Length", 12)
     trace = Trace.from_dict(visitor.run())
     assert taken(visitor, "tokens", tmp_path).read_bytes() == tokens_csv(trace).encode()
@@ -233,8 +231,7 @@ def test_an_idle_page_asks_for_no_frames_after_a_run(visit: Visit) -> None:
     assert visitor.page.evaluate(FRAMES_UNTIL_REST)[-1] == 0
 
 
-def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visit: Visit) -> None:
-    visitor = visit()
+def test_the_menu_is_closed_by_escape_and_says_what_went_wrong(visitor: Visitor) -> None:
     visitor.set("number input for Length", 4)
     visitor.run()
     page = visitor.page

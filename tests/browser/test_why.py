@@ -113,9 +113,8 @@ def test_every_outcome_has_its_sentence(visit: Visit, width: int, height: int) -
 
 
 def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
-    visit: Visit,
+    visitor: Visitor,
 ) -> None:
-    visitor = visit()
     visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 40)
     trace = Trace.from_dict(visitor.run())
@@ -142,10 +141,10 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     drawer.get_by_role("button", name="Run it again").click()
     expect(drawer).to_contain_text("The same run, token for token.", timeout=PATIENCE)
     expect(drawer).to_contain_text("s recorded,")
+    visitor.page.keyboard.press("Escape")
 
 
-def test_the_panel_explains_the_speed_with_the_numbers_of_python(visit: Visit) -> None:
-    visitor = visit()
+def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visitor) -> None:
     visitor.set("number input for Length", 48)
     visitor.set("number input for Temperature", 1)
     data = visitor.run()
@@ -225,16 +224,14 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor.run()  # the engine is free again
 
 
-def test_a_listener_hears_rounds(visit: Visit) -> None:
-    visitor = visit()
+def test_a_listener_hears_rounds(visitor: Visitor) -> None:
     visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 24)
     visitor.run()
     assert visitor.page.locator("[data-say]").inner_text().startswith("Round ")
 
 
-def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visit: Visit) -> None:
-    visitor = visit()
+def test_each_verdict_tells_its_own_numbers_and_typical_is_marked(visitor: Visitor) -> None:
     visitor.set("number input for Length", 48)
     visitor.set("number input for Temperature", 1)
     page = visitor.page

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from scripts.measure_gpu import FORMS, SPEEDS, Step, main, plan, run_all, table
-from specviz.cli import _parser
+from specviz.cli import parser_of
 from specviz.lanes import LANE_LABELS
 
 WRITES = """
@@ -82,7 +82,7 @@ def test_every_step_is_a_command_that_exists(tmp_path: Path, monkeypatch: pytest
         module, *arguments = step.command[2:]
         if module == "specviz":
             more = ["--out", "x"] if step.measures else []
-            assert _parser().parse_args([*arguments, *more])
+            assert parser_of(arguments).parse_args([*arguments, *more])
     assert len(steps) == 1 + len(FORMS) + 1 + 1
     assert set(LANE_LABELS.values()) <= set(SPEEDS)
 

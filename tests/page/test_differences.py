@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,6 +36,15 @@ def parted() -> tuple[Any, dict[str, Any]]:
     return pair, {**told, **ids, "passes": [[list(a), list(b)] for a, b in found.passes]}
 
 
+def answered(ask: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:
+    """The state of a question once it is over, asked for now and then as the page does."""
+    deadline = time.monotonic() + 60
+    while not state["over"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+        state = ask({"id": state["id"]})
+    return state
+
+
 def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str, Any]]):
     pair, told = parted
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
@@ -42,16 +52,11 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
     _, begin, _, _, ask, _ = functions
     state = begin({"run": None, "parting": told})
-    deadline = time.monotonic() + 60
-    while not state["over"] and time.monotonic() < deadline:
-        state = ask({"id": state["id"]})
-    result = state["result"]
+    result = answered(ask, state)["result"]
     assert result["verdict"] == "tie" and result["summary"].startswith("A tie within rounding")
     assert len(result["scored"]) == 4 and result["index"] == len(told["theirs"]) - 1
 
-    other = begin({"run": None, "parting": {**told, "target": "another"}})
-    while not other["over"] and time.monotonic() < deadline:
-        other = ask({"id": other["id"]})
+    other = answered(ask, begin({"run": None, "parting": {**told, "target": "another"}}))
     assert "made with another" in other["error"]
 
     damaged: list[Any] = [None, {}, {**told, "theirs": []}, {**told, "prompt": ["1"]}]
@@ -71,24 +76,20 @@ def test_a_run_is_run_again_and_an_edit_is_told():
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
     _, _, begin, _, ask, _ = functions
 
-    def answered(data: dict[str, Any]) -> dict[str, Any]:
+    def told(data: dict[str, Any]) -> dict[str, Any]:
         for r in data["rounds"]:  # as the browser sends it
             for token in (*r["drafted"], *r["emitted"]):
                 for name in ("top_p", "top_q", "top_residual"):
                     token.pop(name, None)
-        state = begin({"run": None, "trace": data})
-        deadline = time.monotonic() + 60
-        while not state["over"] and time.monotonic() < deadline:
-            state = ask({"id": state["id"]})
-        return state
+        return answered(ask, begin({"run": None, "trace": data}))
 
-    found = answered(values(SAMPLED))["result"]
+    found = told(values(SAMPLED))["result"]
     assert found["same"] and found["lines"][0] == "The same run, token for token."
     edited = values(SAMPLED)
     edited["header"]["settings"]["seed"] += 1
-    found = answered(edited)["result"]
+    found = told(edited)["result"]
     assert not found["same"] and found["lines"][0].startswith("Not the same run.")
     longer = values(SAMPLED)
     longer["header"]["settings"]["max_new_tokens"] = 100_000
-    assert answered(longer)["error"] == TOO_LONG
+    assert told(longer)["error"] == TOO_LONG
     assert "is missing" in begin({"run": None, "trace": {}})["error"]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,11 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
     pickle_weights(pickles)
     models = {"org/target": good_pair[0], "org/draft": good_pair[1], "org/gated": good_pair[1]}
     pair, home = ("run", "w1", "--pair", "org/target+org/draft", "--max-new-tokens", "4"), tmp_path
-    with (
-        fake_hub({**models, "org/pickles": pickles}, frozenset({"org/gated"})) as (url, given),
-        hub_commands(url, home) as done,
-    ):
+    hub = ExitStack()
+    url, given = hub.enter_context(
+        fake_hub({**models, "org/pickles": pickles}, frozenset({"org/gated"}))
+    )
+    with hub, hub_commands(url, home) as done:
         fine, gated, bad, nobody = (
             done("doctor", "org/target", draft)
             for draft in ("org/draft", "org/gated", "org/pickles", "org/nobody")
@@ -72,6 +73,8 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
         assert given and not any("safetensors" in name for name in given)
         loaded, refused = done(*pair), done(*pair[:3], "org/gated+none")
         assert "org/draft/model.safetensors" in given
+        hub.close()  # what was fetched is still there
+        again = done(*pair)
     assert "org/target with org/draft ready to race." in fine and fine.endswith("status 0")
     for sentence in (gated, refused):
         assert f"org/gated is gated: accept its licence on {url}/org/gated" in sentence
@@ -80,9 +83,6 @@ def test_only_the_loader_downloads_weights(good_pair: tuple[Path, Path], tmp_pat
     assert "org/pickles has no safetensors on its page, and pickles are never read" in bad
     assert "there is no model org/nobody on the hub that you may see" in nobody
     assert "downloading org/target" in loaded and "loading org/draft" in loaded
-    # The hub is gone now; what was fetched is still there.
-    with hub_commands(url, home) as done:
-        again = done(*pair)
     assert again.endswith("status 0"), again
 
 

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specviz.errors import SpecvizError
+from specviz.options import Parser
 from specviz.pairs.checksums import check_files
 from specviz.train import cli as train
 from specviz.train import (
@@ -22,7 +23,6 @@ from specviz.train import (
     from_books,
     loop,
     losses,
-    schedule,
     shapes,
 )
 from specviz.train.corpus import train_tokenizer
@@ -31,7 +31,7 @@ WORDS = ("the", "a", "cat", "dog", "sat", "ran", "under", "tree", "and", "she", 
 
 
 def _options(folder: Path, *extra: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     train.add_arguments(parser)
     line = (
         f"--corpus {folder / 'corpus'} --output {folder / 'pair'} --work {folder / 'work'} "
@@ -217,12 +217,12 @@ def test_windows_visit_every_token_once_per_epoch() -> None:
 
 
 def test_the_rate_warms_up_and_falls_to_zero() -> None:
-    plan = schedule.Schedule(steps=100, warmup_steps=10, decay=0.5)
+    plan = loop.Schedule(steps=100, warmup_steps=10, decay=0.5)
     rates = [plan.rate(step, plan.progress(step, 0.0)) for step in range(101)]
     assert rates[0] == pytest.approx(0.1) and rates[30] == 1.0 and rates[100] == 0.0
     assert plan.rate(75, 0.75) == pytest.approx(0.5)
     assert [plan.length(share) for share in (0.0, 0.7, 1.0)] == [256, 512, 1024]
-    assert schedule.Schedule(minutes=2).progress(9, 60.0) == 0.5
+    assert loop.Schedule(minutes=2).progress(9, 60.0) == 0.5
 
 
 def test_acceptance_of_a_model_by_itself_is_one(trained: Path) -> None:

@@ -201,9 +201,9 @@ def test_books_give_tasks_to_a_chat_and_beginnings_to_another_target(
     for kind in (None, template):
         folder = saved(target, tmp_path / f"target-{kind is None}", kind)
         pair = load_pair(f"{folder}+none")
-        openings = Openings(pair, options, (0.0,))
+        openings = Openings(pair, options)
         asked = openings.chunk(0)
-        assert asked == Openings(pair, options, (0.0,)).chunk(0) != openings.chunk(1)
+        assert asked == Openings(pair, options).chunk(0) != openings.chunk(1)
         assert len(asked) == 6 and all(0 < len(ids) <= 300 for ids in asked)
         texts = [pair.tokenizer.decode(ids) for ids in asked]
         of_books = [text for text in texts if any(w in text for w in ("cat", "sat", "Para"))]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...core.engine import spare_threads
 from ...kinds import swept_drafters
 from ...options import also_called, real
-from ...pairs.pair import Pair
+from ...pairs.cli import add_pair, named_pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
@@ -21,7 +21,8 @@ from .types import Plan, Progress, SweepRequest, SweepResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `sweep` to a parser, but for those that name a pair."""
+    """Add the options of `sweep` to a parser."""
+    add_pair(parser)
     usual = SweepRequest(())
     add = parser.add_argument
     add("--drafters", nargs="+", choices=swept_drafters(), default=list(usual.drafters))
@@ -64,11 +65,12 @@ def request_from(options: argparse.Namespace) -> SweepRequest:
     )
 
 
-def main(options: argparse.Namespace, load: Callable[[], Pair], request: SweepRequest) -> None:
+def main(options: argparse.Namespace) -> None:
     """Sweep; print the table and the recommendation, also after Ctrl-C. Raises `SpecvizError`."""
+    request = request_from(options)
     out = checked_out(options.out) if options.out else None
     spare_threads()
-    pair = load()
+    pair = named_pair(options)
     result: SweepResult | None = None
     with _interruptible() as stop:
         for event in sweep(pair, request, lambda: bool(stop)):

@@ -139,7 +139,9 @@ def test_a_guess_hides_all_that_gives_the_ratio_away(visit: Visit) -> None:
     expect(page.locator("[data-headline]")).to_be_visible()
 
 
-def test_a_run_that_fails_on_stage_is_played_from_its_recording(visit: Visit) -> None:
+def test_a_run_that_fails_is_played_from_its_recording_on_stage_and_named_off_it(
+    visit: Visit,
+) -> None:
     visitor = visit(query=f"?stage=1&seed={UNLUCKY}")
     visitor.state("running")
     recorded = visitor.trace()
@@ -151,14 +153,10 @@ def test_a_run_that_fails_on_stage_is_played_from_its_recording(visit: Visit) ->
     visitor.state("running")
     assert visitor.trace() == recorded
     expect(page.locator("[data-notice]")).to_be_hidden()
-
-
-def test_off_stage_a_failed_run_says_so(visit: Visit) -> None:
-    visitor = visit(query=f"?seed={UNLUCKY}")
-    visitor.state("running")
+    page.keyboard.press("s")
     visitor.button("Run").click()
     visitor.state("error")
-    expect(visitor.page.locator("[data-notice]")).to_contain_text("Something went wrong")
+    expect(page.locator("[data-notice]")).to_contain_text("Something went wrong")
     expect(visitor.player).to_have_attribute("data-source", "live")
 
 
@@ -184,13 +182,15 @@ def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> N
 
 
 def test_the_same_seed_gives_the_same_run(visit: Visit) -> None:
-    texts = []
-    for _ in range(2):
-        visitor = visit(query="?stage=1&length=24&seed=3")
-        visitor.state("running")
-        visitor.page.keyboard.press("Enter")
-        expect(visitor.player).to_have_attribute("data-source", "live", timeout=60_000)
-        visitor.state("ended")
-        rounds = visitor.trace()["rounds"]
-        texts.append(["".join(t["text"] for t in r["emitted"]) for r in rounds])
+    visitor = visit(query="?stage=1&length=24&seed=3")
+    visitor.state("running")
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.player).to_have_attribute("data-source", "live", timeout=60_000)
+    visitor.state("ended")
+    on_stage = visitor.trace()
+    visitor.page.keyboard.press("s")
+    texts = [
+        ["".join(t["text"] for t in r["emitted"]) for r in trace["rounds"]]
+        for trace in (on_stage, visitor.run())
+    ]
     assert sorted(texts[0]) == sorted(texts[1])  # the lanes' clocks may interleave otherwise

@@ -1,0 +1,139 @@
+"""What the command line says of pairs: the options that name one, and the verbs `pairs` and
+`doctor`. Modules that bring torch are imported by what needs a model, not for `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..environment import SERVED
+from ..options import real, whole
+from .sizes import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
+from .spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
+from .table import pairs_by_fit
+
+if TYPE_CHECKING:
+    from .pair import Pair, Racing
+
+
+def add_pair(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `raced` to a parser."""
+    names = (
+        "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+head-id', "
+        "'target-id+none', 'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
+        "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
+    )
+    parser.add_argument("--pair", default="builtin", help=names)
+    _add_url(parser)
+    alone = "where a second server holds the target alone, as the baseline of one that is watched"
+    parser.add_argument("--baseline-url", metavar="URL", help=alone)
+    _add_loading(parser)
+
+
+def _add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target-url",
+        metavar="URL",
+        help="where a server holds the target, such as http://HOST:PORT/v1: the pair is then "
+        "MODEL+DRAFT, or MODEL to watch the server speculate; its key is SPECVIZ_REMOTE_KEY",
+    )
+
+
+def _add_loading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dtype", choices=DTYPES, help="fp32 on a CPU if not given")
+    parser.add_argument("--quantize", choices=QUANTIZED, help="the target's weights, on a GPU")
+    parser.add_argument("--draft-quantize", choices=QUANTIZED, help="the draft's, on a GPU")
+    parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
+
+
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("dtype", "quantize", "draft_quantize", "device")
+    return {name: getattr(options, name) for name in names}
+
+
+def raced(options: argparse.Namespace) -> Pair | Racing:
+    """What the options name, loaded. Raises `PairError`."""
+    from .load import load_any
+    from .progress import terminal_watcher
+    from .served import address_of
+
+    name = address_of(options.target_url, options.pair, options.baseline_url)
+    return load_any(name, on_progress=terminal_watcher(), **_loading(options))
+
+
+def named_pair(options: argparse.Namespace) -> Pair:
+    """The same, where a server that speculates by itself will not do. Raises `PairError`."""
+    from .pair import checked_pair
+
+    return checked_pair(raced(options))
+
+
+def list_pairs(_: argparse.Namespace) -> None:
+    """Print the named pairs by what fits this machine."""
+    from .memory import device_memory
+
+    devices = device_memory()
+    cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
+    print(f"{devices[0].device.type} with {shown_bytes(free)} free")
+    for group, pairs in pairs_by_fit(free, cpu=cpu).items():
+        print(f"\n{group}:" if pairs else f"\n{group}: none")
+        for pair in pairs:
+            need = shown_bytes(pair.bytes(pair.precision(cpu=cpu))) + ("" if pair.sized else "+")
+            models = (pair.target, *pair.parts)
+            gate = " (gated)" if any(one.gated for one in models) else ""
+            plain = any(one.safetensors is False for one in models)
+            form = " (no safetensors on its page)" if plain else ""
+            print(f"  {pair.name:20} {need:>9}  {pair.shows}{gate}{form}")
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `doctor` to a parser."""
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="a hub id, a folder or a pair's name")
+    add("draft", metavar="DRAFT", nargs="?", help="a hub id or a folder")
+    _add_url(parser)
+    add("--json", action="store_true", help="print the report as JSON")
+    add("--context", type=whole(1), default=TYPICAL_CONTEXT, help="tokens in the caches")
+    add("--free", type=real(0, 1e6), metavar="GB", help="assume so much free memory")
+    _add_loading(parser)
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Print what speaks for and against a pair. Returns 1 if it cannot race, else 0."""
+    from .doctor import MARKS, examine, examine_pair
+    from .served import address_of
+
+    named = "+".join(one for one in (options.target, options.draft) if one)
+    whole = address_of(options.target_url, named if options.target_url else options.target)
+    spec = _on_server(whole)
+    report = (
+        examine_pair(spec)
+        if spec and (options.target_url or not options.draft)
+        else examine(
+            options.target,
+            options.draft,
+            free=None if options.free is None else int(options.free * 1e9),
+            tokens=options.context,
+            **_loading(options),
+        )
+    )
+    if options.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        for finding in report.findings:
+            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{finding.sentence}")
+        for precision, size in report.memory.items():
+            print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
+        print(report.summary)
+    return 1 if report.verdict == "stop" else 0
+
+
+def _on_server(name: str) -> ServerSpec | None:
+    """The servers that a name is about; None for the names of pairs here, and of single models."""
+    if name == SERVED:
+        return operator_spec()
+    if not name.strip().startswith(("http://", "https://")):
+        return None
+    spec = parse_pair(name)
+    return spec if isinstance(spec, ServedSpec | WatchedSpec) else None

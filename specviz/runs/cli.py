@@ -1,0 +1,200 @@
+"""The verbs of runs: `run`, `record`, `check`, `export` and `explain-difference`. Modules that
+bring torch are imported by what needs a model, not for `--help` or to read a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.events import Event, Round
+from ..errors import TraceError
+from ..inspect.parting import difference_lines, parting_of
+from ..lanes import beside, parsed_lane
+from ..options import (
+    add_color,
+    add_settings,
+    also_called,
+    check_writable,
+    colored,
+    settings_from,
+)
+from ..pairs.cli import add_pair, named_pair, raced
+from ..settings import Settings
+from .html import embedded_html, standalone_html
+from .recording import UNVERIFIED, file_summary, read_file
+from .tables import rounds_csv, tokens_csv
+from .terminal import event_line, legend, metric_lines
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ..pairs.pair import Pair, Racing
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run` to a parser."""
+    _add_race(parser)
+    out = parser.add_argument("--out", metavar="FILE", help="also write the run (.json, .json.gz)")
+    also_called(parser, "--save", out)
+    add_color(parser)
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `record` to a parser."""
+    _add_race(parser)
+    parser.add_argument("--out", metavar="FILE", required=True, help=".json or .json.gz")
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `check` to a parser."""
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="+")
+    add("--rerun", action="store_true", help="also run them once more here, and compare")
+    add_pair(parser)
+    parser.set_defaults(pair=None)
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `export` to a parser."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a recording")
+    add("--html", metavar="OUT", help="write a page that plays from disk")
+    add("--embed", metavar="OUT", help="write a small player for a frame in an article")
+    add("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
+
+
+def add_difference(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `explain-difference` to a parser."""
+    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument("--of", metavar="LANE", help="which lane with drafts; else the first")
+    add_pair(parser)
+
+
+def _add_race(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt")
+    add_pair(parser)
+    add_settings(parser)
+    _add_lanes(parser)
+
+
+def _add_lanes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lane",
+        action="append",
+        default=[],
+        metavar="CHANGES",
+        help="also race a lane with these settings, such as drafter=ngram,gamma=3 (repeatable)",
+    )
+
+
+def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> dict[str, Settings]:
+    """The settings of all lanes; those without a drafter take the pair's."""
+    own = settings_from(options, pair.drafters[0]) if pair else settings_from(options)
+    return beside(own, map(parsed_lane, options.lane))
+
+
+def _race(options: argparse.Namespace) -> Iterator[Event]:
+    """The events of the race that the options describe; other mistakes in them are said before the
+    models are loaded."""
+    _lanes(options)
+    if options.out:
+        check_writable(options.out)
+    from ..core.engine import spare_threads
+    from ..core.race import race
+
+    spare_threads()
+    pair = raced(options)
+    return race(pair, options.prompt, _lanes(options, pair))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Race, and print the rounds and the figures."""
+    color, race = colored(options), _race(options)
+    print(legend(color=color))
+    events: list[Event] = []
+    for event in race:
+        # What a watched server's steps drafted may be told at its end, by the same rounds again.
+        if event not in events and not (isinstance(event, Round) and event.untold):
+            _print_event(event, color)
+        events.append(event)
+    trace = Trace.from_events(events)
+    for one in trace.rounds:
+        if one.untold:
+            _print_event(one, color)
+    for lane in trace.header.speculative:
+        named = [] if trace.header.lanes is None else [f"{lane}:"]
+        begun = trace.header.prompt if trace.header.question is None else ""
+        print("", *named, begun + trace.text(lane), sep="\n")
+    print("", *metric_lines(trace), sep="\n")
+    if options.out:
+        trace.save(options.out)
+
+
+def _print_event(event: Event, color: bool) -> None:
+    line = event_line(event, color=color)
+    if line is not None:
+        print(line, flush=True)
+
+
+def record(options: argparse.Namespace) -> None:
+    """Race, and write the run to a file."""
+    Trace.from_events(_race(options)).save(options.out)
+    print(file_summary(options.out))
+
+
+def check(options: argparse.Namespace) -> int:
+    """Print what files hold; returns 1 if a second run of one differs, else 0."""
+    pairs: dict[str, Pair] = {}
+    differs = False
+    for path in options.files:
+        print(file_summary(path))
+        if not options.rerun:
+            continue
+        from .rerun import pair_named, rerun, rerun_lines
+
+        trace, _ = read_file(path)
+        name = options.pair or pair_named(trace.header)
+        if name not in pairs:
+            pairs[name] = named_pair(argparse.Namespace(**{**vars(options), "pair": name}))
+        found = rerun(trace, pairs[name])
+        print(*rerun_lines(found), sep="\n")
+        differs = differs or not found.same
+    print(UNVERIFIED)
+    return 1 if differs else 0
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write what the options ask for of a recording."""
+    if not (options.html or options.embed or options.csv):
+        raise TraceError("name what to write: --html OUT, --embed OUT, --csv DIR, or several.")
+    trace, _ = read_file(options.file)
+    texts: dict[Path, str] = {}
+    if options.html:
+        texts[Path(options.html)] = standalone_html(trace)
+    if options.embed:
+        texts[Path(options.embed)] = embedded_html(trace)
+    if options.csv:
+        texts[Path(options.csv) / "tokens.csv"] = tokens_csv(trace)
+        texts[Path(options.csv) / "rounds.csv"] = rounds_csv(trace)
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise TraceError(f"{path} cannot be written: {error.strerror}.") from error
+        print(path)
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Print why two greedy lanes part; returns 1 if it is a bug, else 0."""
+    trace, _ = read_file(options.file)
+    if parting_of(trace, options.of) is None:
+        print("Both lanes wrote the same text: there is no difference to explain.")
+        return 0
+    from ..inspect.difference import explain_difference
+
+    found = explain_difference(named_pair(options), trace, options.of)
+    assert found is not None
+    print(*difference_lines(found), sep="\n")
+    return 1 if found.verdict == "bug" else 0
