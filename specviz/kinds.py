@@ -238,19 +238,19 @@ PAIR_SOURCES = (
         name="operator",
         label="the server of SPECVIZ_REMOTE",
         load=".pairs.served:load_operator",
-        examine=".pairs.server_doctor:examine_operator",
+        examine=".pairs.served:examine_operator",
     ),
     PairSource(
         name="served",
         label="a target on a server, and a draft here",
         load=".pairs.served:load_served",
-        examine=".pairs.server_doctor:examine_served",
+        examine=".pairs.served:examine_served",
     ),
     PairSource(
         name="watched",
         label="a server that speculates by itself",
         load=".sides.watched.watching:load_watched",
-        examine=".pairs.server_doctor:examine_watched",
+        examine=".pairs.served:examine_watched",
     ),
 )
 """What each form of a pair's name leads to."""
