@@ -1,4 +1,4 @@
-"""Pairs whose target is on a server: their names put together, loaded, and examined."""
+"""Pairs whose target is on a server: loaded, and examined."""
 
 from __future__ import annotations
 
@@ -17,37 +17,8 @@ from .hub import find_source
 from .load import Asked, source_of
 from .pair import Pair
 from .progress import Progress
-from .spec import ServedSpec, WatchedSpec, operator_spec, parse_pair
+from .spec import ServedSpec, WatchedSpec, operator_spec
 from .weights import ModelSource, best_device, load_model, read_tokenizer
-
-
-def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
-    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
-    "MODEL+DRAFT", or of "MODEL" to watch it.
-
-    url may hold the models itself, behind a "#". alone: where a second server holds the model of a
-    watched one. Raises `PairError` for what cannot be put together.
-    """
-    name = pair if url is None else _at(url, pair)
-    if alone is None:
-        return name
-    spec = parse_pair(name)
-    if not isinstance(spec, WatchedSpec) or spec.alone is not None:
-        raise PairError(
-            "--baseline-url belongs to a server that is watched: name one with "
-            "--target-url http://HOST:PORT/v1 and --pair MODEL."
-        )
-    return f"{name} | {_at(alone, spec.engine.model)}"
-
-
-def _at(url: str, models: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
-    if "#" in url:
-        return url
-    if "://" in models:
-        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
-    return f"{url}#{models}"
 
 
 def load_served(spec: ServedSpec, asked: Asked) -> Pair:
