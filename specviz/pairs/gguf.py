@@ -35,7 +35,7 @@ _KINDS = {kind.value: (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.it
 
 
 @dataclass(frozen=True)
-class Tensor:
+class PackedTensor:
     """A tensor of the file. shape: the innermost dimension first. kind: such as "Q4_1". start, end:
     its bytes, from the end of the header on."""
 
@@ -52,7 +52,7 @@ class GgufHeader:
 
     path: Path
     values: dict[str, Any]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[PackedTensor, ...]
 
     def text(self, key: str) -> str | None:
         """A value that is a text, or None."""
@@ -129,7 +129,7 @@ class _Reader:
         place = self.file.tell()
         return GgufHeader(self.path, values, found), place + -place % step
 
-    def tensors(self, count: int) -> Iterator[Tensor]:
+    def tensors(self, count: int) -> Iterator[PackedTensor]:
         for _ in range(count):
             name, dimensions = self.string(), self.number("I")
             if dimensions > MOST_DIMENSIONS:
@@ -139,7 +139,7 @@ class _Reader:
             if kind not in _KINDS:
                 raise self.wrong(f"tensors of an unknown kind ({kind})")
             named, block, size = _KINDS[kind]
-            yield Tensor(name, shape, named, start, start + -(-prod(shape) // block) * size)
+            yield PackedTensor(name, shape, named, start, start + -(-prod(shape) // block) * size)
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:

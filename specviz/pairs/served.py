@@ -9,7 +9,7 @@ from ..core.kinds import resolved
 from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.stream import Engine
+from ..sides.watched.stream import WatchedEngine
 from ..sides.watched.watching import tells_steps, watched_pair
 from .doctor import Report, examine_pair, shown_model, stopped
 from .findings import Finding, good, warning
@@ -79,7 +79,9 @@ def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
     return Report(model, None, tuple(found), {}, 0, None)
 
 
-def watched_findings(engine: Engine, alone: Engine | None, *, told: bool) -> list[Finding]:
+def watched_findings(
+    engine: WatchedEngine, alone: WatchedEngine | None, *, told: bool
+) -> list[Finding]:
     """What can be seen of a server that speculates by itself. told: whether it tells what its steps
     draft."""
     software = engine.identity.software

@@ -117,7 +117,7 @@ class CompiledEngine(OwnEngine):
         self._table = WeightTable(model, vocab, threads_for(model))
         self._crew = crew()
         self._places = Places(self._table.sizes, self._table.limit)
-        self._plans: dict[int, Plan] = {}  # by tokens of a pass
+        self._plans: dict[int, PassPlan] = {}  # by tokens of a pass
         self._slots = np.full(self._table.sizes.depth, -1, np.int64)  # of the kept states
         self._states = np.empty((0, 0), np.float32)
 
@@ -214,10 +214,10 @@ class CompiledEngine(OwnEngine):
             lead(boxes, plan.entries, plan.numbers)
         self.length += len(ids)
 
-    def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> Plan:
+    def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> PassPlan:
         """The plan of a pass of n tokens that begins here, without ids and logits."""
         table = self._table
-        plan = self._plans.get(n) or Plan(table.sizes, table.plan, table.numbers, n)
+        plan = self._plans.get(n) or PassPlan(table.sizes, table.plan, table.numbers, n)
         if n <= KEPT_WIDTHS:
             self._plans[n] = plan
         entries = plan.entries
@@ -263,7 +263,7 @@ class Places:
         entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
 
 
-class Plan:
+class PassPlan:
     """A plan of passes of n tokens, with the memory that their threads share. plan, numbers: what
     they have in common."""
 

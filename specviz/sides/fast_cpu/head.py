@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...core.states import StateReader
 from . import forward as f
-from .engine import Places, Plan, addresses_of, layer_addresses, sizes_of
+from .engine import PassPlan, Places, addresses_of, layer_addresses, sizes_of
 from .head_pass import FUSE, HEAD_PLAN, run_fuse, run_head, run_logits
 
 
@@ -51,7 +51,7 @@ class CompiledHeadEngine(StateReader):
     ) -> Tensor:
         places, n = ids.numpy(), len(ids)
         self._places.reserve(self._read + n, self._read)
-        held = Plan(self._sizes, self._plan, self._numbers, n)
+        held = PassPlan(self._sizes, self._plan, self._numbers, n)
         plan, numbers = held.entries, held.numbers
         self._places.enter(plan)
         plan[f.START], plan[f.IDS] = self._read, places.ctypes.data

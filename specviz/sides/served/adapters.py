@@ -179,7 +179,7 @@ def _named_limit(said: str) -> int | None:
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
 
 
-class LlamaServer(TargetServer):
+class LlamaTarget(TargetServer):
     """The model on a server of llama.cpp, which does not draw."""
 
     path = "/completion"

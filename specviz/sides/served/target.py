@@ -20,7 +20,7 @@ from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
-from .adapters import Completions, LlamaServer
+from .adapters import Completions, LlamaTarget
 from .interface import Drawn, Spent, TargetServer, UnsuitedError
 
 LISTED = 5  # of a greedy run: as many as a card shows
@@ -228,7 +228,7 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
 def _answering(server: Server, model: str, identity: Identity, vocab: int) -> RemoteTarget:
     """The target in the form of questions that the server understands. Of a server that does not
     say what it is, both forms are tried. Raises `ServerError` and `PairError`."""
-    known = (LlamaServer,) if identity.engine == LLAMA_CPP else (Completions, LlamaServer)
+    known = (LlamaTarget,) if identity.engine == LLAMA_CPP else (Completions, LlamaTarget)
     reasons: list[Exception] = []
     for form in known:
         try:

@@ -17,7 +17,7 @@ from ...remote.identity import Identity
 from ...remote.wire import Server
 from ...settings import Settings
 from .steps import Counts, counts_of
-from .stream import Arrival, Engine, Prompt, Reader
+from .stream import Arrival, Prompt, Reader, WatchedEngine
 
 MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for
@@ -26,7 +26,7 @@ BROKEN = "\ufffd"
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
 
 
-class Vllm(Engine):
+class VllmEngine(WatchedEngine):
     """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
@@ -83,7 +83,7 @@ class VllmReader(Reader):
     """Reads one stream. Its text may lag behind its tokens, by a part of a character or of a stop
     string: a token's text is then the vocabulary's."""
 
-    def __init__(self, engine: Vllm, settings: Settings) -> None:
+    def __init__(self, engine: VllmEngine, settings: Settings) -> None:
         super().__init__(engine, settings)
         self._known = engine.texts
         self._lag = ""  # told by tokens, but not yet by the server
@@ -133,7 +133,7 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
 RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
 
 
-class LlamaServer(Engine):
+class LlamaEngine(WatchedEngine):
     """A model on llama.cpp's server."""
 
     steps_told = True
