@@ -19,7 +19,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import StateEngine
+from specviz.core.protocols import StateEngine
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
 # Width, inner width, layers, heads, key-value heads, vocabulary.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from ..environment import BUILTIN, SWEEP, SWEEP_SECONDS, on_zerogpu
+from ..environment import BUILTIN, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
 from ..measure.sweep.export import sweep_csv
@@ -19,6 +19,7 @@ from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds
 from ..runs.charts import PALETTE
 from ..runs.recording import MOST
 from ..settings import Settings
+from ..variables import SWEEP, SWEEP_SECONDS
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt

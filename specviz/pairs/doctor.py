@@ -36,11 +36,13 @@ from .load import source_of
 from .memory import DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, model_names, planned_loads, row_of
-from .pair import Pair, has_early_exits
+from .pair import Pair
+from .precision import checked_device, checked_dtype, checked_quantization
 from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT, MemoryNeed
 from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
 from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
-from .weights import LoadOptions, checked_device, checked_dtype, checked_quantization
+from .truncated import has_early_exits
+from .weights import LoadOptions
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {

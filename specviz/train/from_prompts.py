@@ -25,8 +25,8 @@ from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import ModelMetadata, read_metadata
 from ..pairs.models import meta_pair, model_names
 from ..pairs.pair import Pair
+from ..pairs.precision import checked_device
 from ..pairs.spec import NamedSpec
-from ..pairs.weights import checked_device
 from ..runs.intervals import Estimate, mean
 from .evaluate import text_alphas
 from .export import digest, save_tokenizer, whole_folder

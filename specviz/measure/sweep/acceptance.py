@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import Drafter, make_drafter
-from ...core.engine import Engine, StateEngine
 from ...core.engines import make_engine, make_state_engine
-from ...core.paths import make_context, make_path
+from ...core.paths import make_context
+from ...core.protocols import DecodingPath, StateEngine
 from ...core.sampling import probabilities
 from ...core.states import EAGLE
-from ...core.types import DecodingPath
-from ...core.verdict import decide
 from ...kinds import TOKEN, drafter_kind
 from ...pairs.pair import Pair, context_length
 from ...settings import Settings
+
+if TYPE_CHECKING:
+    from ...core.protocols import Engine
 
 CHUNK = 64  # tokens whose logits are held at once
 
@@ -109,10 +110,10 @@ class Along:
         known: Sequence[float] | None,
     ) -> None:
         self._pair, self._ids, self._begin, self._known = pair, ids, begin, known
-        self._context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
+        self._context = make_context(settings, pair.vocab, pair.device, None, "speculative")
         self._chains = drafter_kind(settings.drafter).predicted == "chained"
         make = make_state_engine if self._chains else make_engine
-        self._path = make_path(make(pair.target, pair.vocab), self._context)
+        self._path = make(pair.target, pair.vocab).path(self._context)
         drafter = self._drafter(self._path)
         form = self._path.engine.form
         c = drafter.step_cost() / pass_cost(pair.target, form)
@@ -211,8 +212,8 @@ class _Chained(_Copied):
 def _layers(pair: Pair, settings: Settings) -> int | None:
     """How many of the target's layers draft; None if the draft model does."""
     settings = replace(settings, gamma=max(1, settings.gamma))
-    context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
-    path = make_path(make_engine(pair.target, pair.vocab), context)
+    context = make_context(settings, pair.vocab, pair.device, None, "speculative")
+    path = make_engine(pair.target, pair.vocab).path(context)
     return make_drafter(pair, context, path).layers
 
 

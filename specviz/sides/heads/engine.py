@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
-from ...core.eager import EagerEngine
-from ...core.engine import StateEngine, memory_limited
+from ...core.eager import EagerEngine, memory_limited
 from ...core.states import StateReader
 from ...pairs.heads.assistant import Assistant
 from ...pairs.heads.eagle import Head
 from ...pairs.heads.mtp import MtpHead
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 
 class HeadEngine(StateReader):
