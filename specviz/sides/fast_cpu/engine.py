@@ -14,7 +14,7 @@ from torch import Tensor
 from ...core.draws import TIE, Distributions, softmax_only
 from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.numpy_path import NumpyPath
-from ...core.types import Draft, RunContext
+from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
 from . import forward as f
@@ -34,8 +34,6 @@ ALIGNED = 64  # places: a cache holds a multiple of them
 BYTES_PER_THREAD = 4_000_000
 
 DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 forget_stale_code()
 
@@ -48,21 +46,18 @@ class WeightTable:
     """
 
     def __init__(self, model: Any, vocab: int, threads: int) -> None:
-        config, first, rotary = (
-            model.config,
-            model.model.layers[0].self_attn,
-            model.model.rotary_emb,
-        )
-        depth = len(model.model.layers)
-        self.sizes = sizes_of(config, model.dtype, first.head_dim, vocab, depth, threads)
-        self._layers = np.array([layer_addresses(layer) for layer in model.model.layers], np.int64)
+        inner, layers = model.model, model.model.layers
+        first, rotary = layers[0].self_attn, inner.rotary_emb
+        shape = first.head_dim, vocab, len(layers), threads
+        self.sizes = sizes_of(model.config, model.dtype, *shape)
+        self._layers = np.array([layer_addresses(layer) for layer in layers], np.int64)
         self.plan = np.zeros(f.PLAN, np.int64)
         self.plan[: len(self.sizes)] = self.sizes
         self.plan[f.LAYERS] = self._layers.ctypes.data
         self.plan[f.FREQUENCIES] = rotary.inv_freq.data_ptr()
-        rest = (model.model.embed_tokens, model.model.norm, model.get_output_embeddings())
+        rest = (inner.embed_tokens, inner.norm, model.get_output_embeddings())
         self.plan[f.EMBEDDING : f.HEAD + 1] = addresses_of(rest)
-        eps = model.model.norm.variance_epsilon
+        eps = inner.norm.variance_epsilon
         self.numbers = np.array([eps, rotary.attention_scaling, first.scaling, 1.0], np.float32)
         self.limit = context_length(model)
 

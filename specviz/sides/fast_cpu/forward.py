@@ -50,21 +50,9 @@ COLUMNS = 18
 
 
 @njit(nogil=True, cache=True)
-def sizes_in(plan):
+def sizes_in(p):
     """The sizes that a plan begins with."""
-    return Sizes(
-        plan[0],
-        plan[1],
-        plan[2],
-        plan[3],
-        plan[4],
-        plan[5],
-        plan[6],
-        plan[7],
-        plan[8],
-        plan[9],
-        plan[10],
-    )
+    return Sizes(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10])
 
 
 @njit(nogil=True, cache=True)
