@@ -196,7 +196,10 @@ def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
         off = (torch.cat([first[:-1], rest]) - wanted).abs().max()
         allowed = TOLERANCE.get(model.dtype, HALF_TOLERANCE) * wanted.abs().max().clamp(min=1.0)
         if off <= allowed:
-            return None
+            cache, places = engine.reserve(count), torch.arange(half, count, device=ids.device)
+            # What cannot be captured sets the pool's reason, with a warning of its own.
+            engine.program("trial", lambda i, at: (cache.logits(i, at, 1),), (ids[half:], places))
+            return pool.reason
         reason = "it gave other logits"
     warnings.warn(f"the static form cannot run this model: {reason}", stacklevel=5)
     return reason
