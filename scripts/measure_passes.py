@@ -19,7 +19,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specviz.core.eager import EagerEngine
-from specviz.core.engine import StateEngine
+from specviz.core.protocols import StateEngine
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
 # Width, inner width, layers, heads, key-value heads, vocabulary.
@@ -52,9 +52,7 @@ def main() -> None:
             print(f"{name}, {form}:", " ".join(f"{1000 * one:.1f}" for one in row), flush=True)
 
 
-def random_model(
-    width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int
-) -> LlamaForCausalLM:
+def random_model(width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int) -> Any:
     """A model of this size in bf16 with random weights and tied embeddings."""
     config = LlamaConfig(
         hidden_size=width,

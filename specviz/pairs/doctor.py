@@ -36,7 +36,8 @@ from .load import source_of
 from .memory import DeviceMemory, MemoryNeed, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, model_names, planned_loads, row_of
-from .pair import Pair, has_early_exits
+from .pair import Pair
+from .precision import checked_device, checked_dtype, checked_quantization
 from .served import served_target
 from .server_findings import served_findings, watched_findings
 from .sizes import QUANTIZED, TYPICAL_CONTEXT
@@ -52,7 +53,8 @@ from .spec import (
     parse_pair,
 )
 from .table import known_head, known_model, suggested_draft, wheel_file
-from .weights import LoadOptions, checked_device, checked_dtype, checked_quantization
+from .truncated import has_early_exits
+from .weights import LoadOptions
 
 MARKS: dict[Level, str] = {"good": "✓", "warning": "!", "stop": "✗"}
 VERDICTS: dict[Level, str] = {

@@ -14,6 +14,8 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..errors import PairError
+
 FEWEST = 0.05
 """Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
 
@@ -85,6 +87,14 @@ class SharedTokens:
     def share(self) -> float:
         """The share of the target's ids that the draft has too."""
         return len(self.pairs) / max(1, self.of)
+
+    def check(self) -> None:
+        """Raise `PairError` if it is too little to draft with."""
+        if self.share < FEWEST:
+            raise PairError(
+                f"target and draft use different tokenizers, with only {len(self.pairs):,} of the "
+                f"target's {self.of:,} tokens in common: choose two models of one family."
+            )
 
 
 def shared_tokens(

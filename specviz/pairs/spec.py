@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import ClassVar, TypeAlias
 from urllib.parse import urlsplit
 
-from ..environment import BUILTIN, REMOTE, REMOTE_KEY, SERVED
+from ..environment import BUILTIN, SERVED
 from ..errors import PairError
+from ..variables import REMOTE, REMOTE_KEY
 
 NO_DRAFT = "none"
 """The draft's name in a pair without a draft model: "TARGET+none"."""

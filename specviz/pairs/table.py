@@ -10,9 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..environment import ASSETS, BUILTIN, PAIR, PAIRS, REMOTE, SERVED
+from ..environment import ASSETS, BUILTIN, SERVED
 from ..errors import PairError, SettingsError
 from ..kinds import drafters_for
+from ..variables import PAIR, PAIRS, REMOTE
 from .sizes import (
     DRAFTING_LANES,
     LANES,

@@ -17,8 +17,8 @@ from filelock import FileLock
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from ..environment import CACHE
 from ..errors import PairError, causes_of, ran_out_of_memory
+from ..variables import CACHE
 from .checksums import check_files, sha256, write_checksums
 from .gguf import GgufHeader, read_gguf
 from .metadata import ModelMetadata, meta_model

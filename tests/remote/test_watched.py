@@ -16,7 +16,6 @@ from series import series
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
 from specviz.core.events import Event, Round
-from specviz.environment import REMOTE
 from specviz.errors import PairError, ServerError, SettingsError, TraceError
 from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.page.choices import pair_choices
@@ -27,6 +26,7 @@ from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
 from specviz.sides.watched.steps import Counts, Step, Word, reconciled
 from specviz.sides.watched.vllm import spread
+from specviz.variables import REMOTE
 
 TWELVE = Settings(max_new_tokens=12)
 TEXT = ", he was a man of a man who had been in"

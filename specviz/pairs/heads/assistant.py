@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ...core.engine import StateEngine
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..hub import failure_sentence, find_source
@@ -26,6 +25,9 @@ from ..progress import Watcher, watched
 from ..truncated import FINAL
 from ..weights import ModelSource, hub_options
 from .eagle_files import config_values
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
 

@@ -9,7 +9,7 @@ head's own output of the place before. The module names are those of the publish
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,12 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from ...core.engine import StateEngine
 from ...core.states import EAGLE, StateReader
 from ...errors import PairError
 from ..pair import logit_width, text_config
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from torch import nn
 
-from ...core.engine import StateEngine
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
 from ..memory import MemoryNeed
@@ -24,6 +23,9 @@ from ..pair import text_config
 from ..truncated import FINAL
 from ..weight_headers import weight_names
 from ..weights import ModelSource
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 MTP = "mtp"
 """The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...core.draws import TIE, Distributions, softmax_only
 from ...core.engine import OwnEngine, one_torch_thread, used_threads
-from ...core.types import DecodingPath, RunContext
+from ...core.numpy_path import NumpyPath
+from ...core.types import Draft, RunContext
 from ...pairs.pair import context_length
+from ...settings import Settings
 from . import forward as f
 from .crew import MOST_THREADS, crew, lead
 from .drafting import run_draft
-from .path import CompiledPath, suits
 from .rows import Sizes
 from .support import forget_stale_code
 from .vector import BYTES, KINDS
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 FED = 64  # tokens of a long prompt that are fed at a time
 KEPT_WIDTHS = 17  # passes of up to so many tokens use their memory again
@@ -125,8 +130,9 @@ class CompiledEngine(OwnEngine):
         self._states = np.empty((0, 0), np.float32)
 
     def path(self, run: RunContext) -> DecodingPath:
-        on_host = run.device.type == "cpu"  # else a target elsewhere judges, with other draws
-        return CompiledPath(self, run) if on_host and suits(run.settings) else super().path(run)
+        if run.device.type != "cpu":  # a target elsewhere judges, with other draws
+            return super().path(run)
+        return NumpyPath(self, run, self.draft if drafts_at_once(run.settings) else None)
 
     def around(self) -> AbstractContextManager[None]:
         # Around compiled passes torch has only rows to work on, and its other threads would go on
@@ -172,33 +178,26 @@ class CompiledEngine(OwnEngine):
         self,
         ids: NDArray[np.int64],
         uniforms: Doubles,
-        q: Floats,
-        *,
-        temperature: float,
-        tie: float | None,
+        rows: Distributions,
         layers: int | None = None,
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Append `ids` [m] to the cache and draft n tokens after them; all but the last are
-        appended too.
-
-        uniforms: [n], what the tokens are drawn with. q: fp32 [n, vocab], written: what they are
-        drawn from. tie: as `sampling.TIE`, if they are greedy; q is not written then. Returns the
-        tokens [n], and the logits divided by `temperature`, fp32 [n, vocab].
-        """
+    ) -> Draft:
+        """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them;
+        all but the last are appended too. rows: written."""
         n, fed = len(uniforms), len(ids)
         self._reserve(self.length + fed + n - 1)
         drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
-        first = self._planned(fed, layers, temperature, 1)
+        first = self._planned(fed, layers, rows.temperature, 1)
         first.entries[f.IDS] = ids.ctypes.data
-        entries = self._planned(1, layers, temperature, 1).entries
+        entries = self._planned(1, layers, rows.temperature, 1).entries
         if fed == 1:
             entries = entries.copy()
         entries[f.START] = self.length + fed
-        how = first.numbers, tie is not None, np.float32(tie or 0.0), uniforms
+        how = first.numbers, rows.greedy, np.float32(TIE), uniforms
         with self._crew.gathered(self.threads, first.entries, entries) as boxes:
-            run_draft(boxes, first.entries, entries, *how, drafted, logits, q)
+            run_draft(boxes, first.entries, entries, *how, drafted, logits, rows.rows(n))
         self.length += fed + n - 1
-        return drafted, logits
+        rows.take(drafted)
+        return Draft(rows.ids[n], rows.p[n], torch.from_numpy(logits).split(1))
 
     def _pass(
         self,
@@ -259,3 +258,9 @@ class _Plan:
         self.entries, self.numbers = table.plan.copy(), table.numbers.copy()
         self.entries[f.TOKENS] = n
         self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self._shared]
+
+
+def drafts_at_once(settings: Settings) -> bool:
+    """Whether drafts are greedy or drawn from a softmax without top-k or top-p, which is what the
+    compiled code can do."""
+    return settings.greedy or softmax_only(settings)

@@ -11,15 +11,17 @@ import hashlib
 import logging
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ...core.engine import StateEngine
 from ...environment import has_numba
 from ...pairs.pair import context_length, parameter_count
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 log = logging.getLogger(__name__)
 

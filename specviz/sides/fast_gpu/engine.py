@@ -10,18 +10,22 @@ import weakref
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import nullcontext
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ...core.engine import OwnEngine, memory_limited
-from ...core.types import DecodingPath, RunContext
-from ...environment import COMPILE
+from ...core.eager import memory_limited
+from ...core.engine import OwnEngine
+from ...core.types import RunContext
 from ...pairs.pair import context_length
+from ...variables import COMPILE
 from .cache import InPlaceCache, capacity_for
 from .programs import Function, Program, compiled
 from .support import refusal
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the target itself
 MOST_PROGRAMS = 96  # captured for one cache

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from ...core.eager import EagerEngine
-from ...core.engine import StateEngine, memory_limited
+from ...core.eager import EagerEngine, memory_limited
 from ...core.states import StateReader
 from ...pairs.heads.assistant import Assistant
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 
 class AssistantEngine(StateReader):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core.engine import memory_limited
+from ...core.eager import memory_limited
 from ...core.states import StateReader
 from ...pairs.heads.eagle import Head, HeadCache
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import MtpCache
 
-from ...core.engine import memory_limited
+from ...core.eager import memory_limited
 from ...core.states import StateReader
 from ...pairs.heads.mtp import MtpHead
 

@@ -11,14 +11,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...core.drafting import Drafter
-from ...core.types import DecodingPath, Draft, RunContext
+from ...core.types import Draft, RunContext
 from ...pairs.pair import Pair
 from .suffix_index import Context, Followers, SuffixIndex
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 LEAST_CHANCE = 0.2
 """A draft ends where its likeliest continuation would hold with less chance than this: about the

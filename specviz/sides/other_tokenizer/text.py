@@ -8,15 +8,19 @@ certain: q is one-hot, and the target keeps what it would have written itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...core.drafting import Drafter
 from ...core.sampling import greedy_ids, sample, uniforms
-from ...core.types import DecodingPath, Draft, RunContext
+from ...core.types import Draft, RunContext
 from ...pairs.pair import Pair
 from .translation import TranslatedDrafter
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 TAIL = 8  # ids before the draft that are encoded with it: the tokenizer sees where it begins
 

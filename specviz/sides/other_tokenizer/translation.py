@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from ...core.cost import pass_cost
 from ...core.drafting import Drafter
-from ...core.engine import Engine, host_ids, prefill
+from ...core.engine import host_ids, prefill
 from ...core.engines import make_engine
-from ...core.types import DecodingPath, Draft, RunContext
+from ...core.types import Draft, RunContext
 from ...pairs.pair import Pair, context_length
 from ...pairs.shared_tokens import SharedTokens
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath, Engine
 
 
 class DraftText:

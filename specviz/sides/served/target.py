@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
-from ...core.engine import Engine, ModelElsewhere, OwnEngine
+from ...core.engine import ModelElsewhere, OwnEngine
 from ...core.events import SERVER, STREAMED
-from ...core.types import DecodingPath, RunContext
+from ...core.types import RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
@@ -23,6 +23,9 @@ from ...settings import Settings
 from .completions import Completions
 from .interface import Drawn, Spent, TargetServer, UnsuitedError
 from .llama_server import LlamaServer
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath, Engine
 
 LISTED = 5  # of a greedy run: as many as a card shows
 
