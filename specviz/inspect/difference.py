@@ -118,7 +118,8 @@ def check_pair(pair: Pair, parting: Parting) -> None:
         )
     drafted = [token_id for some, _ in parting.passes for token_id in some]
     fed = (*parting.prompt, *parting.ours, *parting.theirs, *drafted)
-    if not parting.prompt or len(parting.ours) < len(parting.theirs) or max(fed) >= pair.vocab:
+    known = all(0 <= token_id < pair.vocab for token_id in fed)
+    if not parting.prompt or len(parting.ours) < len(parting.theirs) or not known:
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
 
 

@@ -68,7 +68,6 @@ def _add_books(group: argparse._ArgumentGroup) -> None:
     add("--matrix-rate", type=real(0), default=0.01, help="Muon's peak learning rate")
     add("--embedding-rate", type=real(0), default=0.003, help="AdamW's peak learning rate")
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
-    add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
 
 
 def _add_distillation(group: argparse._ArgumentGroup) -> None:

@@ -22,9 +22,9 @@ from ...core.loop import decode
 from ...core.types import Prefilled
 from ...lanes import LANE_LABELS
 from ...pairs.pair import Pair
-from ...runs.intervals import Spread, spread
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
+from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ..racing import all_with, by_prompt, in_fp32, whole_race
 
