@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from specviz import Settings, load_pair
-from specviz.core.alone import baseline
-from specviz.core.engines import make_engine
+from specviz.core.engine import make_engine
 from specviz.core.header import model_name
 from specviz.environment import ASSETS
 from specviz.errors import PairError
@@ -23,6 +22,7 @@ from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import MAGIC, read_gguf
 from specviz.pairs.table import named_pair, wheel_file
+from specviz.result import baseline
 from specviz.runs.recording import read_recording
 from specviz.runs.rerun import pair_named, rerun
 
