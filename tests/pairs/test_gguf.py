@@ -161,6 +161,22 @@ def test_a_file_is_unpacked_once_and_is_the_same_model(
     assert load_pair(f"{packed}+none").drafters == pair.drafters
 
 
+def test_a_file_is_parsed_once_while_it_is_unpacked(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a model with a vocabulary of 50,000 takes seconds more for each time."""
+    import gguf
+
+    parsed: list[Any] = []
+    reader = gguf.GGUFReader
+    monkeypatch.setattr(gguf, "GGUFReader", lambda path: parsed.append(path) or reader(path))
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path))
+    unpack.unpacked(packed)
+    assert len(parsed) == 1
+    gguf.GGUFReader(packed)
+    assert len(parsed) == 2, "nothing is kept afterwards"
+
+
 def test_what_was_damaged_in_the_cache_is_unpacked_anew(packed: Path) -> None:
     folder = unpack.unpacked(packed)
     (folder / "model.safetensors").write_bytes(b"rubbish")
