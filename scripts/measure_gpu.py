@@ -25,8 +25,9 @@ from typing import Any
 
 import torch
 
-from specviz.environment import COMPILE, FORM
+from specviz.environment import FORM
 from specviz.pairs.hub import hub_is_reachable
+from specviz.variables import COMPILE
 
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = 24 * 60.0  # seconds for all steps

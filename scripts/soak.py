@@ -74,7 +74,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="half a minute in all")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
-    from specviz.environment import PAIR
+    from specviz.variables import PAIR
 
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
     os.environ.setdefault(PAIR.name, "builtin")  # it is the page that is tried, not a model

@@ -9,16 +9,16 @@ from ._version import __version__
 from .core.events import Choice, End, Header, Round, Token
 from .core.kinds import DrafterKind, VerdictKind
 from .errors import SpecvizError
-from .kinds import register
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .core.alone import baseline, speculate
     from .core.drafting import Drafter
-    from .core.loop import baseline, speculate
     from .core.race import race
     from .core.types import Draft
     from .pairs.load import load_pair
     from .pairs.pair import Pair
+    from .plugins import register
     from .result import Result, generate
     from .runs.metrics import Metrics, compute_metrics
     from .runs.trace import Trace
@@ -56,12 +56,13 @@ _MODULES = {
     "Pair": "pairs.pair",
     "Result": "result",
     "Trace": "runs.trace",
-    "baseline": "core.loop",
+    "baseline": "core.alone",
     "compute_metrics": "runs.metrics",
     "generate": "result",
     "load_pair": "pairs.load",
     "race": "core.race",
-    "speculate": "core.loop",
+    "register": "plugins",
+    "speculate": "core.alone",
 }
 """Where names come from that are imported when they are first asked for: most bring torch, which
 takes seconds, and a process that only shows traces does without."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .core.kinds import resolved
-from .environment import variables_table
 from .options import Parser
+from .variables import variables_table
 
 
 @dataclass(frozen=True)

@@ -2,28 +2,23 @@
 
 Page, sweep, doctor, command line, benchmark and JavaScript read these tables; only the sides know
 more of a kind than its record says. `register` adds a kind of your own, and so does an entry point
-of an installed package in the group "specviz.drafters" or "specviz.verdicts".
+of an installed package in the group "specviz.drafters" or "specviz.verdicts" (`specviz.plugins`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
-from functools import partial
-from importlib import import_module, metadata
-from typing import Any, TypeAlias
+from typing import Any
 
-from .core.kinds import DrafterKind, EngineKind, PairSource, VerdictKind
-from .environment import PLUGINS
-from .errors import SettingsError
+from .core.kinds import DrafterKind, EngineKind, PairSource, VerdictKind, resolved
 
-DRAFTERS = (
-    DrafterKind(
+DRAFTERS: dict[str, DrafterKind | str] = {
+    "model": DrafterKind(
         name="model",
         beside=1,
         make=".sides.model:ModelDrafter",
-        translated=".sides.other_tokenizer.text:translated_drafter",
+        translated=".sides.other_tokenizer:translated_drafter",
         label="draft model",
         deployed=".measure.sweep.deploy:draft_model",
         clause="a small model guesses ahead",
@@ -35,75 +30,11 @@ DRAFTERS = (
         own_context=True,
         fewer="never",
     ),
-    DrafterKind(
-        name="ngram",
-        beside=2,
-        make=".sides.lookup.ngram:NgramDrafter",
-        label="n-grams",
-        deployed=".measure.sweep.deploy:ngram",
-        choice="n-grams",
-        lane="n-gram",
-        clause="guesses are copied from the text so far",
-        guessed="The end of the text stood in it before: the {count} that followed there are "
-        "copied as guesses. No model is asked, so q is 1 for each.",
-        unguessed="The end of the text has not stood in it before, so there was nothing to copy.",
-        predicted="copied",
-        certain=True,
-        fewer="none",
-    ),
-    DrafterKind(
-        name="suffix",
-        beside=4,
-        make=".sides.lookup.suffix:SuffixDrafter",
-        label="counts",
-        deployed=".measure.sweep.deploy:suffix",
-        lane="suffix",
-        clause="guesses are what followed such text before",
-        guessed="The longest end of the text that was seen before is looked up, and what followed "
-        "it each time is counted: q is each token’s share, and one is drawn from it. So come "
-        "{count}, one after the other; how many was settled before.",
-        guessed_greedy="The longest end of the text that was seen before is looked up, and what "
-        "followed it each time is counted: the most frequent token is the guess. So come {count}, "
-        "one after the other; how many was settled before.",
-        unguessed="Nothing that was seen before was likely enough to hold.",
-        reads_memory=True,
-        predicted="copied",
-        counted=True,
-        fewer="any",
-    ),
-    DrafterKind(
-        name="early-exit",
-        beside=3,
-        make=".sides.early_exit:EarlyExitDrafter",
-        described=".sides.early_exit:described_exit",
-        label="early exit",
-        deployed=".measure.sweep.deploy:early_exit",
-        clause="the target’s own first layers guess ahead",
-        who="The target’s own first layers guess",
-        needs="layers",
-        predicted="place",
-        cost="target",
-        has_model=True,
-        fewer="never",
-    ),
-    DrafterKind(
-        name="head",
-        beside=5,
-        make=".sides.heads.drafter:HeadDrafter",
-        described=".sides.heads.drafter:described_head",
-        label="head on the target",
-        deployed=".measure.sweep.deploy:head",
-        lane="head",
-        clause="a layer that reads the target’s hidden states guesses ahead",
-        who="The head, a layer that begins at the target’s hidden states, guesses",
-        needs="head",
-        reads_states=True,
-        predicted="chained",
-        cost="target",
-        has_model=True,
-        fewer="unread",
-    ),
-    DrafterKind(
+    "ngram": ".more_kinds:NGRAM",
+    "suffix": ".more_kinds:SUFFIX",
+    "early-exit": ".more_kinds:EARLY_EXIT",
+    "head": ".more_kinds:HEAD",
+    "none": DrafterKind(
         name="none",
         make=".core.drafting:NoDrafter",
         label="no drafts",
@@ -111,12 +42,13 @@ DRAFTERS = (
         clause="no guesses: it does what the other lane does",
         fewer="any",
     ),
-)
+}
+"""By name: the record of one that most runs take, or where that of another is."""
 
-VERDICTS = (
-    VerdictKind(
+VERDICTS: dict[str, VerdictKind | str] = {
+    "token": VerdictKind(
         name="token",
-        decide=".core.verdict:decide",
+        decide=".core.verdicts:decide",
         label="token by token",
         clause="drafts are judged one after another by p / q",
         law="Exact does not mean the same words, it means the same chances. A guess is kept with "
@@ -125,63 +57,11 @@ VERDICTS = (
         "et al. 2022, theorem 1).",
         left="left: max(0, p − q)",
     ),
-    VerdictKind(
-        name="block",
-        decide=".core.verdicts:decide_block",
-        label="block",
-        clause="all drafts of a round are judged together",
-        law="Exact does not mean the same words, it means the same chances. Block verification "
-        "judges the guesses of a round together: it keeps more of them than one test after the "
-        "other would, and makes up for exactly what it refuses, so every text keeps the "
-        "probability that the target alone gives it (Sun et al. 2024).",
-        note="The guesses are judged together, but shown one after the other: kept are all up to "
-        "the last one whose draw is below its threshold. So the text follows p, and never fewer "
-        "are kept on average than one by one.",
-        left="left: max(0, w p − q)",
-        beta="mean overlap of the two distributions, as the token rule has it",
-        threshold="u",
-        weighted=True,
-        together=True,
-        numbers=".core.verdicts:block_shown",
-        after=".core.verdicts:left_of_block",
-    ),
-    VerdictKind(
-        name="exact-match",
-        decide=".core.verdicts:decide_exact_match",
-        label="exact match",
-        clause="drafts are compared with the target's own draws",
-        law="Exact does not mean the same words, it means the same chances. Here the target draws "
-        "each token itself, from p, and a guess is kept only if it is that token: what is written "
-        "are always the target’s own draws.",
-        note="The target’s own draws are what is written, so the text follows p. Fewer guesses "
-        "hold than with the ratio p / q, which may keep a guess that the target would not have "
-        "drawn this time.",
-        left="p without the refused one",
-        beta="mean probability that the rule keeps a draft",
-        chance=True,
-        numbers=".core.verdicts:exact_match_shown",
-        after=".core.verdicts:left_of_exact_match",
-    ),
-    VerdictKind(
-        name="typical",
-        decide=".core.verdicts:decide_typical",
-        label="typical",
-        exact=False,
-        choice="Typical (changes the text)",
-        clause="drafts are kept that the target finds likely enough",
-        law="This rule is not exact. A guess is kept if the target finds it likely enough, however "
-        "often the draft guesses it, and nothing makes up for that: the text follows another "
-        "distribution (Cai et al. 2024). The experiment below shows by how much.",
-        note="Kept means “likely enough” here: nothing makes up for guesses that the draft makes "
-        "too often. The text does not follow the target’s distribution.",
-        beta="mean probability that the rule keeps a draft",
-        chance=True,
-        threshold="p",
-        draws=False,
-        residual=False,
-        numbers=".core.verdicts:typical_shown",
-    ),
-)
+    "block": ".more_kinds:BLOCK",
+    "exact-match": ".more_kinds:EXACT_MATCH",
+    "typical": ".more_kinds:TYPICAL",
+}
+"""As `DRAFTERS`."""
 
 ENGINES = (
     EngineKind(
@@ -216,52 +96,14 @@ ENGINES = (
 on a server brings its own engine."""
 
 PAIR_SOURCES = (
-    PairSource(
-        name="builtin",
-        label="the pair that comes with the program",
-        load=".pairs.builtin:load_builtin",
-        examine=".pairs.doctor:examine_models",
-    ),
-    PairSource(
-        name="table",
-        label="a row of the table of pairs",
-        load=".pairs.models:load_models",
-        examine=".pairs.doctor:examine_models",
-    ),
-    PairSource(
-        name="models",
-        label="models of the hub, folders and GGUF files",
-        load=".pairs.models:load_models",
-        examine=".pairs.doctor:examine_models",
-    ),
-    PairSource(
-        name="operator",
-        label="the server of SPECVIZ_REMOTE",
-        load=".pairs.served:load_operator",
-        examine=".pairs.doctor:examine_operator",
-    ),
-    PairSource(
-        name="served",
-        label="a target on a server, and a draft here",
-        load=".pairs.served:load_served",
-        examine=".pairs.doctor:examine_served",
-    ),
-    PairSource(
-        name="watched",
-        label="a server that speculates by itself",
-        load=".sides.watched.watching:load_watched",
-        examine=".pairs.doctor:examine_watched",
-    ),
+    PairSource("builtin", ".pairs.builtin:load_builtin", ".pairs.doctor:examine_models"),
+    PairSource("table", ".pairs.models:load_models", ".pairs.doctor:examine_models"),
+    PairSource("models", ".pairs.models:load_models", ".pairs.doctor:examine_models"),
+    PairSource("operator", ".pairs.served:load_operator", ".pairs.served:examine_operator"),
+    PairSource("served", ".pairs.served:load_served", ".pairs.served:examine_served"),
+    PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.served:examine_watched"),
 )
 """What each form of a pair's name leads to."""
-
-Kind: TypeAlias = DrafterKind | VerdictKind
-
-GROUPS: dict[str, type[Kind]] = {
-    "specviz.drafters": DrafterKind,
-    "specviz.verdicts": VerdictKind,
-}
-"""The groups of entry points, each of which names a record (or a function that returns one)."""
 
 TOKEN = "token"
 """The verdict that judges greedy runs, where all keep the same drafts."""
@@ -274,25 +116,34 @@ OWN_PARTS = ("draft", "head")
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
-_drafters = {kind.name: kind for kind in DRAFTERS}
-_verdicts = {kind.name: kind for kind in VERDICTS}
+known_drafters, known_verdicts = dict(DRAFTERS), dict(VERDICTS)
+"""The same with what was registered."""
+
+
+def own_drafters() -> tuple[DrafterKind, ...]:
+    """The drafters of this package."""
+    return tuple(_record(DRAFTERS, name) for name in DRAFTERS)
+
+
+def own_verdicts() -> tuple[VerdictKind, ...]:
+    """The verdicts of this package."""
+    return tuple(_record(VERDICTS, name) for name in VERDICTS)
 
 
 def drafters() -> tuple[DrafterKind, ...]:
     """Every drafter, those of this package first, "none" the last of them."""
-    _load_plugins()
-    return (*(kind for kind in _drafters.values() if kind.name != NONE), _drafters[NONE])
+    return tuple(_record(known_drafters, name) for name in drafter_names())
 
 
 def verdicts() -> tuple[VerdictKind, ...]:
     """Every verdict, those of this package first."""
-    _load_plugins()
-    return tuple(_verdicts.values())
+    return tuple(_record(known_verdicts, name) for name in verdict_names())
 
 
 def drafter_names() -> tuple[str, ...]:
     """The names of all drafters, "none" the last."""
-    return tuple(kind.name for kind in drafters())
+    _load_plugins()
+    return (*(name for name in known_drafters if name != NONE), NONE)
 
 
 def swept_drafters() -> tuple[str, ...]:
@@ -313,22 +164,27 @@ def drafters_for(parts: Collection[str]) -> tuple[str, ...]:
 
 def verdict_names() -> tuple[str, ...]:
     """The names of all verdicts."""
-    return tuple(kind.name for kind in verdicts())
+    _load_plugins()
+    return tuple(known_verdicts)
 
 
 def drafter_kind(name: str) -> DrafterKind:
     """The drafter of this name. A recording may name one that is not installed here: of such a one
     only the name is known."""
-    if name not in _drafters:
-        _load_plugins()
-    return _drafters.get(name) or DrafterKind(name=name, make=_absent(name), label=name)
+    if name not in known_drafters and name not in drafter_names():
+        from .plugins import absent
+
+        return DrafterKind(name=name, make=absent(name), label=name)
+    return _record(known_drafters, name)
 
 
 def verdict_kind(name: str) -> VerdictKind:
     """The verdict of this name, as `drafter_kind` has it."""
-    if name not in _verdicts:
-        _load_plugins()
-    return _verdicts.get(name) or VerdictKind(name=name, decide=_absent(name), label=name)
+    if name not in known_verdicts and name not in verdict_names():
+        from .plugins import absent
+
+        return VerdictKind(name=name, decide=absent(name), label=name)
+    return _record(known_verdicts, name)
 
 
 def engine_kind(name: str) -> EngineKind:
@@ -336,94 +192,12 @@ def engine_kind(name: str) -> EngineKind:
     return next((kind for kind in ENGINES if kind.name == name), EngineKind(name=name, label=name))
 
 
-def register(kind: Kind) -> None:
-    """Add a drafter or a verdict of your own, which then has everything that ours have.
-
-    Raises `SettingsError` if it is no record, or if its name is taken or is not lower-case letters,
-    digits and hyphens. Registering the same name of the same package again replaces it.
-    """
-    if not isinstance(kind, (DrafterKind, VerdictKind)):
-        raise SettingsError(
-            f"{kind!r:.60} cannot be registered: use a DrafterKind or a VerdictKind."
-        )
-    if not isinstance(kind.name, str) or not NAME.fullmatch(kind.name):
-        raise SettingsError(
-            f"a kind is named {kind.name!r:.60}: use up to 40 lower-case letters, digits and "
-            "hyphens, with a letter first."
-        )
-    table: dict[str, Any] = _drafters if isinstance(kind, DrafterKind) else _verdicts
-    known = table.get(kind.name)
-    own = kind if kind.package else replace(kind, package=_package_of(kind))
-    if known is not None and known.package != own.package:
-        raise SettingsError(
-            f"the name {kind.name!r} is taken by {known.package or 'specviz itself'}: choose "
-            "another one."
-        )
-    table[kind.name] = own
-
-
-_loaded: list[bool] = []
-
-
-def _absent(name: str) -> partial[Any]:
-    return partial(_refused, f"{name!r} is not installed here: install the package that brings it.")
+def _record(table: dict[str, Any], name: str) -> Any:
+    found = table[name]
+    return resolved(found) if isinstance(found, str) else found
 
 
 def _load_plugins() -> None:
-    """Register what installed packages and the modules of SPECVIZ_PLUGINS bring, once.
+    from .plugins import load_plugins  # whoever names one of ours needs no others
 
-    What a package brings that cannot be loaded has a place in the table too, and says so when it is
-    used. Raises `SettingsError` for a module of SPECVIZ_PLUGINS that cannot be imported.
-    """
-    if _loaded:
-        return
-    _loaded.append(True)  # first: a module that is imported here may ask for the tables
-    for group, kind in GROUPS.items():
-        for entry in metadata.entry_points(group=group):
-            _register_entry(entry, kind)
-    for module in PLUGINS.read():
-        try:
-            import_module(module)
-        except Exception as error:
-            _loaded.clear()
-            raise SettingsError(
-                f"{PLUGINS.name} names {module}, which cannot be imported "
-                f"({type(error).__name__}: {error}): mend it or leave it out."
-            ) from error
-
-
-def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
-    try:
-        found = entry.load()
-        found = found if isinstance(found, kind) else found()
-        register(replace(found, package=package))
-    except Exception as error:
-        sentence = (
-            f"{entry.name!r} of the package {package} cannot be loaded "
-            f"({type(error).__name__}: {error}): mend or uninstall it."
-        )
-        table: dict[str, Any] = _drafters if kind is DrafterKind else _verdicts
-        code = "make" if kind is DrafterKind else "decide"
-        given: dict[str, Any] = {"name": entry.name, "label": entry.name, "package": package}
-        given[code] = partial(_refused, sentence)
-        table.setdefault(entry.name, kind(**given))
-
-
-def _refused(sentence: str, *_: Any, **__: Any) -> Any:
-    raise SettingsError(sentence)
-
-
-def _package_of(kind: Kind) -> str:
-    """Name and version of the package that a registered kind's code comes from."""
-    code = kind.make if isinstance(kind, DrafterKind) else kind.decide
-    module = (
-        code.partition(":")[0]
-        if isinstance(code, str)
-        else str(getattr(code, "__module__", "unknown"))
-    )
-    name = module.split(".")[0]
-    try:
-        return f"{name} {metadata.version(name)}"
-    except metadata.PackageNotFoundError:
-        return name
+    load_plugins()

@@ -12,7 +12,7 @@ import traceback
 from contextvars import ContextVar
 from typing import Any
 
-from .environment import AUTH, LOG
+from .variables import AUTH, LOG
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST", default="")
 """The id of the request that is being answered, or empty. The client finds it in its answer."""

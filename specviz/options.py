@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .errors import SettingsError, TraceError
-from .kinds import DRAFTERS, drafter_names
+from .kinds import drafter_names
 from .settings import CHOICES, Settings
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE)
@@ -117,7 +117,7 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
 
 
-def settings_from(options: argparse.Namespace, drafter: str = DRAFTERS[0].name) -> Settings:
+def settings_from(options: argparse.Namespace, drafter: str = Settings().drafter) -> Settings:
     """The settings that `add_settings` parsed, with this drafter if none was asked for. Raises
     `SettingsError`."""
     values = {field.name: getattr(options, field.name) for field in fields(Settings)}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .core.drafting import Memory, memory_described, memory_ids
+from .core.drafting import Memory, memory_ids
 from .core.events import Round
 from .core.header import header_of
-from .core.loop import decode, settings_for
+from .core.loop import decode
 from .core.types import Prefilled, Prompt
 from .lanes import SPECULATIVE
-from .pairs.pair import Pair, checked_pair
+from .pairs.pair import Pair, checked_pair, settings_for
 from .runs.metrics import Metrics, compute_metrics
 from .runs.trace import Trace
 from .settings import Settings
@@ -67,6 +67,5 @@ def generate(
     first = next(events)
     assert isinstance(first, Prefilled)
     rounds = [event for event in events if isinstance(event, Round)]
-    header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first})
-    trace = Trace(replace(header, memory=memory_described(texts)), rounds)
-    return Result(trace, frozenset() if own.ignore_eos else pair.eos_ids)
+    header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first}, texts)
+    return Result(Trace(header, rounds), frozenset() if own.ignore_eos else pair.eos_ids)

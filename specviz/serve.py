@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .environment import DRAIN_SECONDS, check_variables, on_zerogpu
+from .environment import on_zerogpu
 from .errors import SettingsError, SpecvizError
 from .logs import adopt_libraries, in_json, set_up_logging
 from .options import Parser
 from .pairs.table import first_pair, operator_pairs
+from .variables import DRAIN_SECONDS, check_variables
 from .worker.client import ProcessWorker, Worker, end_processes
 
 log = logging.getLogger(__name__)

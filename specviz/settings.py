@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import SettingsError
-from .kinds import NAME, TOKEN, drafter_names, verdict_kind, verdict_names
+from .kinds import DRAFTERS, TOKEN, VERDICTS, drafter_names, verdict_kind, verdict_names
 
 GAMMA_POLICIES = ("fixed", "heuristic", "optimal")
 """How many tokens a round drafts: gamma; as many as the last rounds make likely to be kept; or as
@@ -23,6 +23,9 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "verdict": verdict_names,
 }
 """The fields that hold one of several names, and what gives these."""
+
+OURS = {"drafter": tuple(DRAFTERS), "verdict": tuple(VERDICTS)}
+"""Of these, the names that stand in our own tables: no plug-in need be looked for."""
 
 # field: (lowest, highest) allowed, both ends included
 RANGES: dict[str, tuple[float, float]] = {
@@ -74,7 +77,7 @@ class Settings:
             raise SettingsError("top_p is 0, which keeps no token: use a value above 0, up to 1.")
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices():
+            if value not in OURS.get(name, ()) and value not in choices():
                 raise SettingsError(
                     f"{name} is {_shown(value)}: use one of {', '.join(map(repr, choices()))}."
                 )
@@ -99,6 +102,11 @@ class Settings:
         return verdict_kind(self.rule).exact
 
     @property
+    def adapts(self) -> bool:
+        """Whether a policy chooses how many tokens each round drafts."""
+        return self.gamma > 0 and self.gamma_policy != "fixed"
+
+    @property
     def truncates(self) -> bool:
         """Whether top-k or top-p may rule tokens out."""
         return self.top_k > 0 or self.top_p < 1.0
@@ -107,22 +115,6 @@ class Settings:
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Settings from JSON; raises `SettingsError` on a field that does not exist."""
         return cls(**cls.known(values))
-
-    @classmethod
-    def recorded(cls, values: dict[str, Any]) -> Settings:
-        """The settings of a recording: `from_dict`, but its drafter and its verdict may be of a
-        package that is not installed here."""
-        absent = {
-            name: value
-            for name in ("drafter", "verdict")
-            if isinstance(value := values.get(name), str)
-            and NAME.fullmatch(value)
-            and value not in CHOICES[name]()
-        }
-        made = cls.from_dict({name: value for name, value in values.items() if name not in absent})
-        for name, value in absent.items():
-            object.__setattr__(made, name, value)
-        return made
 
     @classmethod
     def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:

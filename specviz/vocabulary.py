@@ -12,7 +12,7 @@ from typing import Any
 
 from .core.kinds import DrafterKind, VerdictKind
 from .environment import ASSETS
-from .kinds import DRAFTERS, ENGINES, VERDICTS, drafters, verdicts
+from .kinds import ENGINES, drafters, own_drafters, own_verdicts, verdicts
 from .lanes import LANE_LABELS
 
 FILE = ASSETS / "page" / "vocabulary.json"
@@ -56,8 +56,8 @@ _OF_VERDICTS = (
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
     """Everything as JSON. registered: with the kinds of other packages."""
     return {
-        "drafters": _words(drafters() if registered else DRAFTERS, _OF_DRAFTERS),
-        "verdicts": _words(verdicts() if registered else VERDICTS, _OF_VERDICTS),
+        "drafters": _words(drafters() if registered else own_drafters(), _OF_DRAFTERS),
+        "verdicts": _words(verdicts() if registered else own_verdicts(), _OF_VERDICTS),
         "policies": POLICIES,
         "compared": COMPARED,
         "outcomes": OUTCOMES,

@@ -11,8 +11,8 @@ import yaml
 
 from scripts import install
 from scripts.lock import REQUIREMENTS, pins_in
-from specviz.environment import variables_table
 from specviz.pairs.table import known_model
+from specviz.variables import variables_table
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = (ROOT / "docs" / "deploy.md").read_text("utf-8")

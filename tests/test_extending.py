@@ -15,7 +15,7 @@ from toy_models import llama, pair_of, scripted
 import specviz
 from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind, kinds
 from specviz.__main__ import main
-from specviz.core.verdict import decide
+from specviz.core.verdicts import decide
 from specviz.errors import KindError, SettingsError
 from specviz.inspect.prove import prove
 
@@ -29,8 +29,8 @@ RUNS = 500  # of a proof: the wrong example of the guide gives 2e-22, typical le
 
 @pytest.fixture(autouse=True)
 def own_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kinds, "_drafters", dict(kinds._drafters))
-    monkeypatch.setattr(kinds, "_verdicts", dict(kinds._verdicts))
+    monkeypatch.setattr(kinds, "known_drafters", dict(kinds.known_drafters))
+    monkeypatch.setattr(kinds, "known_verdicts", dict(kinds.known_verdicts))
     yield
 
 

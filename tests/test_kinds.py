@@ -6,20 +6,35 @@ import inspect
 
 from specviz import vocabulary
 from specviz.core.kinds import resolved
-from specviz.kinds import DRAFTERS, ENGINES, NONE, VERDICTS, drafter_names, drafters_for
+from specviz.kinds import (
+    DRAFTERS,
+    ENGINES,
+    NONE,
+    VERDICTS,
+    drafter_names,
+    drafters_for,
+    own_drafters,
+    own_verdicts,
+)
 
 
 def test_every_record_names_code_that_is_there():
-    for kind in (*DRAFTERS, *VERDICTS, *ENGINES):
+    for kind in (*own_drafters(), *own_verdicts(), *ENGINES):
         for field in ("make", "decide", "numbers", "after", "described", "suits", "deployed"):
             reference = getattr(kind, field, None)
             if reference is not None:
                 assert callable(resolved(reference)), (kind.name, field)
 
 
+def test_a_record_stands_under_its_own_name():
+    for table, records in ((DRAFTERS, own_drafters()), (VERDICTS, own_verdicts())):
+        assert list(table) == [kind.name for kind in records]
+
+
 def test_verdicts_take_what_the_token_rule_takes():
-    wanted = list(inspect.signature(resolved(VERDICTS[0].decide)).parameters)
-    for kind in VERDICTS:
+    token, *_ = own_verdicts()
+    wanted = list(inspect.signature(resolved(token.decide)).parameters)
+    for kind in own_verdicts():
         assert list(inspect.signature(resolved(kind.decide)).parameters) == wanted
 
 

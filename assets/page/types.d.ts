@@ -182,17 +182,11 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
-/** Where two greedy lanes part, as specviz/inspect/parting.py has it: a pass is its guesses and what it wrote. */
-interface DifferenceWish {
+/** What is asked of a run: which one, if the server knows it, one of its lanes, and the run itself. */
+interface RunWish {
   run: string | null;
-  parting: {
-    prompt: number[];
-    passes: [number[], number[]][];
-    theirs: number[];
-    gamma: number;
-    target: string;
-    dtype: string;
-  };
+  lane?: LaneName;
+  trace: unknown;
 }
 
 interface DifferenceResult {
@@ -214,8 +208,8 @@ interface Server {
   missed?(asked: { run: string; seq: number }): Promise<string[] | null>;
   opened?(file: Blob): Promise<{ trace?: Trace; error?: string }>;
   take_away?(form: string, trace: Blob): Promise<TakenAway>;
-  begin_difference?(asked: DifferenceWish): Promise<ExperimentState>;
-  begin_rerun?(asked: { run: string | null; trace: unknown }): Promise<ExperimentState>;
+  begin_difference?(asked: RunWish): Promise<ExperimentState>;
+  begin_rerun?(asked: RunWish): Promise<ExperimentState>;
   begin_sampling?(asked: SamplingWish): Promise<ExperimentState>;
   ask_job?(asked: { id: string }): Promise<ExperimentState>;
   end_job?(asked: { id: string }): Promise<void>;

@@ -9,7 +9,7 @@ counted as the bytes that could be read in the same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,11 @@ from ..pairs.sizes import parameter_bytes, pass_bytes
 from ..pairs.truncated import truncated_model
 from .engine import ModelElsewhere
 from .states import DraftHead
+
+if TYPE_CHECKING:
+    from ..pairs.pair import Pair
+    from .drafting import Drafter
+    from .protocols import Engine
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware
 # that waits for its memory processes several tokens in the same time.
@@ -34,6 +39,12 @@ def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
         return model.pass_cost()
     model = model if layers is None else truncated_model(model, layers)
     return pass_bytes(model) + _call_cost([model], torch.device(model.device), form)
+
+
+def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> tuple[float, float]:
+    """c and the cost of a further token in a target pass, in one-token passes of the `target`."""
+    alone = pass_cost(pair.target, target.form)
+    return drafter.step_cost() / alone, extra_token_cost(pair.device, target.form)
 
 
 def head_step_cost(head: DraftHead, form: str) -> float:

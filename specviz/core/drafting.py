@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import PairError, SettingsError, shown
+from ..errors import PairError
 from ..kinds import drafter_kind
-from ..kinds import drafters as every_drafter
 from ..settings import Settings
 from .kinds import resolved
 
 if TYPE_CHECKING:
     from ..pairs.pair import Pair
-    from .types import DecodingPath, Draft, RunContext
+    from .policy import Policy
+    from .protocols import DecodingPath, Engine
+    from .types import Draft, RunContext
 
 UNLIMITED = 1_000_000  # tokens, more than any run drafts
 
@@ -76,6 +77,11 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     kind = drafter_kind(run.settings.drafter)
     if run.settings.gamma == 0:
         return NoDrafter()
+    if kind.needs == "draft" and pair.draft is None:
+        raise PairError(
+            "this pair has no draft model: choose one, or one of the drafters that it offers: "
+            f"{', '.join(pair.drafters)}."
+        )
     if lacking := kind.lacking(pair):
         raise PairError(lacking)
     if kind.package is not None:
@@ -88,28 +94,23 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     return drafter
 
 
+def policy_for(settings: Settings, pair: Pair, target: Engine, drafter: Drafter) -> Policy | None:
+    """What chooses how many tokens each round drafts; None if gamma are always due."""
+    if not settings.adapts:
+        return None
+    from .policy import adaptive_policy
+
+    return adaptive_policy(settings, pair, target, drafter)
+
+
 def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> EarlierTexts:
     """The ids of each text that is not empty.
 
     settings: of the lanes with drafts. Raises `SettingsError` if none of them reads earlier texts,
     and `PromptError` for a text that is neither text nor known ids.
     """
-    if isinstance(memory, str):
-        raise SettingsError("memory is one text: use a list of texts, each as text or as ids.")
-    if not isinstance(memory, (list, tuple)):
-        raise SettingsError(f"memory is {shown(memory)}: use a list of texts, each text or ids.")
-    if not memory:
+    if isinstance(memory, tuple) and not memory:
         return ()
-    drafters = [one.drafter for one in settings]
-    if not any(drafter_kind(name).reads_memory for name in drafters):
-        readers = " or ".join(repr(kind.name) for kind in every_drafter() if kind.reads_memory)
-        raise SettingsError(
-            f"memory is given and the drafter is {drafters[0]!r}: only {readers} reads earlier "
-            "texts, so choose it or leave memory out."
-        )
-    return tuple(ids for text in memory if (ids := tuple(pair.text_ids(text))))
+    from .memory import checked_memory  # which few runs have
 
-
-def memory_described(memory: EarlierTexts) -> dict[str, int] | None:
-    """What a header says of it: how many texts and tokens, never the texts."""
-    return {"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None
+    return checked_memory(pair, memory, settings)

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from ..errors import ModelError
+from ..errors import ModelError, is_memory_error
 from ..pairs.pair import text_config
 from ..pairs.truncated import truncated_model, watched_model
-from .engine import OwnEngine, memory_limited
+from .engine import OwnEngine
+
+NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
+
+
+@contextmanager
+def memory_limited() -> Iterator[None]:
+    """Within it, an error that means that memory ran out, on any device, becomes a `ModelError`."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if is_memory_error(error):
+            raise ModelError(NO_MEMORY) from error
+        raise
 
 
 class EagerEngine(OwnEngine):

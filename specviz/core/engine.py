@@ -7,71 +7,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..environment import THREADS
-from ..errors import ModelError, is_memory_error
 
 if TYPE_CHECKING:
-    from .types import DecodingPath, RunContext
+    from .protocols import DecodingPath, Engine, StateEngine
+    from .types import RunContext
 
 _used: ContextVar[int | None] = ContextVar("threads", default=None)
 _of_the_page = 0  # processors
-
-NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
-
-
-class Engine(Protocol):
-    """A causal language model and the tokens that its cache holds.
-
-    form: the name of the implementation, for the page. length: cached tokens. partial: whether
-    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
-    """
-
-    device: torch.device
-
-    @property
-    def partial(self) -> bool: ...
-
-    @property
-    def form(self) -> str: ...
-
-    @property
-    def length(self) -> int: ...
-
-    def forward(
-        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
-    ) -> Tensor:
-        """Append int64 `ids` [n] to the cache; returns the logits of the last `keep`, divided by
-        `temperature`: fp32 [keep, vocab].
-
-        layers: run only the first `layers`, the final norm and the head. The caches of the other
-        layers then lack these tokens, so they must be rolled back before the next whole pass.
-        Raises `ModelError` if the model cannot run.
-        """
-        ...
-
-    def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens. Call it once after each verdict, and after
-        passes through the first layers only, with the length at which they began."""
-        ...
-
-    def path(self, run: RunContext) -> DecodingPath:
-        """How this engine drafts and judges in a run. Raises `PairError` if it cannot give what the
-        run's settings need."""
-        ...
-
-    def around(self) -> AbstractContextManager[None]:
-        """What stands around the rounds of a lane whose target this engine runs."""
-        ...
-
-    def told(self) -> dict[str, Any]:
-        """Fields of a `Round` that only this engine knows, on the passes since the last call."""
-        ...
 
 
 class OwnEngine:
@@ -112,35 +61,6 @@ class ModelElsewhere:
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
         """Fields of a `Header` that only this target knows."""
         return {}
-
-
-class StateEngine(Engine, Protocol):
-    """An engine that can hand out hidden states, for a head that drafts from them."""
-
-    def keep_states(self, layers: Sequence[int]) -> None:
-        """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
-        the final norm if n is `pairs.truncated.FINAL`.
-
-        Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
-        """
-        ...
-
-    @property
-    def states(self) -> Tensor:
-        """Of every token of the last pass, the kept states side by side: [n, len(layers) * width].
-        Valid until the next pass."""
-        ...
-
-
-@contextmanager
-def memory_limited() -> Iterator[None]:
-    """Within it, an error that means that memory ran out, on any device, becomes a `ModelError`."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if is_memory_error(error):
-            raise ModelError(NO_MEMORY) from error
-        raise
 
 
 def host_ids(ids: Sequence[int]) -> Tensor:

@@ -13,11 +13,14 @@ import torch
 
 from ..environment import FORM, on_zerogpu
 from ..kinds import ENGINES
-from .engine import Engine, ModelElsewhere, StateEngine
+from ..lanes import BASELINE, Lane
+from ..settings import Settings
+from .engine import ModelElsewhere
 from .kinds import EngineKind, resolved
 
 if TYPE_CHECKING:
-    from .states import DraftHead, StateReader
+    from ..pairs.pair import Pair
+    from .protocols import Engine, StateEngine
 
 _eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
 
@@ -51,31 +54,25 @@ def make_state_engine(model: Any, vocab: int) -> StateEngine:
     return engine
 
 
-def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateReader:
-    """The fastest engine that can run this head exactly, with an empty cache.
+def lane_threads(pair: Pair, lane: Lane) -> int:
+    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
+    draft model and gamma as `Settings` has them by default.
 
-    target: the engine whose states the head reads.
+    Measured once per process and pair, in less than two seconds.
     """
-    for kind in _usable():
-        engine = resolved(kind.make_head)(head, vocab, target) if kind.make_head else None
-        if engine is not None:
-            found: StateReader = engine
-            return found
-    return head.make_engine(vocab, target)
-
-
-def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
-    """How many threads suit rounds of one target pass over `width` tokens, after as many less one
-    passes of the draft (None: no passes) over one token each."""
-    for kind in _usable():
+    target, draft, width = pair.target, None, 1
+    if lane != BASELINE:
+        width = Settings().gamma + 1
+        draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
+    for kind in usable_engines():
         if kind.threads and not isinstance(target, ModelElsewhere):
-            count: int = resolved(kind.threads)(target, draft, vocab, width)
+            count: int = resolved(kind.threads)(target, draft, pair.vocab, width)
             return count
     return torch.get_num_threads()
 
 
 def _made(model: Any, vocab: int, *, states: bool) -> Any:
-    for kind in _usable():
+    for kind in usable_engines():
         if kind.make is not None and (kind.states or not states):
             engine = resolved(kind.make)(model, vocab)
             if engine is not None:
@@ -83,7 +80,7 @@ def _made(model: Any, vocab: int, *, states: bool) -> Any:
     raise AssertionError("the last engine of the table runs any model")
 
 
-def _usable() -> Iterator[EngineKind]:
+def usable_engines() -> Iterator[EngineKind]:
     """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
     few runs: too few to prepare another form than the plainest."""
     plainest = on_zerogpu() or _eager_only.get()

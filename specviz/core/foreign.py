@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,10 @@ from torch import Tensor
 from ..errors import KindError, SpecvizError
 from .drafting import Drafter
 from .kinds import DrafterKind, VerdictKind, resolved
-from .types import DecodingPath, Draft, RunContext
+from .types import Draft, RunContext
+
+if TYPE_CHECKING:
+    from .protocols import DecodingPath
 
 ROUNDING = 1e-3  # of the sum of a row
 

@@ -18,6 +18,7 @@ from ..kinds import drafter_kind, verdict_kind
 from ..lanes import BASELINE, SPECULATIVE, Lane
 from ..pairs.pair import Pair, context_length, parameter_count
 from ..settings import Settings
+from .drafting import EarlierTexts
 from .engine import ModelElsewhere
 from .events import Header
 from .kinds import resolved
@@ -30,15 +31,22 @@ def header_of(
     settings: dict[Lane, Settings],
     mode: Mode,
     prefilled: dict[Lane, Prefilled],
+    memory: EarlierTexts = (),
+    question: str = "",
 ) -> Header:
-    """The header of a race whose lanes have read the prompt."""
+    """The header of a race whose lanes have read the prompt.
+
+    memory: the earlier texts, of which it says how many, never the texts. question: what was asked
+    in a chat template; empty if the prompt is none.
+    """
     lanes = {lane: own for lane, own in settings.items() if lane != BASELINE}
     drafts = {
         lane: _draft_described(pair, prefilled[lane], own.drafter) for lane, own in lanes.items()
     }
     first, named = next(iter(lanes)), set(lanes) != {SPECULATIVE}
+    prompt = pair.tokenizer.decode(prompt_ids)
     header = Header(
-        prompt=pair.tokenizer.decode(prompt_ids),
+        prompt=prompt,
         prompt_ids=tuple(prompt_ids),
         settings=lanes[first],
         target=described(
@@ -54,6 +62,9 @@ def header_of(
         prefill_seconds={lane: first.seconds for lane, first in prefilled.items()},
         mode=mode,
         processor=_processor_name(),
+        memory={"texts": len(memory), "tokens": sum(map(len, memory))} if memory else None,
+        # A tokenizer may have changed its letters.
+        question=question if question and question in prompt else None,
         lanes=lanes if named else None,
         drafts=drafts if named else None,
     )

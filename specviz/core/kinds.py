@@ -185,15 +185,14 @@ class EngineKind:
     extra_token: float = 0.14
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PairSource:
     """Where the pairs of one form of name come from.
 
-    name: as the parsed name's `source` says (`specviz.pairs.spec`). label: in words. load: (spec,
-    asked) -> the `Pair`, or what races by itself. examine: (spec, options) -> the doctor's report.
+    name: as the parsed name's `source` says (`specviz.pairs.spec`). load: (spec, asked) -> the
+    `Pair`, or what races by itself. examine: (spec, options) -> the doctor's report.
     """
 
     name: str
-    label: str
     load: Reference
     examine: Reference

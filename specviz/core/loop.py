@@ -2,11 +2,9 @@
 
 One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
 
-1. the drafter proposes d_1 .. d_g, each with the distribution q that it was drawn from; the policy
-   has decided beforehand how many;
+1. the drafter proposes d_1 .. d_g, g fixed beforehand, each with the q that it was drawn from;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
-3. the rule of `verdict.verify`, or another of `verdicts`, keeps the first k drafts and draws one
-   more token;
+3. the verdict (`verdict.decided`) keeps the first k drafts and draws one more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
 
 The baseline is this same loop with no drafts (gamma = 0).
@@ -14,85 +12,26 @@ The baseline is this same loop with no drafts (gamma = 0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
-from ..errors import ModelError, SettingsError, shown
 from ..kinds import drafter_kind
-from ..lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane
-from ..pairs.pair import Pair, checked_pair, context_length
+from ..lanes import BASELINE, Lane
+from ..pairs.pair import Pair, context_length
 from ..settings import Settings
-from .drafting import Drafter, EarlierTexts, Memory, make_drafter, memory_ids
-from .engine import Engine, now, prefill, use_threads
-from .engines import fastest_threads, make_engine, make_state_engine
-from .events import EndReason, Round, Token
-from .paths import make_context, make_path
-from .policy import Policy, make_policy
-from .text import TextStream
-from .tokens import Annotator, Texts, texts_of
-from .types import Judged, LaneEvents, Prefilled, Prompt
-from .verdict import Decide, decide, rule
+from .drafting import EarlierTexts, make_drafter, policy_for
+from .engine import now, prefill, use_threads
+from .engines import lane_threads, make_engine, make_state_engine
+from .events import EndReason, Round
+from .paths import make_context, rule
+from .tokens import Annotator
+from .types import Judged, LaneEvents, Prefilled
 
-
-def speculate(
-    pair: Pair,
-    prompt: Prompt,
-    settings: Settings | None = None,
-    *,
-    memory: Memory = (),
-    **changes: Any,
-) -> Iterator[Round]:
-    """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
-
-    Without settings they are those of `Pair.settings`, which drafts with what the pair has.
-    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. changes: fields
-    of `Settings`, such as gamma=5. Raises `SpecvizError` subclasses. The generator may be abandoned
-    at any point.
-    """
-    pair = checked_pair(pair)
-    return _rounds_only(pair, prompt, settings_for(pair, settings, changes), SPECULATIVE, memory)
-
-
-def baseline(
-    pair: Pair, prompt: Prompt, settings: Settings | None = None, **changes: Any
-) -> Iterator[Round]:
-    """The same loop without drafts; yields a `Round` of one token per target pass."""
-    pair = checked_pair(pair)
-    own = Settings() if settings is None else settings
-    return _rounds_only(pair, prompt, settings_for(pair, own, changes), BASELINE)
-
-
-def settings_for(pair: Pair, settings: Settings | None, changes: Mapping[str, Any]) -> Settings:
-    """`settings`, or those of the pair, with the `changes` of some fields. Raises
-    `SettingsError`."""
-    if settings is None:
-        return pair.settings(**Settings.known(changes))
-    if not isinstance(settings, Settings):
-        raise SettingsError(NO_SETTINGS.format(shown(settings)))
-    return replace(settings, **Settings.known(changes)) if changes else settings
-
-
-def _rounds_only(
-    pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
-) -> Iterator[Round]:
-    texts = memory_ids(pair, memory, [settings])
-    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
-    return (event for event in events if isinstance(event, Round))
-
-
-def lane_threads(pair: Pair, lane: Lane) -> int:
-    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
-    draft model and gamma as `Settings` has them by default.
-
-    Measured once per process and pair, in less than two seconds.
-    """
-    if lane == BASELINE:
-        return fastest_threads(pair.target, None, pair.vocab, 1)
-    draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
-    return fastest_threads(pair.target, draft, pair.vocab, Settings().gamma + 1)
+if TYPE_CHECKING:
+    from .protocols import Decide, Engine
 
 
 def decode(
@@ -102,15 +41,13 @@ def decode(
     lane: Lane,
     decider: Decide | None = None,
     memory: EarlierTexts = (),
-    *,
     states: bool = False,
 ) -> LaneEvents:
     """All of one lane: yields `Prefilled`, then rounds; returns why it ended. Sent True after a
     round, it ends there.
 
-    `decider` replaces the verdict of the settings in benchmarks of speed, where the text does not
-    matter. memory: earlier texts as `memory_ids` gives them. states: run the target in a form that
-    can hand out its hidden states, as a lane beside this one must.
+    decider: in the place of the settings' verdict, for benchmarks of speed. memory: as `memory_ids`
+    gives it. states: run the target in a form that has hidden states, for a lane beside this one.
     """
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
@@ -122,78 +59,62 @@ def decode(
     return reason
 
 
+@dataclass(eq=False)
 class _Run:
     """The state of one lane between rounds."""
 
-    def __init__(
-        self,
-        pair: Pair,
-        prompt_ids: Sequence[int],
-        settings: Settings,
-        lane: Lane,
-        decider: Decide | None = None,
-        memory: EarlierTexts = (),
-        states: bool = False,
-    ) -> None:
-        self.pair, self.settings, self.lane = pair, settings, lane
-        self.device = pair.device
-        self.wall, self.resumed = 0.0, now(self.device)
-        judge = decider or rule(settings, decide)
-        context = make_context(settings, pair.vocab, self.device, judge, lane, memory)
+    pair: Pair
+    prompt_ids: Sequence[int]
+    settings: Settings
+    lane: Lane
+    decider: Decide | None = None
+    memory: EarlierTexts = ()
+    states: bool = False
+
+    def __post_init__(self) -> None:
+        pair, settings, lane = self.pair, self.settings, self.lane
+        self.device, self.wall = pair.device, 0.0
+        self.resumed = now(self.device)
+        judge = self.decider or rule(settings)
+        context = make_context(settings, pair.vocab, self.device, judge, lane, self.memory)
         self.threads = lane_threads(pair, lane)
         with use_threads(self.threads):
-            states = states or drafter_kind(settings.drafter).reads_states
+            states = self.states or drafter_kind(settings.drafter).reads_states
             make = make_state_engine if states else make_engine
             self.target: Engine = make(pair.target, pair.vocab)
-            self.path = make_path(self.target, context)
-            self.drafter: Drafter = make_drafter(pair, context, self.path)
-        self.policy: Policy = make_policy(settings, self.costs)
-        self.ids = list(prompt_ids)
-        self.budget = len(self.ids) + settings.max_new_tokens  # most ids that may be committed
-        self.limit = context_length(pair.target)
-        self.text = TextStream(pair.tokenizer, self.ids)
-        self.annotator = Annotator(pair.tokenizer, settings, self.target.partial)
-        self.tail = ""  # the end of what was emitted, where a stop string may have begun
-        self.index = 0
-        self.clock = 0.0
+            self.path = self.target.path(context)
+            self.drafter = make_drafter(pair, context, self.path)
+        self.policy = policy_for(settings, pair, self.target, self.drafter)
+        self.ids = list(self.prompt_ids)
+        self.budget = len(self.ids) + settings.max_new_tokens
+        self.context = context_length(pair.target) or self.budget
+        # The last committed token is fed at place len - 1, so a full context allows one more.
+        self.most = min(self.budget, self.context + 1)
+        self.annotator = Annotator(pair.tokenizer, settings, self.ids, self.target.partial)
+        self.index, self.clock = 0, 0.0
         self.ended: EndReason | None = None
 
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
         read = self.ids[:-1]
-        self.path.prepare("judge", len(self.ids), min(self.budget, self.limit or self.budget))
+        self.path.prepare("judge", len(self.ids), min(self.budget, self.context))
         seconds, forms = {"target": prefill(self.target, read)}, {"target": self.target.form}
         if self.drafter.form is not None:
             seconds["draft"], forms["draft"] = self.drafter.prefill(read), self.drafter.form
         self.target.told()  # what reading the prompt has cost belongs to no round
-        self.pause()
+        self.wall += now(self.device) - self.resumed
         return Prefilled(seconds, forms, self.threads, self.drafter.layers)
 
     def end_reason(self) -> EndReason | None:
         """Why no further round is due, or None."""
-        if self.ended:
+        if self.ended or len(self.ids) < self.most:
             return self.ended
-        if len(self.ids) >= self.budget:
-            return "length"
-        # The last committed token is fed at place len - 1, so a full context allows one more.
-        if self.limit is not None and len(self.ids) > self.limit:
-            return "context"
-        return None
+        return "length" if len(self.ids) >= self.budget else "context"
 
     def gamma(self) -> int:
         """The most tokens to draft now: none that could not be kept."""
-        length = len(self.ids)
-        room = min(self.budget - length - 1, self.drafter.room(length))
-        if self.limit is not None:
-            room = min(room, self.limit - length)
-        return min(self.policy.gamma, room)
-
-    def costs(self) -> tuple[float, float]:
-        """c and the cost of a further token in a target pass, from sizes alone."""
-        from .cost import extra_token_cost, pass_cost  # which few policies ask for
-
-        step, alone = self.drafter.step_cost(), pass_cost(self.pair.target, self.target.form)
-        return step / alone, extra_token_cost(self.device, self.target.form)
+        due = self.policy.gamma if self.policy else self.settings.gamma
+        return min(due, self.most - len(self.ids) - 1, self.drafter.room(len(self.ids)))
 
     def round(self) -> Round:
         """One draft run, one target pass, one verdict."""
@@ -210,15 +131,18 @@ class _Run:
         emitted = self.commit(judged)
         done = now(self.device)
 
-        # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
         self.clock += done - began
         self.index += 1
-        tokens = self.tokens(judged, emitted)
-        self.pause()
+        # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
+        ended = self.end_reason() is not None
+        drafts, kept, stopped = self.annotator.tokens(judged, emitted, self.index, ended)
+        self.ended = "stop" if stopped else self.ended
+        self.wall += now(self.device) - self.resumed
         return Round(
             self.lane,
             self.index - 1,
-            *tokens,
+            drafts,
+            kept,
             draft_seconds=drafted - began,
             verify_seconds=verified - drafted,
             overhead_seconds=done - verified,
@@ -227,15 +151,12 @@ class _Run:
             **self.target.told(),
         )
 
-    def pause(self) -> None:
-        """Count the time since the lane began or went on; what follows is the caller's."""
-        self.wall += now(self.device) - self.resumed
-
     def commit(self, judged: Judged) -> list[int]:
         """The ids that this round emits; both caches rolled back to what is committed."""
-        self.policy.observe(len(judged.ids), judged.verdict.accepted)
-        kept = judged.ids[: judged.verdict.accepted]
-        emitted = [*kept, judged.verdict.next_id]
+        accepted, next_id, _ = judged.verdict
+        if self.policy:
+            self.policy.observe(len(judged.ids), accepted)
+        emitted = [*judged.ids[:accepted], next_id]
         if not self.settings.ignore_eos:
             ends = [i for i, token_id in enumerate(emitted) if token_id in self.pair.eos_ids]
             if ends:
@@ -245,36 +166,3 @@ class _Run:
         self.target.rollback(len(self.ids) - 1)
         self.drafter.rollback(len(self.ids) - 1)
         return emitted
-
-    def tokens(self, judged: Judged, emitted: list[int]) -> tuple[list[Token], list[Token]]:
-        """The round's drafted and emitted tokens; ends the lane where a stop string does."""
-        views = self.annotator.views(judged)
-        if views.not_finite:
-            raise ModelError(
-                f"the {views.not_finite} gave logits that are not finite in round {self.index}: "
-                "load it in fp32 or bf16, or check its weights."
-            )
-        texts = texts_of(self.text, judged, emitted)
-        stop = self.stop_place(texts.emitted)
-        if stop is not None:
-            self.ended = "stop"
-            kept = min(judged.verdict.accepted, len(emitted))
-            dropped = texts.emitted[stop + 1 : kept]
-            texts = Texts(texts.emitted[: stop + 1], dropped + texts.not_emitted)
-            emitted = emitted[: stop + 1]
-        elif self.end_reason() is not None:
-            texts.emitted[-1] += self.text.flush()
-        return self.annotator.tokens(judged, emitted, texts, views)
-
-    def stop_place(self, added: list[str]) -> int | None:
-        """The index of the text that completes a stop string, or None."""
-        stops = self.settings.stop
-        if not stops:
-            return None
-        reach = max(map(len, stops)) - 1
-        for place, text in enumerate(added):
-            window = self.tail + text
-            if any(stop in window for stop in stops):
-                return place
-            self.tail = window[len(window) - reach :] if len(window) > reach else window
-        return None

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from ..kinds import TOKEN, verdict_kind
 from ..lanes import LANES, Lane
 from ..settings import Settings
-from .engine import Engine, host_ids
-from .numpy_path import HostDraws, NumpyPath
-from .sampling import RandomSource, probabilities, sample, uniforms
-from .types import DecodingPath, Draft, Judged, RunContext
-from .verdict import Decide, verdict
+from .draws import HostDraws
+from .kinds import resolved
+from .numpy_path import NumpyPath
+from .types import RunContext
+
+if TYPE_CHECKING:
+    from .protocols import Decide, DecodingPath, Engine, RandomSource
 
 
 def make_context(
     settings: Settings,
     vocab: int,
     device: torch.device,
-    decide: Decide,
+    decide: Decide | None,
     lane: Lane,
     memory: Sequence[Sequence[int]] = (),
 ) -> RunContext:
@@ -48,55 +51,23 @@ def _stream_of(lane: Lane) -> tuple[int, ...]:
     return (len(LANES), *lane.encode())
 
 
-def make_path(engine: Engine, run: RunContext) -> DecodingPath:
-    """The path with the fewest calls that this engine allows.
-
-    Raises `PairError` if it cannot give what these settings need.
-    """
-    return engine.path(run)
-
-
 def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
     """Call by call: in the host's memory if all of it lies there, else on any device."""
-    on_host = engine.device.type == run.device.type == "cpu"
-    return NumpyPath(engine, run) if on_host else TensorPath(engine, run)
+    if engine.device.type == run.device.type == "cpu":
+        return NumpyPath(engine, run)
+    from .tensor_path import TensorPath
+
+    return TensorPath(engine, run)
 
 
-class TensorPath:
-    """A `DecodingPath` for any engine on any device: the rules of `sampling`, call by call."""
+def rule(settings: Settings) -> Decide | None:
+    """What judges the drafts of a run; None is the token rule."""
+    if settings.rule == TOKEN:
+        return None
+    kind = verdict_kind(settings.rule)
+    if kind.package is not None:
+        from .foreign import checked_decide  # not needed for ours
 
-    def __init__(self, engine: Engine, run: RunContext) -> None:
-        self.engine, self._run = engine, run
-
-    def prepare(
-        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
-    ) -> None:
-        pass  # nothing is made beforehand
-
-    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
-        engine, run = self.engine, self._run
-        draws = uniforms(count, run.source).to(engine.device)
-        feed = host_ids(ids[engine.length :]).to(engine.device)
-        drafted, rows, logits = [], [], []
-        for step in range(count):
-            row = engine.forward(feed, keep=1, layers=layers)  # [1, vocab]
-            q, feed = sample(row, run.settings, draws[step : step + 1])
-            drafted.append(feed)
-            rows.append(q)
-            logits.append(row)
-        return Draft(torch.cat(drafted).to(run.device), torch.cat(rows).to(run.device), logits)
-
-    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
-        engine, run = self.engine, self._run
-        feed = torch.tensor(ids[-1:], device=engine.device)
-        if draft is not None:
-            feed = torch.cat([feed, draft.ids.to(feed.device)])
-        logits = engine.forward(feed, keep=len(feed)).to(run.device)  # [n + 1, vocab]
-        p = probabilities(logits, run.settings)
-        given = draft.ids if draft is not None else feed[:0].to(run.device)
-        q = draft.q if draft is not None else p[:0]
-        u = uniforms(len(given), run.source)
-        # Drafted ids and verdict come to the host in one copy.
-        decision = run.decide(p, q, given, u, run.source)
-        *drafted, accepted, next_id = torch.cat([given, decision]).tolist()
-        return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
+        return checked_decide(kind)
+    found: Decide = resolved(kind.decide)
+    return found

@@ -12,9 +12,14 @@ cost of a draft step. Every cost is in one-token target passes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..settings import Settings
+
+if TYPE_CHECKING:
+    from ..pairs.pair import Pair
+    from .drafting import Drafter
+    from .protocols import Engine
 
 MOST_GAMMA = 16  # the longest draft that `best_gamma` considers, and the longest on the page
 
@@ -106,6 +111,13 @@ def make_policy(settings: Settings, costs: Callable[[], tuple[float, float]]) ->
     if settings.gamma and settings.gamma_policy == "optimal":
         return OptimalGamma(settings.gamma, *costs())
     return FixedGamma(settings.gamma)
+
+
+def adaptive_policy(settings: Settings, pair: Pair, target: Engine, drafter: Drafter) -> Policy:
+    """The policy of a lane; costs are looked up only if it asks for them."""
+    from .cost import draft_costs  # which imports torch, as whoever only predicts need not
+
+    return make_policy(settings, lambda: draft_costs(drafter, target, pair))
 
 
 def predicted_tau(alpha: float, gamma: int) -> float:

@@ -5,33 +5,19 @@ Everything is fp32 or better whatever the models' dtype, on any device.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..settings import Settings
+from .draws import SAFE_TEMPERATURE, TIE
+
+if TYPE_CHECKING:
+    from .protocols import RandomSource
 
 SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
-# Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
-SAFE_TEMPERATURE = 1e-3
-TIE = 2.0**-21
-"""Share of a row's highest logit below which a difference is rounding: kernels for one and for
-several tokens round equal logits apart, and both lanes must break such ties alike."""
-
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
-
-
-class UniformDraws(Protocol):
-    """A source of uniform draws that is not a generator."""
-
-    def take(self, count: int) -> Tensor:
-        """The next draws, fp64 [count] in [0, 1)."""
-        ...
-
-
-RandomSource: TypeAlias = torch.Generator | UniformDraws
-"""Where uniform draws come from."""
 
 
 class PremadeDraws:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine, StateEngine
+from .engine import OwnEngine
+from .engines import usable_engines
+from .kinds import resolved
+
+if TYPE_CHECKING:
+    from .protocols import StateEngine
 
 EAGLE = "eagle3"
 """The `kind` of an EAGLE-3 head."""
@@ -48,27 +52,17 @@ class DraftHead(Protocol):
         ...
 
 
-class HeadOnDemand:
-    """A head whose weights are read when it is first used: most runs draft with something else.
+def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateReader:
+    """The fastest engine that can run this head exactly, with an empty cache.
 
-    load: reads it, and checks that it was made for its target.
+    target: the engine whose states the head reads.
     """
-
-    def __init__(self, load: Callable[[], DraftHead]) -> None:
-        self._load = load
-
-    @cached_property
-    def loaded(self) -> DraftHead:
-        """The head itself."""
-        return self._load()
-
-    def check(self, target: Any) -> None:
-        """Nothing: reading it does."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copies and pickles ask of any object
-            raise AttributeError(name)
-        return getattr(self.loaded, name)
+    for kind in usable_engines():
+        engine = resolved(kind.make_head)(head, vocab, target) if kind.make_head else None
+        if engine is not None:
+            found: StateReader = engine
+            return found
+    return head.make_engine(vocab, target)
 
 
 class StateReader(OwnEngine):

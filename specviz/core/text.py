@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 UNFINISHED = "\ufffd"  # what tokenizers print for bytes that do not yet form a character
 
@@ -57,6 +57,27 @@ class TextStream:
         return text
 
 
+class Texts(NamedTuple):
+    """Texts of a round: what each emitted token adds, and each draft that was not emitted."""
+
+    emitted: list[str]
+    not_emitted: list[str]
+
+
+def texts_of(stream: TextStream, drafted: list[int], emitted: list[int], kept: int) -> Texts:
+    """Advance `stream` over the emitted ids, and a copy of it over the drafts not emitted.
+
+    kept: how many of the drafted ids are the first ones of the emitted.
+    """
+    added = [stream.push(i) for i in emitted[:kept]]
+    not_emitted: list[str] = []
+    if drafted[kept:]:
+        fork = stream.copy()
+        not_emitted = [fork.push(i) for i in drafted[kept:]]
+        not_emitted[-1] += fork.flush()
+    return Texts(added + [stream.push(i) for i in emitted[kept:]], not_emitted)
+
+
 class Pieces:
     """The text of single tokens on their own, for lists of alternatives; cached by id."""
 
@@ -76,3 +97,24 @@ class Pieces:
             )[self._skip :]
             self._known[token_id] = text
         return text
+
+
+class StopTexts:
+    """Finds where a text first holds one of several stop strings, token by token."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._tail = ""  # the end of the text so far, where a stop string may have begun
+
+    def place(self, added: Sequence[str]) -> int | None:
+        """Take the texts of further tokens; the index of the one that completes a stop string, or
+        None."""
+        if not self._stops:
+            return None
+        reach = max(map(len, self._stops)) - 1
+        for place, text in enumerate(added):
+            window = self._tail + text
+            if any(stop in window for stop in self._stops):
+                return place
+            self._tail = window[len(window) - reach :] if len(window) > reach else window
+        return None

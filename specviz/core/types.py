@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..settings import Settings
-from .engine import Engine
 from .events import EndReason, Round
-from .sampling import RandomSource, UniformDraws
-from .verdict import Decide, Verdict
+
+if TYPE_CHECKING:
+    from .protocols import Decide, RandomSource, UniformDraws
 
 Prompt: TypeAlias = str | list[int] | tuple[int, ...]
 Mode: TypeAlias = Literal["interleaved", "sequential"]
@@ -49,6 +49,24 @@ class Draft:
     def logits(self) -> Tensor | None:
         """`rows` as one tensor, fp32 [n, vocab]."""
         return torch.cat(tuple(self.rows)) if self.rows else None
+
+
+class Verdict(NamedTuple):
+    """What is decided about one round.
+
+    accepted: how many leading drafted tokens are kept, 0 to gamma.
+    next_id: the id that follows them.
+    outcome: "corrected" if it was drawn after a rejection, "bonus" if none was rejected.
+    """
+
+    accepted: int
+    next_id: int
+    outcome: Literal["corrected", "bonus"]
+
+    @classmethod
+    def on(cls, gamma: int, accepted: int, next_id: int) -> Verdict:
+        """The verdict on `gamma` drafted tokens of which `accepted` were kept."""
+        return cls(accepted, next_id, "bonus" if accepted == gamma else "corrected")
 
 
 class Judged(NamedTuple):
@@ -90,7 +108,8 @@ class RunContext:
     """What all parts of one lane's run share.
 
     vocab: size of the vocabulary. device: where p and q are compared. source: the uniform draws
-    of the run, in order. decide: the acceptance rule. host: draws for drafters that draw in the
+    of the run, in order. decide: what judges drafts, None for the token rule in the form of the
+    path. host: draws for drafters that draw in the
     host's memory, independent of `source`. memory: earlier texts, as ids, to draft from.
     """
 
@@ -98,34 +117,6 @@ class RunContext:
     vocab: int
     device: torch.device
     source: RandomSource
-    decide: Decide
+    decide: Decide | None
     host: UniformDraws
     memory: Sequence[Sequence[int]] = ()
-
-
-class DecodingPath(Protocol):
-    """One engine that drafts and judges. Chosen once per engine and run (`paths.make_path`).
-
-    All paths draw the same tokens from the same uniforms; they differ in how many calls they need.
-    """
-
-    @property
-    def engine(self) -> Engine: ...
-
-    def prepare(
-        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
-    ) -> None:
-        """Make ready, before any clock runs, what a run from `length` to `most` tokens needs."""
-        ...
-
-    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
-        """`count` tokens (at least 1) to follow the committed `ids`, drawn one after another from
-        the engine's model, or from its first `layers`."""
-        ...
-
-    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
-        """One pass over the last of the committed `ids` and the drafts, and the verdict on them.
-
-        The tensors of the result are valid until the next call.
-        """
-        ...

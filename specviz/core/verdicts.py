@@ -1,24 +1,63 @@
-"""The verdicts besides the token rule of `verdict.decide`: one pure function each.
+"""The verdicts on tensors, on any device and in CUDA graphs: one pure function each.
 
-All have its signature and its promises: fp32 rows, fp64 sums, no wait for the device; a draft
-whose u is infinite is never kept, and behind it, where a row of q is all zeros, stands a bonus.
-All take one further draw, used or not, so that a seed gives every verdict the same draws.
-In a greedy run every row is one-hot, and all four keep the same drafts: `verdict.rule` gives the
-token rule then.
+`decide` is the token rule of `verdict.decided`. All have its signature and its promises: fp32 rows,
+fp64 sums, no wait for the device; a draft whose u is infinite is never kept, and behind it, where a
+row of q is all zeros, stands a bonus. All take one further draw, used or not, so that a seed gives
+every verdict the same draws. In a greedy run every row is one-hot, and all keep the same drafts:
+`rule` gives the token rule then.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from .sampling import RandomSource, draw, uniforms
-from .verdict import residual, usable
+from .sampling import draw, uniforms
+from .types import Verdict
+from .views import residual, usable
+
+if TYPE_CHECKING:
+    from .protocols import RandomSource
 
 TYPICAL_EPSILON = 0.09
 TYPICAL_DELTA = 0.3
 """Typical acceptance keeps a draft x where p(x) > min(epsilon, delta exp(-H(p))): the values of
 Medusa's published code, delta the root of epsilon (Cai et al. 2024, arXiv 2401.10774)."""
+
+
+def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
+    """Keep x with probability min(1, p(x) / q(x)), stop at the first rejection: int64 [2], how many
+    are kept and the next id, without leaving the device.
+
+    p: fp32 [gamma + 1, vocab], the target's distributions; q: fp32 [gamma, vocab], the very
+    rows that `drafted` (int64 [gamma]) was drawn from; u: [gamma], uniform in [0, 1), fp32 or
+    fp64 (rounding fp64 draws to fp32 can make a 1, which would reject a certain token).
+    `source` gives the one further draw. A draft whose u is infinite is never kept; a row of zeros
+    in q, reached without a rejection, makes the draw the bonus. Both serve a run of drafts padded
+    to a fixed width.
+    """
+    gamma = drafted.shape[0]
+    place = drafted.unsqueeze(-1)
+    p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()
+    q_drafted = q.gather(-1, place).squeeze(-1).double()
+    # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
+    keep = u * q_drafted < p_drafted
+    accepted = keep.long().cumprod(0).sum()
+    # A row of zeros under q makes the bonus the same formula as the correction.
+    q_ended = torch.cat([q, torch.zeros_like(p[:1])])
+    row = accepted.unsqueeze(0)
+    p_last, q_last = p.index_select(0, row)[0], q_ended.index_select(0, row)[0]
+    # The residual, not normalised: a draw takes its share of any mass.
+    left = (p_last - q_last).clamp_(min=0.0)
+    weights = torch.where(usable(left.sum()), left, p_last)
+    return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
+
+
+def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
+    """`decide` as a `Verdict`, on the host."""
+    return Verdict.on(len(drafted), *decide(p, q, drafted, u, generator).tolist())
 
 
 def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
@@ -27,7 +66,7 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     Keeps all drafts up to the last one whose u is below its threshold (`block_numbers`), then
     draws from norm(max(0, weight p - q)) of the next place. The text follows p exactly, and no
     other exact verdict keeps more in expectation. Nothing is carried to the next round.
-    Arguments and result are those of `verdict.decide`.
+    Arguments and result are those of `decide`.
     """
     weight, threshold = block_numbers(p, q, drafted)
     places = torch.arange(len(drafted) + 1, device=p.device)
@@ -75,7 +114,7 @@ def decide_exact_match(
 
     What is emitted are always the target's own draws, so the text follows p exactly. A draft
     drawn from q is kept with probability sum(p q), never more than sum(min(p, q)).
-    Arguments and result are those of `verdict.decide`.
+    Arguments and result are those of `decide`.
     """
     last = uniforms(1, source)
     judged = torch.isfinite(u)
@@ -94,7 +133,7 @@ def decide_typical(
     draft was to propose it; then draws from p. No u is compared with anything. The paper keeps
     the first draft without a condition, because it is the target's own; here the target's own
     token follows instead.
-    Arguments and result are those of `verdict.decide`.
+    Arguments and result are those of `decide`.
     """
     gamma, place = drafted.shape[0], drafted.unsqueeze(-1)
     p_drafted = p[:gamma].gather(-1, place).squeeze(-1).double()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..core.engine import Engine, prefill
+from ..core.engine import prefill
 from ..core.engines import make_engine
 from ..core.events import Round, margin_of
 from ..core.header import model_name
@@ -24,6 +25,9 @@ from ..pairs.pair import Pair
 from ..runs.trace import Trace
 from ..settings import Settings
 from .parting import Difference, Parting, Scored, parting_of
+
+if TYPE_CHECKING:
+    from ..core.protocols import Engine
 
 NEAREST = 8  # likeliest tokens of a row whose logits are compared
 PLACES = 8  # last places of the text at which rounding is measured
@@ -114,7 +118,8 @@ def check_pair(pair: Pair, parting: Parting) -> None:
         )
     drafted = [token_id for some, _ in parting.passes for token_id in some]
     fed = (*parting.prompt, *parting.ours, *parting.theirs, *drafted)
-    if not parting.prompt or len(parting.ours) < len(parting.theirs) or max(fed) >= pair.vocab:
+    known = all(0 <= token_id < pair.vocab for token_id in fed)
+    if not parting.prompt or len(parting.ours) < len(parting.theirs) or not known:
         raise TraceError("the run holds tokens that this pair does not have: name its pair.")
 
 

@@ -8,18 +8,20 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core.engine import use_threads
 from ..core.events import End, Event, Round
 from ..core.race import race
-from ..core.verdict import Decide
 from ..pairs.pair import Pair
 from ..runs.metrics import Metrics
 from ..runs.trace import Trace
 from ..settings import Settings
+
+if TYPE_CHECKING:
+    from ..core.protocols import Decide
 
 
 def raced(

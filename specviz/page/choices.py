@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ..environment import ANY_MODEL, BUILTIN, REMOTE, SERVED
+from ..environment import BUILTIN, SERVED
 from ..errors import PairError
 from ..kinds import drafter_names, drafters_for
 from ..pairs.sizes import shown_bytes
@@ -30,6 +30,7 @@ from ..pairs.table import (
     operator_pairs,
     pairs_by_fit,
 )
+from ..variables import ANY_MODEL, REMOTE
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
 from ..worker.tasks import Machine
 

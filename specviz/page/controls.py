@@ -10,10 +10,11 @@ import gradio as gr
 
 from ..errors import PromptError, SettingsError
 from ..kinds import drafters, verdicts
-from ..lanes import Lane, beside, parsed_lane
+from ..lanes import Lane
 from ..pairs.spec import MOST_NAME
 from ..pairs.table import named_pair
 from ..settings import Settings
+from ..several import beside, parsed_lane
 from ..vocabulary import COMPARED as COMPARED_WORDS
 from ..vocabulary import POLICIES
 from .choices import OTHER, listed_drafters, pair_choices

@@ -14,8 +14,8 @@ from ..runs.charts import PALETTE
 from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, first_modules, styles
 from .probes import Probes
 from .requests import Requests
+from .security.answers import DESCRIPTION, PICTURE
 from .security.guard import guarded_options
-from .security.html import DESCRIPTION, PICTURE
 
 FONTS = PAGE / "fonts"
 FONT = FONTS / "source-serif-4-latin.woff2"

@@ -19,8 +19,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..core.events import OUTCOMES
-from ..environment import AUTH, METRICS
 from ..lanes import LANES
+from ..variables import AUTH, METRICS
 from .tally import ENDS
 
 if TYPE_CHECKING:

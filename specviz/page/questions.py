@@ -11,7 +11,7 @@ from uuid import uuid4
 from ..environment import on_zerogpu
 from ..errors import SettingsError, TraceError
 from ..inspect.equivalence import Cell
-from ..inspect.parting import Difference, Parting
+from ..inspect.parting import Difference, parting_of
 from ..pairs.spec import MOST_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
@@ -27,11 +27,9 @@ LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short e
 LISTED = 8  # continuations that are shown
 MOST_PROMPT = 64  # tokens: every draw reads the prompt anew
 
-MOST_DRAFTED = int(RANGES["gamma"][1])
-MOST_ID = 2**31 - 1
 NOT_LENT = "this page is lent its GPU for races alone: run {} on your own machine."
-TOO_LONG = "this run is longer than this page allows: use check --rerun on your own machine."
-UNREADABLE = "this difference cannot be read: open the recording again."
+TOO_LONG = "this run is longer than this page allows: use {} on your own machine."
+NOT_PARTED = "both lanes wrote the same text: there is no difference to explain."
 
 
 def question_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, Any]], Any]]:
@@ -43,12 +41,16 @@ def question_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, An
 
     def begin_difference(asked: dict[str, Any]) -> dict[str, Any]:
         session, name = _visitor(runs, pair, asked, "explain-difference")
-        task = DifferenceTask(name, read_parting(asked.get("parting")))
+        trace, lane = read_run(asked.get("trace"), "explain-difference"), asked.get("lane")
+        parting = parting_of(trace, None if lane is None else str(lane)[:MOST_NAME])
+        if parting is None:
+            raise TraceError(NOT_PARTED)
+        task = DifferenceTask(name, parting)
         return begun(runs, Question(session, task, _told_difference))
 
     def begin_rerun(asked: dict[str, Any]) -> dict[str, Any]:
         session, name = _visitor(runs, pair, asked, "check --rerun")
-        task = RerunTask(name, read_run(asked.get("trace")))
+        task = RerunTask(name, read_run(asked.get("trace"), "check --rerun"))
         return begun(runs, Question(session, task, _told_again))
 
     return [begin_sampling, begin_difference, begin_rerun]
@@ -129,47 +131,14 @@ def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str
     return first[:shared]
 
 
-def read_parting(value: Any) -> Parting:
-    """The place of a difference as the browser tells it. Raises `TraceError`."""
-    try:
-        passes = tuple(
-            (_ids(drafted, MOST_DRAFTED), _ids(emitted, MOST_DRAFTED + 1))
-            for drafted, emitted in value["passes"]
-        )
-        parting = Parting(
-            prompt=_ids(value["prompt"], MOST_CHARACTERS),
-            passes=passes,
-            theirs=_ids(value["theirs"], MAX_LENGTH),
-            gamma=max(0, min(int(value["gamma"]), MOST_DRAFTED)),
-            target=str(value["target"])[:MOST_NAME],
-            dtype=str(value["dtype"])[:MOST_NAME],
-        )
-        before = sum(len(emitted) for _, emitted in passes[:-1])
-        if not (before < len(parting.theirs) == len(parting.ours) and all(e for _, e in passes)):
-            raise ValueError
-        if parting.ours[:-1] != parting.theirs[:-1] or parting.ours[-1] == parting.theirs[-1]:
-            raise ValueError
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
-        raise TraceError(UNREADABLE) from None
-    return parting
-
-
-def _ids(value: Any, most: int) -> tuple[int, ...]:
-    if not isinstance(value, list) or len(value) > most:
-        raise ValueError
-    if any(type(one) is not int or not 0 <= one <= MOST_ID for one in value):
-        raise ValueError
-    return tuple(value)
-
-
-def read_run(value: Any) -> Trace:
+def read_run(value: Any, instead: str) -> Trace:
     """The run that a browser shows. Raises `TraceError`, also for one that is longer than the page
-    allows."""
+    allows. instead: the command that takes longer ones."""
     trace = Trace.from_dict(value)
     check_trace(trace)
     header = trace.header
     is_long = header.settings.max_new_tokens > MAX_LENGTH
     too_many = len(header.speculative) > 1 + MOST_OTHERS
     if is_long or too_many or len(header.prompt_ids) > MOST_CHARACTERS:
-        raise TraceError(TOO_LONG)
+        raise TraceError(TOO_LONG.format(instead))
     return trace

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from ..environment import BUILTIN, SWEEP, SWEEP_SECONDS, on_zerogpu
+from ..environment import BUILTIN, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
 from ..measure.sweep.export import sweep_csv
@@ -19,6 +19,7 @@ from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds
 from ..runs.charts import PALETTE
 from ..runs.recording import MOST
 from ..settings import Settings
+from ..variables import SWEEP, SWEEP_SECONDS
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair
 from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
@@ -134,7 +135,7 @@ def asked_request(asked: dict[str, Any], own: str = BUILTIN) -> SweepRequest:
         seconds=seconds,
         base=Settings(max_new_tokens=length, ignore_eos=True),
     )
-    rows = _rows(request)
+    rows = len(request.configurations())
     if rows > bounds.rows:
         raise SettingsError(f"these are {rows} rows: sweep {bounds.rows} or fewer here.")
     return request
@@ -166,13 +167,6 @@ def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
 def _own_prompt(asked: Any) -> Question:
     kind, text = ("prompts", asked) if isinstance(asked, str) else asked
     return Question(str(kind)[:LONGEST_KIND], checked_prompt(text))
-
-
-def _rows(request: SweepRequest) -> int:
-    """How many configurations it has; a policy that adapts gamma has one."""
-    adaptive = sum(policy != "fixed" for policy in request.policies)
-    fixed = (len(request.policies) - adaptive) * len(request.gammas)
-    return len(request.drafters) * len(request.temperatures) * (fixed + adaptive)
 
 
 def _texts(values: Any) -> list[str]:
@@ -234,12 +228,12 @@ class SweepJob(Job):
         return self.result is not None
 
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
-        news: dict[str, Any] = {"progress": self.progress and self.progress.to_dict()}
+        news: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
         if self.plan is not None and since <= 0:
             news |= {"kinds": self.plan.kinds, "pieces": self.plan.pieces}
             news |= {"seconds": self.plan.seconds}
         news["rows"] = [
-            {"key": key, **row.to_dict()}
+            {"key": key, **asdict(row)}
             for key, row in list(self.rows.items())
             if self._numbers[key] > since or over
         ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..core.kinds import PairSource, resolved
 from ..environment import BUILTIN
 from ..kinds import PAIR_SOURCES
-from .weights import LoadOptions, checked_device, checked_dtype, checked_quantization
+from .weights import LoadOptions
 
 if TYPE_CHECKING:
     import torch
@@ -82,11 +82,15 @@ def load_any(
         from .spec import parse_pair  # the built-in pair needs no grammar
 
         pair = parse_pair(pair)
-    options = [
-        LoadOptions(checked_dtype(dtype), checked_quantization(q))
-        for q in (quantize, draft_quantize)
-    ]
-    asked = Asked((options[0], options[1]), checked_device(device), on_progress)
+    asked = Asked((LoadOptions(), LoadOptions()), None, on_progress)
+    if any(one is not None for one in (dtype, quantize, draft_quantize, device)):
+        from .precision import checked_device, checked_dtype, checked_quantization
+
+        target, draft = (
+            LoadOptions(checked_dtype(dtype), checked_quantization(q))
+            for q in (quantize, draft_quantize)
+        )
+        asked = Asked((target, draft), checked_device(device), on_progress)
     loaded: Any = resolved(source_of(pair).load)(pair, asked)
     return cast("Pair | Racing", loaded)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import torch
@@ -27,7 +28,7 @@ from .progress import Progress, Watcher
 from .sizes import DRAFTING_LANES, LANES
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
 from .table import NamedPair, named_pair, wheel_file
-from .weights import DTYPES, LoadOptions, load_model, read_tokenizer, release_memory
+from .weights import DTYPES, LoadOptions, load_model, read_tokenizer
 
 
 def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
@@ -183,3 +184,10 @@ def _loaded(
         return alone
     draft = load_model(sources[1], replace(options[1], device=alone.device), on_progress)
     return replace(alone, draft=draft, draft_tokenizer=tokenizers[1])
+
+
+def release_memory() -> None:
+    """Free the memory of objects that are no longer used."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import nn
 
 from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafter_kind, drafters_for
-from ..lanes import Lane
+from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Pair:
             return
         _check_causal(self.draft, "draft")
         if self.shared is not None:
-            _check_shared(self.shared)
+            self.shared.check()
         elif logit_width(self.draft) < self.vocab:
             raise PairError(
                 f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
@@ -79,6 +78,8 @@ class Pair:
     @cached_property
     def parts(self) -> frozenset[str]:
         """What it could draft with: "draft", "head" and "layers", the target's first ones."""
+        from .truncated import has_early_exits  # a run with the draft model asks for no list
+
         held = {
             "draft": self.draft is not None,
             "head": self.head is not None,
@@ -89,7 +90,9 @@ class Pair:
     def settings(self, **values: Any) -> Settings:
         """`Settings` with these values and, unless `drafter` is among them, the first of
         `drafters`. Raises `SettingsError`."""
-        return Settings(**{"drafter": self.drafters[0], **values})
+        # With a draft model that is the drafter of `Settings` by default: no list must be made.
+        own = {} if self.draft is not None else {"drafter": self.drafters[0]}
+        return Settings(**{**own, **values})
 
     @cached_property
     def shared(self) -> SharedTokens | None:
@@ -219,27 +222,9 @@ class Pair:
         return _id_list(ids[1:] if twice else ids, self.vocab)
 
     def _chat_ids(self, prompt: str) -> list[int]:
-        if not prompt:
-            return []
-        if not getattr(self.tokenizer, "chat_template", None):
-            raise PromptError(
-                "this target has no chat template: set chat to 'off' or choose a target that was "
-                "tuned for chat."
-            )
-        try:
-            turns = [{"role": "user", "content": prompt}]
-            # The template already contains the first special token.
-            text = self.tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True
-            )
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        except UnicodeError as error:
-            raise PromptError("the prompt holds characters that are not valid text.") from error
-        except Exception as error:  # a template is a program that may raise any error
-            raise PromptError(
-                "the target's chat template does not take this prompt: set chat to 'off'."
-            ) from error
-        return _id_list(ids, self.vocab)
+        from .chat import chat_ids
+
+        return _id_list(chat_ids(self.tokenizer, prompt), self.vocab)
 
 
 class Racing(Protocol):
@@ -264,6 +249,30 @@ def checked_pair(pair: object) -> Pair:
             "this pair can only race: it drafts and judges by itself, and shows no distributions."
         )
     raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
+
+
+def settings_for(
+    pair: Pair | Racing, settings: Settings | None, changes: Mapping[str, Any]
+) -> Settings:
+    """`settings`, or those of the pair, with the `changes` of some fields. Raises
+    `SettingsError`."""
+    if settings is None:
+        return pair.settings(**Settings.known(changes))
+    if not isinstance(settings, Settings):
+        raise SettingsError(NO_SETTINGS.format(shown(settings)))
+    return replace(settings, **Settings.known(changes)) if changes else settings
+
+
+def lanes_for(
+    pair: Pair | Racing, settings: Settings | Several | None, changes: Mapping[str, Any]
+) -> dict[Lane, Settings]:
+    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
+    Raises `SettingsError`."""
+    if settings is None or isinstance(settings, Settings) or changes:
+        return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
+    from ..several import checked_several  # a race of two needs none of it
+
+    return checked_several(settings)
 
 
 def end_ids(model: Any) -> frozenset[int]:
@@ -305,38 +314,6 @@ def parameter_count(model: Any) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def layer_count(model: Any) -> int:
-    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
-    path = blocks_path(model)
-    return len(model.get_submodule(path))
-
-
-def has_early_exits(model: Any) -> bool:
-    """Whether the model's first layers can run without the others."""
-    try:
-        return layer_count(model) > 1
-    except PairError:
-        return False
-
-
-def blocks_path(model: Any) -> str:
-    """The dotted name of the list that holds the model's blocks."""
-    config = model.config.get_text_config()
-    found: list[str] = []
-    for name, module in model.named_modules():
-        # A list of experts inside a block may be as long as the list of blocks.
-        inside = any(name.startswith(f"{other}.") for other in found)
-        blocks = isinstance(module, nn.ModuleList) and not inside
-        if blocks and len(module) == getattr(config, "num_hidden_layers", None):
-            found.append(name)
-    if len(found) != 1:
-        raise PairError(
-            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
-            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
-        )
-    return found[0]
-
-
 def _check_causal(model: Any, role: str) -> None:
     config = getattr(model, "config", None)
     can = callable(getattr(model, "can_generate", None)) and model.can_generate()
@@ -363,16 +340,6 @@ def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | 
         if i < vocab and theirs.get(piece) != i:
             return i, piece, by_id.get(i)
     return None
-
-
-def _check_shared(shared: SharedTokens) -> None:
-    from .shared_tokens import FEWEST
-
-    if shared.share < FEWEST:
-        raise PairError(
-            f"target and draft use different tokenizers, with only {len(shared.pairs):,} of the "
-            f"target's {shared.of:,} tokens in common: choose two models of one family."
-        )
 
 
 def _special_ids(tokenizer: Any) -> set[int]:

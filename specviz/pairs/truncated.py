@@ -9,10 +9,42 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .pair import blocks_path
+from ..errors import PairError
 
 FINAL = -1
 """The states that the final norm gives, which the target's own head reads."""
+
+
+def layer_count(model: Any) -> int:
+    """The number of the model's blocks. Raises `PairError` if they cannot be found."""
+    path = blocks_path(model)
+    return len(model.get_submodule(path))
+
+
+def has_early_exits(model: Any) -> bool:
+    """Whether the model's first layers can run without the others."""
+    try:
+        return layer_count(model) > 1
+    except PairError:
+        return False
+
+
+def blocks_path(model: Any) -> str:
+    """The dotted name of the list that holds the model's blocks."""
+    config = model.config.get_text_config()
+    found: list[str] = []
+    for name, module in model.named_modules():
+        # A list of experts inside a block may be as long as the list of blocks.
+        inside = any(name.startswith(f"{other}.") for other in found)
+        blocks = isinstance(module, nn.ModuleList) and not inside
+        if blocks and len(module) == getattr(config, "num_hidden_layers", None):
+            found.append(name)
+    if len(found) != 1:
+        raise PairError(
+            f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
+            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
+        )
+    return found[0]
 
 
 def truncated_model(model: Any, layers: int) -> Any:

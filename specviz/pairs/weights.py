@@ -3,8 +3,6 @@ it fails."""
 
 from __future__ import annotations
 
-import gc
-import importlib.util
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..errors import PairError, ran_out_of_memory
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 ORIGIN = "origin.json"
 """In a folder that was made of a GGUF file: of which one."""
 
-DEVICES = "use cpu, cuda, or cuda:1 for the second GPU"
 MOST_SHOWN = 100  # characters of a model's name in a sentence
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -72,34 +69,6 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def checked_device(device: object) -> torch.device | None:
-    """The device of this name; None stands for the best one. Raises `PairError` if it is none, or
-    if this machine does not have it."""
-    if device is None:
-        return None
-    named: Any = device
-    if isinstance(device, int) and not isinstance(device, bool):
-        named = f"cuda:{device}"
-    try:
-        found: torch.device = torch.device(named)
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        raise PairError(f"{str(named)[:40]!r} is no device: {DEVICES}.") from None
-    if found.type not in ("cpu", "cuda", "mps"):
-        raise PairError(f"the models do not run on {found.type}: {DEVICES}.")
-    if found.type == "cpu" or (found.type == "mps" and torch.backends.mps.is_available()):
-        return found
-    if found.type == "mps":
-        raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count:
-        without = "torch is installed without CUDA"
-        why = without if torch.version.cuda is None else "torch finds no GPU that it can use"
-        raise PairError(f"there is no {found} here, since {why}: leave the device out, or use cpu.")
-    if (found.index or 0) >= count:
-        raise PairError(f"there is no {found}: this machine has cuda:0 to cuda:{count - 1}.")
-    return found
-
-
 @dataclass(frozen=True)
 class LoadOptions:
     """How one model is loaded.
@@ -123,53 +92,20 @@ class LoadOptions:
         elif not cpu:
             arguments["device_map"] = {"": self.device}
         if self.quantize is not None:
-            arguments["quantization_config"] = _bitsandbytes_config(self.quantize, self.dtype)
+            from .precision import bitsandbytes_config  # few ask for it
+
+            arguments["quantization_config"] = bitsandbytes_config(self.quantize, self.dtype)
         return arguments
 
 
-def checked_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """The dtype with this name, None for None or "auto"; raises `PairError` for another name."""
-    if dtype is None or dtype == "auto":
-        return None
-    found = DTYPES.get(str(dtype).removeprefix("torch."))
-    if found is None:
-        raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
-    return found
-
-
-def checked_quantization(quantize: str | None) -> str | None:
-    """`quantize` itself; raises `PairError` if it is unknown or this machine cannot use it."""
-    if quantize is None:
-        return None
-    from .sizes import QUANTIZED
-
-    if quantize not in QUANTIZED:
-        raise PairError(f"quantize is {quantize!r}: use one of {', '.join(map(repr, QUANTIZED))}.")
-    kind = quantize.replace("bit", "-bit")
-    if not torch.cuda.is_available():
-        raise PairError(f"{kind} weights need an NVIDIA GPU, and there is none: load without them.")
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise PairError(
-            f"{kind} weights need the package bitsandbytes: pip install -r "
-            "requirements-quantize.txt."
-        )
-    return quantize
-
-
-def _bitsandbytes_config(quantize: str, dtype: torch.dtype | None) -> Any:
-    if quantize == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_compute_dtype=dtype or torch.bfloat16,
-    )
-
-
 def load_model(
-    source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
+    source: ModelSource,
+    options: LoadOptions,
+    on_progress: Watcher | None = None,
+    config: Any = None,
 ) -> Any:
-    """A causal language model with its weights, from safetensors files only.
+    """A causal language model with its weights, from safetensors files only. config: of
+    transformers, instead of the one that lies beside the weights.
 
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
@@ -178,6 +114,7 @@ def load_model(
         with _watched(on_progress, source.shown) as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
+                **({} if config is None else {"config": config}),
                 use_safetensors=True,
                 output_loading_info=True,
                 **options.arguments(),
@@ -229,10 +166,3 @@ def _placed(model: Any, options: LoadOptions) -> Any:
     # With a device map the weights are in place already, and quantized weights cannot move.
     in_place = getattr(model, "hf_device_map", None) or options.device is None
     return model if in_place else model.to(options.device)
-
-
-def release_memory() -> None:
-    """Free the memory of objects that are no longer used."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ..core.events import Event, Round
 from ..errors import TraceError
 from ..inspect.parting import difference_lines, parting_of
-from ..lanes import beside, parsed_lane
 from ..options import (
     add_color,
     add_settings,
@@ -22,6 +21,7 @@ from ..options import (
 )
 from ..pairs.cli import add_pair, named_pair, raced
 from ..settings import Settings
+from ..several import beside, parsed_lane
 from .html import embedded_html, standalone_html
 from .recording import UNVERIFIED, file_summary, read_file
 from .tables import rounds_csv, tokens_csv

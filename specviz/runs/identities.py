@@ -12,8 +12,9 @@ from typing import Any
 
 from ..core.events import UNKNOWN_ID, Agreement, End, Header, Round, Token, agreement_of
 from ..errors import ADVICE, SettingsError, TraceError
-from ..lanes import BASELINE, Lane, check_shared
+from ..lanes import BASELINE, Lane
 from ..settings import Settings
+from ..several import check_shared
 from .schema import round_name
 from .trace import Trace
 from .uncertainty import seconds_of

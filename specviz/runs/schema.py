@@ -17,8 +17,9 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..core.events import UNKNOWN_ID, Choice, End, Header, Round, Token
 from ..errors import ADVICE, TraceError
-from ..lanes import LANE_NAME, MOST_LANES
-from ..settings import RANGES, Settings
+from ..kinds import NAME as KIND_NAME
+from ..settings import CHOICES, RANGES, Settings
+from ..several import LANE_NAME, MOST_LANES
 
 SLACK = 1e-4  # how far above 1 rounding in fp32 may put a probability
 LONG = 1_000_000  # characters or tokens of a prompt
@@ -38,7 +39,18 @@ def _settings(values: dict[str, Any]) -> Settings:
     for name in Settings.__dataclass_fields__:
         if name not in values and name not in LATE_SETTINGS:
             raise ValueError(f"{name} is missing")
-    return Settings.recorded(values)
+    # Its drafter and its verdict may be of a package that is not installed here.
+    absent = {
+        name: value
+        for name in ("drafter", "verdict")
+        if isinstance(value := values.get(name), str)
+        and KIND_NAME.fullmatch(value)
+        and value not in CHOICES[name]()
+    }
+    made = Settings.from_dict({name: one for name, one in values.items() if name not in absent})
+    for name, value in absent.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _ordered(top: list[Choice]) -> tuple[Choice, ...]:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.events import UNKNOWN_ID, Round, Token
-from .intervals import Spread
 from .trace import Trace
+from .uncertainty import Spread
 
 VERDICT_COLUMNS = ("weight", "threshold", "chance")  # empty with the token rule
 TOKEN_COLUMNS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,10 +20,13 @@ from ..core.engines import make_engine
 from ..core.header import described
 from ..core.policy import best_gamma
 from ..core.sampling import draw, uniforms
-from ..core.types import DecodingPath, Draft, RunContext
+from ..core.types import Draft, RunContext
 from ..errors import PairError
-from ..pairs.pair import Pair, context_length, layer_count, parameter_count, text_config
-from ..pairs.truncated import truncated_model
+from ..pairs.pair import Pair, context_length, parameter_count, text_config
+from ..pairs.truncated import layer_count, truncated_model
+
+if TYPE_CHECKING:
+    from ..core.protocols import DecodingPath
 
 TEXT = 48  # tokens of the target's own text on which early exits are measured
 MOST_DEPTHS = 16  # that are measured, evenly spread over the layers

@@ -15,7 +15,7 @@ import torch
 
 from ..errors import SpecvizError
 from ..options import also_called, check_writable, listed, real, whole
-from ..pairs.weights import checked_device
+from ..pairs.precision import checked_device
 from .from_books import STAGES, train_on_books
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head
@@ -68,7 +68,6 @@ def _add_books(group: argparse._ArgumentGroup) -> None:
     add("--matrix-rate", type=real(0), default=0.01, help="Muon's peak learning rate")
     add("--embedding-rate", type=real(0), default=0.003, help="AdamW's peak learning rate")
     add("--switch", type=float, default=0.5, help="share of the draft's budget spent on books")
-    add("--compile", action="store_true", help="compile the step (needs a C++ compiler)")
 
 
 def _add_distillation(group: argparse._ArgumentGroup) -> None:

@@ -72,10 +72,7 @@ def save_model(
     temperature: the default in the model's generation config. All files are first written to
     another folder, and then moved. Raises `SpecvizError` if they cannot be written.
     """
-    body_compiled, model.model._compiled_call_impl = model.model._compiled_call_impl, None
-    saved = copy.deepcopy(model)
-    model.model._compiled_call_impl = body_compiled
-    torch.nn.Module.to(saved, torch.bfloat16)
+    saved = torch.nn.Module.to(copy.deepcopy(model), torch.bfloat16)
     saved.config.use_cache = True
     end_id = saved.config.eos_token_id
     saved.generation_config = GenerationConfig(

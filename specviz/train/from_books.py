@@ -22,10 +22,16 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .evaluate import held_out_loss, text_alphas
 from .export import digest, load_model, save_model, save_tokenizer
 from .loop import Schedule, Training, head, hidden_states, train
-from .losses import BooksThenWritten, cross_entropy, distillation_loss, inherit_embeddings
+from .losses import (
+    BooksThenWritten,
+    cross_entropy,
+    distillation_loss,
+    held_out_loss,
+    inherit_embeddings,
+    text_alphas,
+)
 from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
 from .writing import Writing, WrittenRows, write, write_rows
 
@@ -96,8 +102,6 @@ class TrainingJob:
             seed=self.args.seed,
         )
         torch.nn.Module.to(model, self.device)
-        if self.args.compile:
-            model.model.compile(dynamic=False)
         return model
 
     def options(
@@ -163,8 +167,6 @@ def make_draft(job: TrainingJob) -> None:
         raise SpecvizError("The target and the tokenizer have different vocabularies: train again.")
     made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
     rows = written(job, target, args.work / f"written-{made_by}")
-    if args.compile:
-        target.model.compile(dynamic=False)
     source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
     minutes = args.draft_minutes or job.preset.draft_minutes
     options = job.options(

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 
 from ..environment import BUILTIN
 from ..errors import PairError, SpecvizError
@@ -25,15 +24,15 @@ from ..pairs.memory import device_memory, loading_precision
 from ..pairs.metadata import ModelMetadata, read_metadata
 from ..pairs.models import meta_pair, model_names
 from ..pairs.pair import Pair
+from ..pairs.precision import checked_device
 from ..pairs.spec import NamedSpec
-from ..pairs.weights import checked_device
-from ..runs.intervals import Estimate, mean
-from .evaluate import text_alphas
+from ..runs.tables import markdown
+from ..runs.uncertainty import Estimate, mean
 from .export import digest, save_tokenizer, whole_folder
 from .loop import Batches, Training, TrainingProgress, on_text, train
-from .losses import logits_loss
+from .losses import logits_loss, text_alphas
 from .needs import check_need, distillation_need
-from .prompt_ids import PromptIds, read_prompt_ids
+from .openings import PromptIds, read_prompt_ids
 from .writing import Writing, WrittenRows, marked_rows, write, write_rows
 
 EPOCHS = 2  # passes over the written text, if no budget is given
@@ -106,10 +105,6 @@ class Distillation:
         self.saved_dtype = dtype or torch.float32
         self.target, self.draft = pair.target.requires_grad_(False), pair.draft.float()
         self.digests = digest(self.target), digest(self.draft)
-        cuda = pair.device.type == "cuda"
-        # On a processor, products in 16 bits are slower than in fp32 without special instructions.
-        precision = "bf16" if cuda and torch.cuda.is_bf16_supported() else "no"
-        self.accelerator = Accelerator(cpu=not cuda, mixed_precision=precision)
         self.how = Writing.of(pair, args.new_tokens)
         self.temperatures = args.written_temperatures
         self.width = prompts.width(args.new_tokens)  # tokens of a row
@@ -126,13 +121,16 @@ class Distillation:
         for temperature, values in before.items():
             print(f"temperature {temperature:g}: alpha before {mean(values).shown(3)}", flush=True)
         rows = WrittenRows(self._written(), self.args.seed)
-        loss = logits_loss(self.target, self.pair.vocab, self.accelerator)
+        # On a processor, products in 16 bits are slower than in fp32 without special instructions.
+        half = self.pair.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        loss = logits_loss(self.target, self.pair.vocab, half=half)
         spent = train(self.draft, self._batches(rows), loss, self._training(len(rows.rows)))
         # What is measured is what is saved: the weights rounded to their own dtype.
         self.draft.to(self.saved_dtype).float()
         after = self._alphas(texts)
-        self._save(_figures(before, after), spent)
-        _print_figures(_figures(before, after))
+        figures = _figures(before, after)
+        self._save(figures, spent)
+        _print_figures(figures)
         print(
             f"{self.args.output}: {spent.step} steps, {spent.tokens} tokens in "
             f"{spent.seconds / 60:.1f} min"
@@ -250,10 +248,12 @@ def _figures(before: dict[float, list[float]], after: dict[float, list[float]]) 
 
 
 def _print_figures(figures: Figures) -> None:
-    print("\n| temperature | alpha before | alpha after | rise |\n|---|---|---|---|")
-    for temperature, means in figures.items():
-        cells = (means[name].shown(3) for name in ("before", "after", "rise"))
-        print(f"| {temperature:g} | {' | '.join(cells)} |")
+    heads = ("temperature", "alpha before", "alpha after", "rise")
+    rows = [
+        [f"{temperature:g}", *(means[name].shown(3) for name in ("before", "after", "rise"))]
+        for temperature, means in figures.items()
+    ]
+    print("", *markdown(heads, rows), sep="\n")
     print("\nMeans over the held-out prompts, with 95% intervals of the bootstrap over them.")
     if not any((means["rise"].low or 0.0) > 0 for means in figures.values()):
         print("alpha did not rise beyond noise: try more --written-tokens or another --rate.")

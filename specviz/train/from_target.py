@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ..errors import PairError, SpecvizError
-from ..options import listed, whole
+from ..options import whole
 from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head
 from ..pairs.load import load_pair
@@ -60,8 +60,6 @@ def add_head_arguments(group: argparse._ArgumentGroup) -> None:
     add("--head-minutes", type=float, default=0.0, help="training time of the head")
     add("--head-steps", type=int, default=0, help="steps of the head, instead of minutes")
     add("--head-tokens", type=whole(2), default=8192, help="how many tokens the head can draft")
-    states = "layers whose outputs it reads, from 0, by commas"
-    add("--head-states", type=listed(whole(0)), default=(), help=states)
     add("--row-tokens", type=int, default=512, help="most tokens of a question with its answer")
 
 
@@ -157,7 +155,10 @@ class HeadTraining:
             f"draft {len(targets)} tokens, which are {share:.1%} of these",
             flush=True,
         )
-        head = new_head(self.target, self._states(), targets)
+        layers = text_config(self.target).num_hidden_layers
+        # After how many layers the states are read: two, the middle and the last.
+        read = tuple(sorted({min(2, layers), max(1, (layers + 2) // 2), layers}))
+        head = new_head(self.target, read, targets)
         nn.Module.to(head, self.pair.device)
         assert head.embedding is not None
         head.embedding = head.embedding.to(self.pair.device)
@@ -207,15 +208,6 @@ class HeadTraining:
         if len(rows) < 4:
             raise SpecvizError(f"only {len(rows)} texts were written: raise --written-tokens.")
         return rows
-
-    def _states(self) -> tuple[int, ...]:
-        """After how many layers the states are read: two, the middle and the last."""
-        layers = text_config(self.target).num_hidden_layers
-        if not self.args.head_states:
-            return tuple(sorted({min(2, layers), max(1, (layers + 2) // 2), layers}))
-        if max(self.args.head_states) >= layers:
-            raise SpecvizError(f"--head-states: use numbers from 0 to {layers - 1}.")
-        return tuple(n + 1 for n in self.args.head_states)
 
     def _training(self, rows: int) -> Training:
         args = self.args

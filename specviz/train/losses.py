@@ -1,20 +1,22 @@
 """Losses over a vocabulary: cross entropy, and what a draft learns of its target's distribution.
+Also what is known without a race: held-out perplexity and the expected acceptance of a draft.
 
-They are computed in slices, so that only a part of the logits is in memory.
+Losses are computed in slices, so that only a part of the logits is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from ..errors import ModelError
 from .corpus import Windows
 from .loop import Loss, head, hidden_states
-from .writing import WrittenRows, inputs_and_labels
+from .writing import Ids, WrittenRows, inputs_and_labels, marked_rows
 
 # Positions per slice: few enough for the cache of a CPU, many enough to use a whole GPU.
 CPU_SLICE, DEVICE_SLICE = 128, 8192
@@ -113,14 +115,9 @@ def distillation_loss(target: LlamaForCausalLM) -> Loss:
     return loss
 
 
-class Autocast(Protocol):
-    """What `accelerate.Accelerator` offers here: a context of mixed precision."""
-
-    def autocast(self) -> AbstractContextManager[Any]: ...
-
-
-def logits_loss(target: Any, vocab: int, accelerator: Autocast) -> Loss:
-    """The same loss for any two causal language models, over the ids below `vocab`.
+def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
+    """The same loss for any two causal language models, over the ids below `vocab`. half: whether
+    their products are in bf16.
 
     Only ids that can be drafted and emitted count: both distributions are over those alone, as in a
     race.
@@ -128,9 +125,10 @@ def logits_loss(target: Any, vocab: int, accelerator: Autocast) -> Loss:
 
     def loss(draft: Any, batch: torch.Tensor) -> torch.Tensor:
         inputs, counted = inputs_and_labels(batch)
-        with torch.no_grad(), accelerator.autocast():
+        mixed = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
+        with torch.no_grad(), mixed:
             taught = target(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
-        with accelerator.autocast():
+        with mixed:
             logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
         log_p = taught.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
         log_q = logits.float().log_softmax(-1)
@@ -170,3 +168,79 @@ class BooksThenWritten:
         if progress < self.switch or seen // (rows * length) % 4 == 0:
             return self.books.batch(length, seen, rows)
         return self.written.batch(length, seen, rows)
+
+
+ROWS = 8  # windows or texts per forward
+
+
+@torch.no_grad()
+def held_out_loss(
+    model: LlamaForCausalLM, tokens: np.ndarray, *, length: int, limit: int = 0
+) -> float:
+    """Mean loss in nats per token over consecutive windows of `length` tokens.
+
+    tokens: ids `[n]`. limit: the most tokens to use; 0 is all. Each window starts without context,
+    so the result is an upper bound.
+    """
+    length = min(length, len(tokens) - 1)
+    windows = (len(tokens) - 1) // length
+    if limit:
+        windows = min(windows, max(1, limit // length))
+    ids = torch.from_numpy(tokens[: windows * length + 1].astype(np.int64)).to(model.device)
+    total = 0.0
+    for first in range(0, windows, ROWS):
+        count = min(ROWS, windows - first)
+        part = ids[first * length : (first + count) * length + 1]
+        inputs, labels = part[:-1].view(count, length), part[1:]
+        hidden = hidden_states(model, inputs).flatten(0, 1)
+        total += count * cross_entropy(hidden, head(model), labels).item()
+    return total / windows
+
+
+@torch.no_grad()
+def acceptance(
+    target: Any, draft: Any, ids: torch.Tensor, *, temperature: float, vocab: int | None = None
+) -> torch.Tensor:
+    """The probability that a drafted token is accepted after each of the ids `[rows, n]`.
+
+    Returns `[rows, n]`: the sum over the vocabulary of min(p, q) (Leviathan et al. 2022,
+    arXiv 2211.17192, section 3.2); at temperature 0, 1 where both models have the same likeliest
+    token and 0 elsewhere. vocab: only ids below it can be drafted and emitted; None is all.
+    """
+    p: torch.Tensor = target(input_ids=ids, use_cache=False).logits[..., :vocab].float()
+    q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits[..., :vocab].float()
+    q = q.to(p.device)
+    if temperature == 0:
+        return (p.argmax(-1) == q.argmax(-1)).float()
+    return torch.minimum((p / temperature).softmax(-1), (q / temperature).softmax(-1)).sum(-1)
+
+
+def text_alphas(
+    target: Any,
+    draft: Any,
+    prompts: Sequence[Ids],
+    texts: Sequence[Ids],
+    *,
+    temperature: float,
+    vocab: int | None = None,
+) -> list[float]:
+    """The mean of `acceptance` over what was written after each prompt, one value for each text.
+
+    texts: prompts with what the target wrote after them. Raises `ModelError` if a model's
+    probabilities are not finite.
+    """
+    found: list[float] = []
+    for first in range(0, len(texts), ROWS):
+        part = slice(first, first + ROWS)
+        width = max(map(len, texts[part]))
+        rows = marked_rows(prompts[part], texts[part], width, pad=0)
+        ids, counted = inputs_and_labels(torch.from_numpy(rows).long().to(target.device))
+        kept = acceptance(target, draft, ids, temperature=temperature, vocab=vocab)
+        counted = counted.to(kept.device)
+        found += ((kept * counted).sum(1) / counted.sum(1)).tolist()
+    if not all(map(np.isfinite, found)):
+        raise ModelError(
+            "a model's probabilities are not finite: load it in another dtype, or choose another "
+            "model."
+        )
+    return found

@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.events import Event
-from ..environment import ANY_WITH_TOKEN
 from ..errors import PairError
 from ..lanes import LANES, Lane
 from ..pairs.sizes import LANES as COUNTED
@@ -19,6 +18,7 @@ from ..pairs.sizes import TYPICAL_CONTEXT, shown_bytes
 from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
 from ..settings import Settings
+from ..variables import ANY_WITH_TOKEN
 
 if TYPE_CHECKING:
     from ..pairs.progress import Progress, Watcher
@@ -117,8 +117,8 @@ def token_of(pair: str) -> Iterator[None]:
 
 def load_named(name: str, watcher: Watcher) -> Any:
     """Load a pair with `load_pair`, which reports its progress to `watcher`, and its engines."""
-    from ..core.engines import make_engine, make_head_engine, make_state_engine
-    from ..core.loop import lane_threads
+    from ..core.engines import lane_threads, make_engine, make_state_engine
+    from ..core.states import make_head_engine
     from ..pairs.load import load_any  # imports torch
     from ..pairs.pair import Pair
     from ..pairs.progress import Progress

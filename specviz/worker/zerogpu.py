@@ -19,12 +19,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from ..environment import ANY_MODEL, BUILTIN, PAIR, PAIRS
+from ..environment import BUILTIN
 from ..errors import NoGpuError, PairError, SettingsError, SpecvizError
 from ..kinds import drafter_kind
 from ..pairs.sizes import parameter_bytes
 from ..pairs.table import first_pair, named_pair, operator_pairs
 from ..settings import Settings
+from ..variables import ANY_MODEL, PAIR, PAIRS
 from .client import LocalWorker
 from .failures import is_fatal, sentence_of
 from .loading import Models, Race

@@ -12,7 +12,7 @@ from toy_assistants import assistant, drafted_logits, gemma
 from toy_models import emitted_ids, finish, generated, outcome_counts, pair_of
 
 from specviz import Settings, Trace, race, speculate
-from specviz.core.numpy_path import Distributions
+from specviz.core.draws import Distributions
 from specviz.runs.identities import check_trace
 
 VOCAB = 24

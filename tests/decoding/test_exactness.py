@@ -19,10 +19,12 @@ from toy_models import llama, mini, pair_of
 
 import specviz.core.loop
 from specviz import Pair, Settings, baseline, speculate
-from specviz.core.numpy_path import Distributions, NumpyPath
+from specviz.core.draws import Distributions
+from specviz.core.numpy_path import NumpyPath
 from specviz.core.sampling import draw, probabilities, uniforms
 from specviz.core.types import Draft
-from specviz.core.verdict import decide, residual
+from specviz.core.verdicts import decide
+from specviz.core.views import residual
 
 PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint law is tested
@@ -168,7 +170,7 @@ ADAPTIVE = [
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toys of one size are no drafts for each other: at real prices "optimal" is not to draft."""
-    monkeypatch.setattr(specviz.core.loop._Run, "costs", lambda run: (0.1, 0.05))
+    monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: (0.1, 0.05))
 
 
 def in_words(settings: Settings) -> str:
@@ -224,7 +226,7 @@ WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
 
 @pytest.mark.parametrize("verifier", WRONG)
 def test_a_wrong_verifier_fails_on_whole_sequences(verifier: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.core.loop, "decide", verifier)
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
     assert sequences_fit(history_pair(), sampling(3, 1.0)) < LUCK
 
 
@@ -232,7 +234,7 @@ def test_a_wrong_verifier_fails_on_whole_sequences(verifier: Any, monkeypatch: p
 def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
     verifier: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(specviz.core.loop, "decide", verifier)
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
     fit = chain_fits(sampling(3, 1.0), tokens=3 * RUN)
     assert fit > LUCK if verifier is decide else fit < LUCK
 
@@ -242,7 +244,7 @@ def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
 def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
     verifier: Any, drafter: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(specviz.core.loop, "decide", verifier)
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: verifier)
     settings = replace(sampling(3, 1.0), drafter=drafter)
     fit = chain_fits(settings, tokens=4 * RUN)
     assert fit > LUCK if verifier is decide else fit < LUCK

@@ -14,13 +14,14 @@ from toy_models import emitted_ids, llama, pair_of, relative
 from specviz import Pair, Settings, Trace, compute_metrics, race
 from specviz.core.events import Header, Round
 from specviz.errors import ModelError, SettingsError, TraceError
-from specviz.lanes import BASELINE, LANES, MOST_LANES, beside, parsed_lane
+from specviz.lanes import BASELINE, LANES
 from specviz.runs.charts import chart_specs
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import metric_lines
 from specviz.runs.trace import digest_of
 from specviz.runs.uncertainty import uncertainty
+from specviz.several import MOST_LANES, beside, parsed_lane
 
 PROMPT = [3, 1, 4, 3, 1]
 GREEDY = Settings(gamma=4, max_new_tokens=24)
@@ -166,7 +167,7 @@ def test_a_lane_that_fails_keeps_the_rounds_of_the_others(
             yield event
         return "length"
 
-    monkeypatch.setattr(module, "_warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(module, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(module, "decode", failing)
     seen: list[Any] = []
     with pytest.raises(ModelError, match="it broke"):

@@ -18,7 +18,6 @@ from specviz.core.eager import EagerEngine
 from specviz.core.loop import _Run
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.core.verdict import decide
 from specviz.errors import ModelError, PairError
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -281,9 +280,7 @@ def test_a_buffer_of_the_models_own_is_never_written_to(pair: Pair):
 
     model = Kept(pair.target)
     engine = EagerEngine(model, pair.vocab)
-    run = make_context(
-        Settings(temperature=1.0), pair.vocab, torch.device("cpu"), decide, "baseline"
-    )
+    run = make_context(Settings(temperature=1.0), pair.vocab, torch.device("cpu"), None, "baseline")
     with torch.inference_mode():
         NumpyPath(engine, run).judge([1], None)
     assert model.given and all(torch.equal(now, then) for now, then in model.given)

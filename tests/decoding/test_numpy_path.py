@@ -11,12 +11,14 @@ import torch
 from toy_models import emitted_ids, mini, pair_of, relative
 
 from specviz import Settings
+from specviz.core.draws import Distributions, HostDraws
 from specviz.core.events import Round
 from specviz.core.loop import decode
-from specviz.core.numpy_path import Distributions, HostDraws, NumpyPath
-from specviz.core.paths import TensorPath, make_context
+from specviz.core.numpy_path import NumpyPath
+from specviz.core.paths import make_context
 from specviz.core.sampling import draw, probabilities
-from specviz.core.verdict import decide
+from specviz.core.tensor_path import TensorPath
+from specviz.core.verdicts import decide
 from specviz.lanes import LANES
 
 VOCAB = 37
@@ -49,7 +51,7 @@ def test_seeds_and_lanes_have_streams_of_their_own():
     cpu, streams = torch.device("cpu"), set()
     for seed in (0, 1, 2**32, 2**32 + 1, 2**63 - 1):
         for lane in LANES:
-            run = make_context(Settings(seed=seed), VOCAB, cpu, decide, lane)
+            run = make_context(Settings(seed=seed), VOCAB, cpu, None, lane)
             streams.add(tuple(run.source.take(3).tolist()))
     assert len(streams) == 10
 
@@ -84,7 +86,7 @@ class Scripted:
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
     contexts = (
-        make_context(settings, VOCAB, torch.device("cpu"), decide, "speculative") for _ in range(2)
+        make_context(settings, VOCAB, torch.device("cpu"), None, "speculative") for _ in range(2)
     )
     ours, plain = (
         path(Scripted(), run) for path, run in zip((NumpyPath, TensorPath), contexts, strict=True)

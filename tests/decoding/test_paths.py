@@ -11,14 +11,17 @@ import torch
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, baseline, speculate
+from specviz.core.draws import HostDraws, greedy_id
 from specviz.core.eager import EagerEngine
 from specviz.core.engines import eager_only, make_engine
+from specviz.core.inverse_cdf import InverseCdf
 from specviz.core.loop import decode
-from specviz.core.numpy_path import HostDraws, InverseCdf, NumpyPath, greedy_id
-from specviz.core.paths import TensorPath, make_context, make_path
+from specviz.core.numpy_path import NumpyPath
+from specviz.core.paths import make_context
 from specviz.core.sampling import greedy_ids, probabilities, uniforms
-from specviz.core.verdict import decide, decided
-from specviz.sides.fast_cpu.path import CompiledPath
+from specviz.core.tensor_path import TensorPath
+from specviz.core.verdict import decided
+from specviz.core.verdicts import decide
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [
@@ -53,7 +56,7 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
         gamma=4, drafter=drafter, max_new_tokens=60, seed=5, ignore_eos=True, **sampling
     )
     by_runs = draws_of(pair, settings)
-    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
+    monkeypatch.setattr("specviz.sides.fast_cpu.engine.drafts_at_once", lambda *_: False)
     by_numpy = draws_of(pair, settings)
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     by_programs = draws_of(pair, settings)
@@ -87,17 +90,21 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
     assert {0, 3} <= verdicts
 
 
+def has_compiled_drafts(path: Any) -> bool:
+    return isinstance(path, NumpyPath) and path._at_once is not None
+
+
 def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
     cpu, other = torch.device("cpu"), torch.device("meta")
     engine = make_engine(pair.target, VOCAB)
-    run = make_context(Settings(), VOCAB, cpu, decide, "speculative")
-    assert isinstance(make_path(engine, run), CompiledPath)
-    truncated = make_context(Settings(temperature=1.0, top_k=3), VOCAB, cpu, decide, "speculative")
-    assert type(make_path(engine, truncated)) is NumpyPath
+    run = make_context(Settings(), VOCAB, cpu, None, "speculative")
+    assert has_compiled_drafts(engine.path(run))
+    truncated = make_context(Settings(temperature=1.0, top_k=3), VOCAB, cpu, None, "speculative")
+    assert not has_compiled_drafts(engine.path(truncated))
 
     elsewhere = EagerEngine(pair.target, VOCAB)
     elsewhere.device = other
-    assert isinstance(make_path(elsewhere, run), TensorPath)
+    assert isinstance(elsewhere.path(run), TensorPath)
 
 
 def test_a_residual_without_mass_draws_from_p():

@@ -13,8 +13,9 @@ from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative,
 
 import specviz.core.loop
 from specviz import End, Header, Pair, Round, Settings, Trace, race
+from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
-from specviz.core.verdict import decide
+from specviz.core.verdicts import decide
 from specviz.errors import SettingsError
 from specviz.lanes import LANES
 
@@ -58,13 +59,13 @@ def test_the_wall_clock_counts_prefill_and_texts_but_neither_the_other_lane_nor_
     monkeypatch.setattr("specviz.core.engine.time", time)
     target = mini(9, seed=1, spread=3.0)
     pair = pair_of(time.charge(target, TARGET), time.charge(relative(target, noise=0.5), DRAFT))
-    texts = specviz.core.loop._Run.tokens
+    texts = Annotator.tokens
 
     def slow(*given: Any) -> Any:
         time.seconds += 0.25
         return texts(*given)
 
-    monkeypatch.setattr(specviz.core.loop._Run, "tokens", slow)
+    monkeypatch.setattr(Annotator, "tokens", slow)
     header, *events = race(pair, PROMPT, SAMPLED)
     assert isinstance(header, Header)
     for event in events:
@@ -144,7 +145,7 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
         return "length"
 
     monkeypatch.setattr("specviz.core.race.decode", fake)
-    monkeypatch.setattr("specviz.core.race._warm_up", lambda *_: None)
+    monkeypatch.setattr("specviz.core.race.warm_up", lambda *_: None)
     _, rounds, end = raced(pair, SAMPLED)
     assert len(rounds) == 20 and end.reasons == dict.fromkeys(LANES, "length")
     assert [r.clock for r in rounds] == sorted(r.clock for r in rounds)
@@ -241,7 +242,7 @@ def test_a_divergence_is_reported_with_the_margin_of_the_target(
     """Here it comes from a verifier that accepts everything; it must not be hidden."""
     with torch.no_grad():
         pair.target.head.weight *= sharpness
-    monkeypatch.setattr(specviz.core.loop, "decide", accept_all)
+    monkeypatch.setattr(specviz.core.loop, "rule", lambda _: accept_all)
     _, rounds, end = raced(pair, Settings(max_new_tokens=30))
     assert end.identical is False and end.divergence is not None
     ours, theirs = (emitted_ids(of(lane, rounds)) for lane in LANES)

@@ -14,9 +14,11 @@ from torch import Tensor
 from toy_models import examples
 
 from specviz import Settings
-from specviz.core.numpy_path import InverseCdf
+from specviz.core.inverse_cdf import InverseCdf
 from specviz.core.sampling import SHORT_LIST, draw, probabilities, uniforms
-from specviz.core.verdict import Verdict, decide, residual, verify
+from specviz.core.types import Verdict
+from specviz.core.verdicts import decide, verify
+from specviz.core.views import residual
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
 # Few distinct values, so that ties are the rule.

@@ -27,11 +27,11 @@ from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 
 import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.core.engine import NO_MEMORY
+from specviz.core.eager import NO_MEMORY
 from specviz.core.engines import make_engine
 from specviz.core.loop import _Run
 from specviz.core.sampling import probabilities
-from specviz.core.tokens import copied
+from specviz.core.views import copied
 from specviz.errors import ModelError
 
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)
@@ -105,7 +105,8 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
                 judged = run.path.judge(run.ids, draft)
                 emitted = run.commit(judged)
             with host_waits() as for_the_reader:
-                tokens = run.tokens(judged, emitted)
+                ended = run.end_reason() is not None
+                tokens = run.annotator.tokens(judged, emitted, 1, ended)
         assert in_clock == ["tolist"], "the verdict"
         assert for_the_reader == ["_to_copy"], "what the cards show"
         assert isinstance(judged.p, StandInTensor) and len(tokens[1]) == len(emitted)
@@ -191,7 +192,7 @@ def test_a_wrong_rule_fails_that_test(monkeypatch: pytest.MonkeyPatch):
     def likeliest(p: Any, q: Any, drafted: Any, u: Any, source: Any) -> Any:
         return torch.stack([(u < 2).sum(), p[-1].argmax()])
 
-    monkeypatch.setattr("specviz.core.loop.decide", likeliest)
+    monkeypatch.setattr("specviz.core.loop.rule", lambda _: likeliest)
     assert fits("model", "temperature", 300) < 1e-4
 
 
@@ -254,7 +255,7 @@ def test_a_hidden_read_in_the_sampler_is_counted(pair: Pair, monkeypatch: pytest
         assert logits.max().item() < 1e9
         return probabilities(logits, settings)
 
-    monkeypatch.setattr("specviz.core.paths.probabilities", reading)
+    monkeypatch.setattr("specviz.core.tensor_path.probabilities", reading)
     run = _Run(pair, PROMPT, Settings(gamma=3, max_new_tokens=8), "speculative")
     run.prefill()
     with torch.inference_mode(), host_waits() as waits:

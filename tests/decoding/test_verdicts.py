@@ -21,9 +21,9 @@ from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, rac
 from specviz.core import verdicts
 from specviz.core.kinds import resolved
 from specviz.core.loop import _Run, decode
-from specviz.core.paths import TensorPath
 from specviz.core.sampling import PremadeDraws, uniforms
-from specviz.core.verdict import decide
+from specviz.core.tensor_path import TensorPath
+from specviz.core.verdicts import decide
 from specviz.kinds import verdict_kind, verdict_names
 from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared
@@ -210,7 +210,7 @@ def test_all_paths_judge_alike(
     by_programs = judged()
     monkeypatch.delenv("SPECVIZ_FORM")
     monkeypatch.setattr("specviz.core.paths.NumpyPath", TensorPath)
-    monkeypatch.setattr("specviz.sides.fast_cpu.path.suits", lambda *_: False)
+    monkeypatch.setattr("specviz.sides.fast_cpu.engine.drafts_at_once", lambda *_: False)
     assert by_numpy == by_programs == judged()
     assert {outcome for _, outcome in by_numpy} >= {"rejected", "corrected"}
 

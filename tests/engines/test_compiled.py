@@ -13,6 +13,8 @@ import torch
 from toy_models import llama
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config, Qwen3Config
 
+from specviz import Settings
+from specviz.core.draws import Distributions
 from specviz.core.eager import EagerEngine
 from specviz.core.engines import make_engine
 from specviz.sides.fast_cpu import engine as module
@@ -136,29 +138,29 @@ def test_threads_that_have_gone_to_sleep_take_part_in_the_next_pass(
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("tie", [0.0, None])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("fed", [1, 2, 5])
 def test_a_draft_run_is_its_steps(
-    fed: int, tie: float | None, threads: int, monkeypatch: pytest.MonkeyPatch
+    fed: int, temperature: float, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "threads_for", lambda _: threads)
     model, ids, uniforms = grouped(), numbers(fed + 7), np.random.default_rng(3).random(5)
     engines = [CompiledEngine(model, VOCAB) for _ in range(2)]
     for engine in engines:
         engine.forward(ids[:7], 1)
-    q = np.zeros((5, VOCAB), np.float32)
-    drafted, logits = engines[0].draft(ids[7:].numpy(), uniforms, q, temperature=0.7, tie=tie)
+    rows = Distributions(Settings(temperature=temperature), VOCAB)
+    draft = engines[0].draft(ids[7:].numpy(), uniforms, rows)
+    assert draft.rows is not None
     feed = ids[7:]
-    for step, token in enumerate(drafted.tolist()):
-        row = engines[1].forward(feed, 1, temperature=0.7)
-        assert torch.equal(row[0], torch.from_numpy(logits[step]))
-        wanted = torch.softmax(row[0], -1)
-        if tie is None:
-            close(torch.from_numpy(q[step]), wanted)
-            wanted_id = torch.from_numpy(q[step]).double().cumsum(-1)
+    for step, token in enumerate(draft.ids.tolist()):
+        row = engines[1].forward(feed, 1, temperature=temperature or 1.0)
+        assert torch.equal(row, draft.rows[step])
+        if temperature:
+            close(draft.q[step], torch.softmax(row[0], -1))
+            wanted_id = draft.q[step].double().cumsum(-1)
             assert token == int((wanted_id > uniforms[step] * wanted_id[-1]).to(int).argmax())
         else:
-            assert token == int(row.argmax())
+            assert token == int(row.argmax()) == int(draft.q[step].argmax())
         feed = torch.tensor([token])
     assert engines[0].length == engines[1].length
 

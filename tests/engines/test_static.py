@@ -216,7 +216,7 @@ def test_other_drafters_and_policies_draft_for_a_static_target(
 ):
     target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
     pair = pair_of(target, relative(target, noise=0.35))
-    monkeypatch.setattr(_Run, "costs", lambda run: (0.1, 0.05))  # drafts pay
+    monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: (0.1, 0.05))  # drafts pay
     settings = Settings(gamma=6, max_new_tokens=50, drafter=drafter, gamma_policy=policy)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == generated(target, PROMPT, 50)

@@ -133,6 +133,7 @@ def fake_server(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer would wait for its head to be heard
 
         def do_GET(self) -> None:
             self.respond({})

@@ -22,9 +22,9 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specviz import Pair, Round, Settings
-from specviz.core.engine import Engine
 from specviz.core.events import EndReason
 from specviz.core.loop import decode
+from specviz.core.protocols import Engine
 from specviz.lanes import Lane
 
 # More threads make models of this size slower.

@@ -11,7 +11,7 @@ from toy_models import llama, mini, pair_of, relative
 
 from specviz.__main__ import main
 from specviz.measure.bench.batch import BatchedPasses, BatchReport, BatchTimes, batch_times
-from specviz.runs.intervals import Spread
+from specviz.runs.uncertainty import Spread
 
 
 def times(batch: int, draft: float, *target: float) -> BatchTimes:

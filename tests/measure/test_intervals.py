@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specviz.measure.sweep.table import best_row, difference, is_open, slower
-from specviz.runs.intervals import geometric_mean
+from specviz.runs.uncertainty import geometric_mean
 
 
 def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():

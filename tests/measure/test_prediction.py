@@ -14,7 +14,7 @@ from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
 from specviz.core.sampling import probabilities
-from specviz.kinds import DRAFTERS
+from specviz.kinds import own_drafters
 from specviz.measure.sweep.acceptance import Along, acceptance_along
 from specviz.measure.sweep.rounds import KnownText, predicted_counts, simulated_rounds
 from specviz.pairs.heads.eagle import Head
@@ -69,7 +69,7 @@ def predicted(pair: Pair, text: KnownText, settings: Settings) -> list[tuple[int
     return list(simulated_rounds(text, along.run(), settings, random.Random(0)))
 
 
-@pytest.mark.parametrize("drafter", [kind.name for kind in DRAFTERS if kind.predicted])
+@pytest.mark.parametrize("drafter", [kind.name for kind in own_drafters() if kind.predicted])
 def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, drafter: str):
     if drafter == "head":
         pair = replace(pair, head=agreeing_head(pair.target))

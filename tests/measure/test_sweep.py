@@ -6,7 +6,7 @@ import argparse
 import json
 import pickle
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ from specviz.measure.sweep.types import (
     SweepRequest,
     SweepResult,
 )
-from specviz.runs.intervals import Estimate
+from specviz.runs.uncertainty import Estimate
 
 VOCAB = 12
 PASS = 0.01  # seconds
@@ -219,7 +219,7 @@ def test_events_come_in_order_and_predictions_first(good: list[SweepEvent]):
     early = good[: next(i for i, e in enumerate(good) if isinstance(e, Progress) and e.done == 4)]
     told = {e.configuration.key for e in early if isinstance(e, Row) and e.predicted}
     assert {"model g1 fixed t0", "model g2 fixed t0", "ngram g1 fixed t0"} <= told
-    json.dumps([event.to_dict() for event in good], allow_nan=False)
+    json.dumps([asdict(event) for event in good], allow_nan=False)
 
 
 def test_stop_keeps_what_there_is_and_a_sweep_can_rest(timed: VirtualTime):

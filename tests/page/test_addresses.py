@@ -132,11 +132,10 @@ def test_what_a_browser_tells_about_a_run_names_no_pair(
     site: Site, listener: Listener, tmp_path: Path
 ) -> None:
     name = spellings(listener.port, tmp_path)[0]
-    parting = {"prompt": [1], "passes": [[[1], [2]]], "theirs": [3], "gamma": 1}
-    parting |= {"target": name, "dtype": "float32"}
+    told = {"header": {"target": name}, "lane": name}
     for function, asked in {
         "begin_sampling": {"prompt": "x", "settings": {}, "draws": 1, "pair": name, "run": name},
-        "begin_difference": {"parting": parting, "pair": name, "run": name},
+        "begin_difference": {"trace": told, "pair": name, "run": name},
     }.items():
         answer = site.question(function, asked).json
         if "id" in answer:  # it is about the pair with which the page was started

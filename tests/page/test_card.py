@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.page.security.html import (
+from specviz.page.security.answers import (
     DESCRIPTION,
     PICTURE,
     TITLE,

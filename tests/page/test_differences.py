@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from toy_models import llama, pair_of, relative
-from toy_recordings import SAMPLED, recorded, toy_pair, values
+from toy_recordings import GREEDY, SAMPLED, recorded, toy_pair, values
 
 from specviz import Settings, Trace, race
 from specviz.core.engines import eager_only
 from specviz.inspect.parting import parting_of
 from specviz.page.delivery import delivery_functions
-from specviz.page.questions import TOO_LONG, UNREADABLE, question_functions
+from specviz.page.questions import NOT_PARTED, TOO_LONG, question_functions
 from specviz.page.queue import RunQueue
 from specviz.page.security.blocks import answering
 from specviz.worker.client import LocalWorker
@@ -23,16 +24,34 @@ from specviz.worker.client import LocalWorker
 
 @pytest.fixture(scope="module")
 def parted() -> tuple[Any, dict[str, Any]]:
-    """A pair in bf16, and where its lanes part, as the browser tells it."""
+    """A pair in bf16, and a run whose lanes part, as the browser tells it."""
     with eager_only():
         target = llama(64, seed=2, num_hidden_layers=3).to(torch.bfloat16)
         pair = pair_of(target, relative(target, noise=0.1))
         settings = Settings(gamma=4, max_new_tokens=30, ignore_eos=True)
-        found = parting_of(Trace.from_events(list(race(pair, [1, 2, 3, 4], settings))))
-    assert found is not None
-    told = {name: getattr(found, name) for name in ("gamma", "target", "dtype")}
-    ids = {"prompt": list(found.prompt), "theirs": list(found.theirs)}
-    return pair, {**told, **ids, "passes": [[list(a), list(b)] for a, b in found.passes]}
+        run = Trace.from_events(list(race(pair, [1, 2, 3, 4], settings)))
+    assert parting_of(run) is not None
+    return pair, bare(run.to_dict())
+
+
+def bare(data: dict[str, Any]) -> dict[str, Any]:
+    """A run without lists of likeliest tokens, as the browser sends it (`bareOf`)."""
+    if data["end"]["divergence"]:
+        data["end"]["divergence"]["margin"] = None
+    for r in data["rounds"]:
+        for token in (*r["drafted"], *r["emitted"]):
+            for name in ("top_p", "top_q", "top_residual"):
+                token.pop(name, None)
+    return data
+
+
+def answered(ask: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:
+    """The state of a question once it is over, asked for now and then as the page does."""
+    deadline = time.monotonic() + 60
+    while not state["over"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+        state = ask({"id": state["id"]})
+    return state
 
 
 def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str, Any]]):
@@ -41,27 +60,26 @@ def test_a_check_waits_its_turn_and_gives_its_answer(parted: tuple[Any, dict[str
     runs.start("toy")
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
     _, begin, _, _, ask, _ = functions
-    state = begin({"run": None, "parting": told})
-    deadline = time.monotonic() + 60
-    while not state["over"] and time.monotonic() < deadline:
-        state = ask({"id": state["id"]})
-    result = state["result"]
+    result = answered(ask, begin({"run": None, "trace": told}))["result"]
     assert result["verdict"] == "tie" and result["summary"].startswith("A tie within rounding")
-    assert len(result["scored"]) == 4 and result["index"] == len(told["theirs"]) - 1
+    assert len(result["scored"]) == 4 and result["index"] == told["end"]["divergence"]["index"]
 
-    other = begin({"run": None, "parting": {**told, "target": "another"}})
-    while not other["over"] and time.monotonic() < deadline:
-        other = ask({"id": other["id"]})
+    edited = copy.deepcopy(told)
+    edited["header"]["target"]["name"] = "another"
+    other = answered(ask, begin({"run": None, "trace": edited, "lane": "speculative"}))
     assert "made with another" in other["error"]
 
-    damaged: list[Any] = [None, {}, {**told, "theirs": []}, {**told, "prompt": ["1"]}]
-    damaged.append({**told, "theirs": [-1, *told["theirs"][1:]]})
     longer = copy.deepcopy(told)
-    longer["passes"].append([[1], [1]])
-    same = copy.deepcopy(told)
-    same["theirs"] = [i for _, some in same["passes"] for i in some][: len(told["theirs"])]
-    for value in [*damaged, longer, same]:
-        assert begin({"run": None, "parting": value}) == {"error": UNREADABLE, "over": True}
+    longer["header"]["settings"]["max_new_tokens"] = 100_000
+    for value, lane, says in (
+        ({}, None, "is missing"),
+        (longer, None, "use explain-difference on your own machine"),
+        (told, "another", "has no lane 'another'"),
+        (bare(values(GREEDY)), None, NOT_PARTED),
+        (bare(values(SAMPLED)), None, "may differ by chance"),
+    ):
+        answer = begin({"run": None, "lane": lane, "trace": value})
+        assert answer["over"] and says in answer["error"], says
 
 
 def test_a_run_is_run_again_and_an_edit_is_told():
@@ -71,24 +89,16 @@ def test_a_run_is_run_again_and_an_edit_is_told():
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
     _, _, begin, _, ask, _ = functions
 
-    def answered(data: dict[str, Any]) -> dict[str, Any]:
-        for r in data["rounds"]:  # as the browser sends it
-            for token in (*r["drafted"], *r["emitted"]):
-                for name in ("top_p", "top_q", "top_residual"):
-                    token.pop(name, None)
-        state = begin({"run": None, "trace": data})
-        deadline = time.monotonic() + 60
-        while not state["over"] and time.monotonic() < deadline:
-            state = ask({"id": state["id"]})
-        return state
+    def told(data: dict[str, Any]) -> dict[str, Any]:
+        return answered(ask, begin({"run": None, "trace": bare(data)}))
 
-    found = answered(values(SAMPLED))["result"]
+    found = told(values(SAMPLED))["result"]
     assert found["same"] and found["lines"][0] == "The same run, token for token."
     edited = values(SAMPLED)
     edited["header"]["settings"]["seed"] += 1
-    found = answered(edited)["result"]
+    found = told(edited)["result"]
     assert not found["same"] and found["lines"][0].startswith("Not the same run.")
     longer = values(SAMPLED)
     longer["header"]["settings"]["max_new_tokens"] = 100_000
-    assert answered(longer)["error"] == TOO_LONG
+    assert told(longer)["error"] == TOO_LONG.format("check --rerun")
     assert "is missing" in begin({"run": None, "trace": {}})["error"]

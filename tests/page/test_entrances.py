@@ -109,7 +109,7 @@ FUNCTIONS = {
     "missed": ("run", "seq"),
     "begin_sweep": ("naming", "prompts", "drafters", "gammas", "temperatures", "length", "seconds"),
     "begin_sampling": ("run", "prompt", "settings", "draws", "again"),
-    "begin_difference": ("run", "parting"),
+    "begin_difference": ("run", "lane", "trace"),
     "begin_rerun": ("run", "trace"),
     "ask_job": ("id",),
     "end_job": ("id",),

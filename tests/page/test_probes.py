@@ -14,10 +14,10 @@ import pytest
 from page_server import Site, served
 from waiting import until
 
-from specviz.environment import AUTH
 from specviz.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
 from specviz.page.look import PAGE
 from specviz.page.queue import CLOSING
+from specviz.variables import AUTH
 
 BASIC = {"Authorization": "Basic " + base64.b64encode(b"me:sesame").decode()}
 

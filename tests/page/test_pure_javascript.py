@@ -8,17 +8,20 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+import torch
 from delayed_runs import slow_middle, slower_later, steady, timed, too_fast
 from node import called, evaluated
-from toy_recordings import GREEDY, SAMPLED, recorded, values
+from toy_models import llama, pair_of, relative
+from toy_recordings import SAMPLED, recorded
 from wording import visible
 
-from specviz import Metrics, Token, Trace, compute_metrics
+from specviz import Metrics, Settings, Token, Trace, compute_metrics, race
+from specviz.core.engines import eager_only
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES
 from specviz.page.player import QUESTIONS, folder_of
-from specviz.page.questions import read_parting
+from specviz.page.questions import read_run
 from specviz.runs.recording import read_recording
 from specviz.runs.uncertainty import spread, uncertainty
 
@@ -224,11 +227,15 @@ def test_a_round_is_told_in_a_sentence_to_those_who_listen() -> None:
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")
 
 
-def test_where_greedy_lanes_part_is_told_as_python_tells_it() -> None:
-    data = values(GREEDY)
-    assert called("panels/difference.js", "partingOf", data) is None
-    alone = [r for r in data["rounds"] if r["lane"] == "baseline"]
-    alone[9]["emitted"][0]["id"] += 1
-    wanted = parting_of(Trace.from_dict(data))
-    told = called("panels/difference.js", "partingOf", data)
-    assert wanted is not None and read_parting(told) == wanted and wanted.index == 9
+def test_a_run_whose_lanes_part_is_read_without_its_alternatives() -> None:
+    with eager_only():
+        target = llama(64, seed=2, num_hidden_layers=3).to(torch.bfloat16)
+        pair = pair_of(target, relative(target, noise=0.1))
+        settings = Settings(gamma=4, max_new_tokens=30, ignore_eos=True)
+        several = {"two": settings, "three": replace(settings, gamma=3)}
+        for lanes in (settings, several):
+            run = Trace.from_events(race(pair, [1, 2, 3, 4], lanes))
+            told = called("panels/difference.js", "bareOf", run.to_dict())
+            wanted = parting_of(run)
+            assert wanted is not None and parting_of(read_run(told, "")) == wanted
+            assert "'probability'" not in str(told)

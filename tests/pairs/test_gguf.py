@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from specviz import Settings, load_pair
+from specviz.core.alone import baseline
 from specviz.core.engines import make_engine
 from specviz.core.header import model_name
-from specviz.core.loop import baseline
 from specviz.environment import ASSETS
 from specviz.errors import PairError
 from specviz.pairs import unpack

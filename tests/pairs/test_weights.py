@@ -17,14 +17,15 @@ from specviz.errors import PairError
 from specviz.pairs.hub import find_source
 from specviz.pairs.memory import (
     DeviceMemory,
-    MemoryNeed,
     PlannedLoad,
     device_memory,
     place_target,
 )
-from specviz.pairs.metadata import Caches, LayerCache, read_metadata
+from specviz.pairs.metadata import read_metadata
+from specviz.pairs.models import release_memory
 from specviz.pairs.progress import Progress, terminal_watcher
-from specviz.pairs.weights import LoadOptions, load_model, release_memory
+from specviz.pairs.sizes import Caches, LayerCache, MemoryNeed
+from specviz.pairs.weights import LoadOptions, load_model
 
 CPU = torch.device("cpu")
 
@@ -138,7 +139,7 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
     monkeypatch.setattr(
         "specviz.pairs.models.device_memory", lambda place: [gpu(0, 450_000), gpu(1, 450_000)]
     )
-    monkeypatch.setattr("specviz.pairs.load.checked_quantization", lambda bits: bits)
+    monkeypatch.setattr("specviz.pairs.precision.checked_quantization", lambda bits: bits)
     monkeypatch.setattr("specviz.pairs.weights._placed", lambda model, options: model)
     load_pair(names, dtype="float32", draft_quantize="8bit")
     target, draft = asked

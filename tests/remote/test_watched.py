@@ -16,7 +16,6 @@ from series import series
 
 from specviz import Settings, SpecvizError, Trace, compute_metrics, load_pair, race, speculate
 from specviz.core.events import Event, Round
-from specviz.environment import REMOTE
 from specviz.errors import PairError, ServerError, SettingsError, TraceError
 from specviz.lanes import BASELINE, SPECULATIVE
 from specviz.page.choices import pair_choices
@@ -25,8 +24,9 @@ from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
+from specviz.sides.watched.engines import spread
 from specviz.sides.watched.steps import Counts, Step, Word, reconciled
-from specviz.sides.watched.vllm import spread
+from specviz.variables import REMOTE
 
 TWELVE = Settings(max_new_tokens=12)
 TEXT = ", he was a man of a man who had been in"

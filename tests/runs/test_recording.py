@@ -12,7 +12,7 @@ import pytest
 from toy_models import byte_level, llama, mini, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair, values
 
-from specviz import End, Settings, Token, Trace, cli, compute_metrics, race
+from specviz import End, Settings, Token, Trace, compute_metrics, race
 from specviz.__main__ import main
 from specviz.core.events import OUTCOMES
 from specviz.errors import TraceError
@@ -155,7 +155,7 @@ def test_a_browser_may_write_whole_floats_as_integers(tmp_path: Path):
 def test_record_writes_a_file_that_check_accepts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(cli, "load_any", lambda name, **_: toy_pair())
+    monkeypatch.setattr("specviz.pairs.load.load_any", lambda name, **_: toy_pair())
     file = tmp_path / "run.json.gz"
     options = ["--max-new-tokens", "6", "--temperature", "1"]
     assert main(["record", "w1 w2", "--out", str(file), *options]) == 0

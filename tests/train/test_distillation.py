@@ -16,8 +16,7 @@ from specviz import load_pair
 from specviz.__main__ import main
 from specviz.pairs.memory import DeviceMemory
 from specviz.train import from_prompts, loop
-from specviz.train.evaluate import text_alphas
-from specviz.train.losses import logits_loss
+from specviz.train.losses import logits_loss, text_alphas
 from specviz.train.writing import Writing, marked_rows, write
 
 VOCAB, END = 24, 3
@@ -112,13 +111,6 @@ def test_text_ends_with_its_first_end_and_only_what_was_written_counts(models: P
     ]
 
 
-class Plain:
-    """Without mixed precision."""
-
-    def autocast(self) -> Any:
-        return torch.autocast("cpu", enabled=False)
-
-
 def test_loss_and_alpha_are_those_of_the_positions_that_were_written(models: Path) -> None:
     target, draft = (
         AutoModelForCausalLM.from_pretrained(models / name, dtype=torch.float32)
@@ -134,7 +126,7 @@ def test_loss_and_alpha_are_those_of_the_positions_that_were_written(models: Pat
                 kl.append(float((p * (p / q).log()).sum()))
                 kept.append(float(torch.minimum(p, q).sum()))
     batch = torch.from_numpy(marked_rows(prompts, texts, 6, 0)).long()
-    loss = logits_loss(target, vocab, Plain())(draft, batch)
+    loss = logits_loss(target, vocab)(draft, batch)
     assert loss.item() == pytest.approx(sum(kl) / 3, rel=1e-4)
     found = text_alphas(target, draft, prompts, texts, temperature=1.0, vocab=vocab)
     assert found == pytest.approx([(kept[0] + kept[1]) / 2, kept[2]], rel=1e-4)
@@ -151,7 +143,7 @@ def _no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         from_prompts,
         "logits_loss",
-        lambda *_: lambda draft, _: next(draft.parameters()).sum() * float("nan"),
+        lambda *_, **__: lambda draft, _: next(draft.parameters()).sum() * float("nan"),
     )
 
 

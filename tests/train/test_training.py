@@ -18,7 +18,6 @@ from specviz.pairs.checksums import check_files
 from specviz.train import cli as train
 from specviz.train import (
     corpus,
-    evaluate,
     export,
     from_books,
     loop,
@@ -229,7 +228,7 @@ def test_acceptance_of_a_model_by_itself_is_one(trained: Path) -> None:
     target = export.load_model(trained / "pair" / "target", "cpu")
     ids = torch.randint(1, target.config.vocab_size, (2, 20))
     for temperature in (0.0, 0.7, 1.0):
-        kept = evaluate.acceptance(target, target, ids, temperature=temperature)
+        kept = losses.acceptance(target, target, ids, temperature=temperature)
         assert torch.allclose(kept, torch.ones(2, 20))
 
 

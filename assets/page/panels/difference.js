@@ -123,14 +123,24 @@ export const foundAgain = ({ same, lines: [answer, ...more] }) => [
 ];
 
 /**
- * A run as the server compares it with a second one: without texts of alternatives, which are most
- * of it.
+ * A run as the server reads it: without texts of alternatives, which are most of it, and without
+ * the margins that follow from them.
  * @param {Trace} trace
  */
 export const bareOf = ({ header, rounds, end }) => ({
-  schema: 1, header, end,
+  schema: 1, header,
+  end: end && {
+    ...withoutMargin(end),
+    ...end.lanes && { lanes: Object.fromEntries(Object.entries(end.lanes).map(([name, one]) => [name, withoutMargin(one)])) },
+  },
   rounds: rounds.map((round) => ({ ...round, drafted: round.drafted.map(bare), emitted: round.emitted.map(bare) })),
 });
+
+/**
+ * @template {Agreement} One
+ * @param {One} said
+ */
+const withoutMargin = (said) => (said.divergence ? { ...said, divergence: { ...said.divergence, margin: null } } : said);
 
 /** @param {Token} token */
 const bare = ({ top_p, top_q, top_residual, ...token }) => token;
@@ -160,29 +170,3 @@ export function found({ verdict, summary, ours, theirs, scored, rounding, held, 
 
 /** @param {number} value */
 const signed = (value) => `${value < 0 ? "−" : "+"}${number(Math.abs(value))}`;
-
-/**
- * The place where the lanes part, as the server reads it; null if they do not.
- * @param {Trace} trace
- */
-export function partingOf({ header, rounds }) {
-  const emitted = (/** @type {string} */ lane) =>
-    rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted.map(({ id }) => id));
-  const name = Object.keys(header.lanes ?? {})[0] ?? "speculative";
-  const ours = emitted(name), theirs = emitted("baseline");
-  const index = theirs.findIndex((id, i) => i < ours.length && ours[i] !== id);
-  if (index < 0) return null;
-  /** @type {[number[], number[]][]} */
-  const passes = [];
-  let written = 0;
-  for (const round of rounds.filter((one) => one.lane === name)) {
-    if (written > index) break;
-    passes.push([round.drafted.map(({ id }) => id), round.emitted.map(({ id }) => id)]);
-    written += round.emitted.length;
-  }
-  const { gamma } = header.lanes?.[name] ?? header.settings;
-  return {
-    prompt: header.prompt_ids, passes, theirs: theirs.slice(0, index + 1), gamma,
-    target: header.target.name, dtype: header.dtype,
-  };
-}

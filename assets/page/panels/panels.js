@@ -2,7 +2,7 @@
 
 import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
-import { bareOf, Check, partingOf, rerunParts, tieParts } from "specviz/panels/difference.js";
+import { bareOf, Check, rerunParts, tieParts } from "specviz/panels/difference.js";
 import { element, find } from "specviz/dom/dom.js";
 import { Experiment } from "specviz/panels/experiment.js";
 import { OURS } from "specviz/facts/lanes.js";
@@ -65,10 +65,7 @@ export class Panels {
     });
     this.#check = new Check({
       ...tieParts(server),
-      asked: () => {
-        const parting = this.#shown && partingOf(this.#shown.trace);
-        return parting && { run: session.liveRun, parting };
-      },
+      asked: () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) },
       isBusy: () => session.busy,
     });
     this.#rerun = new Check({

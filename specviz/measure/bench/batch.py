@@ -29,10 +29,10 @@ from ...core.race import race
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width
-from ...runs.intervals import Spread, spread
 from ...runs.metrics import compute_metrics
 from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
+from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ..racing import all_with, in_fp32
 from .roofline import floor, token_seconds

@@ -9,16 +9,14 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...core.verdict import Decide
 from ...environment import ASSETS
 from ...errors import SpecvizError
 from ...options import add_settings, also_called, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
 from ...pairs.pair import Pair
-from ...pairs.served import address_of
-from ...pairs.spec import is_row
+from ...pairs.spec import address_of, is_row
 from ...prompts import OWN_SET, in_turn, prompts_file
 from ...settings import Settings
 from ..racing import all_with
@@ -27,6 +25,9 @@ from .drafters import comparison_report
 from .lanes_table import lanes_report
 from .random_models import SHAPES, scripted, shaped_pair
 from .servers import compare_with_servers, servers_report
+
+if TYPE_CHECKING:
+    from ...core.protocols import Decide
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 from ...kinds import swept_drafters, verdict_names
 from ...pairs.pair import Pair
-from ...runs.intervals import Estimate, geometric_mean, mean
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.tables import markdown, shown_number
+from ...runs.uncertainty import Estimate, geometric_mean, mean
 from ...settings import GAMMA_POLICIES, Settings
 from ..racing import by_prompt, seeded, whole_race
-from ..sweep.plan import impossible_drafters
+from ..sweep.agenda import impossible_drafters
 
 Groups = Mapping[str, Sequence[str]]
 """Prompts by the name of their set."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -20,14 +20,16 @@ from ...core.engines import eager_only, make_engine
 from ...core.events import Header, Round
 from ...core.loop import decode
 from ...core.types import Prefilled
-from ...core.verdict import Decide
 from ...lanes import LANE_LABELS
 from ...pairs.pair import Pair
-from ...runs.intervals import Spread, spread
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
+from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ..racing import all_with, by_prompt, in_fp32, whole_race
+
+if TYPE_CHECKING:
+    from ...core.protocols import Decide
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
 GENERATE, ASSISTED = "generate()", "generate(assistant)"

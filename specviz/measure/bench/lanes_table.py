@@ -9,19 +9,21 @@ import platform
 import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...core.engine import thread_counts
 from ...core.events import Header
-from ...core.verdict import Decide
 from ...pairs.pair import Pair
 from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
 from .lanes import Best, Row, measured
 from .roofline import Floor, floors
+
+if TYPE_CHECKING:
+    from ...core.protocols import Decide
 
 
 def lanes_report(

@@ -6,7 +6,7 @@ passes is useful. The verdicts are therefore scripted, and printed results say s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -19,12 +19,14 @@ from transformers import (
     Qwen2Config,
 )
 
-from ...core.sampling import RandomSource
-from ...core.verdict import Decide, decide
+from ...core.verdicts import decide
 from ...errors import SettingsError, SpecvizError
 from ...pairs.pair import Pair
 from ...pairs.weights import best_device
 from ...train.shapes import PRESETS, Shape
+
+if TYPE_CHECKING:
+    from ...core.protocols import Decide, RandomSource
 
 # Width, inner width, layers, heads, key-value heads, whether the embeddings are tied.
 Size = tuple[int, int, int, int, int, bool]

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from ...core.engine import now
-from ...core.engines import make_engine, make_head_engine, make_state_engine
-from ...core.states import EAGLE
+from ...core.engines import make_engine, make_state_engine
+from ...core.states import EAGLE, make_head_engine
 from ...kinds import drafter_kind
 from ...pairs.metadata import configured_caches
 from ...pairs.pair import Pair, text_config

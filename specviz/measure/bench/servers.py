@@ -27,8 +27,8 @@ from ...pairs.pair import Pair
 from ...remote.address import server_address
 from ...remote.identity import served_models
 from ...remote.wire import Server
-from ...runs.intervals import Spread, spread
 from ...runs.tables import rate_line
+from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ...sides.watched.watching import recognised
 from ..racing import all_with

@@ -7,25 +7,28 @@ again. So the rounds of every gamma and policy are known before any of them is m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import Drafter, make_drafter
-from ...core.engine import Engine, StateEngine
 from ...core.engines import make_engine, make_state_engine
-from ...core.paths import make_context, make_path
+from ...core.paths import make_context
+from ...core.protocols import DecodingPath, StateEngine
 from ...core.sampling import probabilities
 from ...core.states import EAGLE
-from ...core.types import DecodingPath
-from ...core.verdict import decide
 from ...kinds import TOKEN, drafter_kind
 from ...pairs.pair import Pair, context_length
 from ...settings import Settings
+from ...sides.early_exit import best_exit
+
+if TYPE_CHECKING:
+    from ...core.protocols import Engine
 
 CHUNK = 64  # tokens whose logits are held at once
 
@@ -42,30 +45,22 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
     return settings.rule == TOKEN and (kind.predicted == "place" or kind.certain)
 
 
+@dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A drafter's drafts along a known text. costs: c and the cost of a further token in a target
-    pass, from sizes, which a policy reads."""
+    """A drafter's drafts along a known text, for one simulated run.
 
-    def __init__(self, drafter: Drafter, costs: tuple[float, float]) -> None:
-        self._drafter, self._costs = drafter, costs
+    chances: (length, count) -> the probabilities that the drafts of a round would be accepted, one
+        after another. length: committed tokens when the round begins, which must not fall from
+        call to call. count: the most that it may draft. Entry i is the probability that draft i + 1
+        is kept, given that those before it were and that the text goes on as it does; 0 or 1 if
+        greedy. There are as many entries as drafts.
+    room: (length) -> how many tokens could be drafted after `length` committed ones.
+    costs: c and the cost of a further token in a target pass, from sizes, which a policy reads.
+    """
 
-    def chances(self, length: int, count: int) -> list[float]:
-        """The probabilities that the drafts of a round would be accepted, one after another.
-
-        length: committed tokens when the round begins, which must not fall from call to call.
-        count: the most that it may draft. Entry i is the probability that draft i + 1 is kept,
-        given that those before it were and that the text goes on as it does; 0 or 1 if greedy.
-        There are as many entries as drafts.
-        """
-        raise NotImplementedError
-
-    def room(self, length: int) -> int:
-        """How many tokens could be drafted after `length` committed ones."""
-        return self._drafter.room(length)
-
-    def costs(self) -> tuple[float, float]:
-        """As above."""
-        return self._costs
+    chances: Callable[[int, int], list[float]]
+    room: Callable[[int], int]
+    costs: tuple[float, float]
 
 
 def acceptance_along(
@@ -84,7 +79,7 @@ def acceptance_along(
     if kind.predicted != "place" or (kind.needs == "draft" and pair.shared is not None):
         return None
     with torch.inference_mode():
-        layers = _layers(pair, settings)
+        layers = best_exit(pair.target, pair.vocab).layers if kind.needs == "layers" else None
         model = pair.draft if layers is None else pair.target
         engine = make_engine(model, pair.vocab)
         q = _probabilities_of(engine, ids, begin, settings, layers, context_length(model))
@@ -109,67 +104,53 @@ class Along:
         known: Sequence[float] | None,
     ) -> None:
         self._pair, self._ids, self._begin, self._known = pair, ids, begin, known
-        self._context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
+        self._context = make_context(settings, pair.vocab, pair.device, None, "speculative")
         self._chains = drafter_kind(settings.drafter).predicted == "chained"
         make = make_state_engine if self._chains else make_engine
-        self._path = make_path(make(pair.target, pair.vocab), self._context)
-        drafter = self._drafter(self._path)
+        self._path = make(pair.target, pair.vocab).path(self._context)
+        self._first = self._drafter(self._path)
         form = self._path.engine.form
-        c = drafter.step_cost() / pass_cost(pair.target, form)
+        c = self._first.step_cost() / pass_cost(pair.target, form)
         self._costs = c, extra_token_cost(pair.device, form)
         # Copied drafts are certain, and so are greedy ones: every run over the text is the same.
         self.certain = known is None or settings.greedy
-        self._fixed = None if known is None else _Known(drafter, self._costs, begin, known)
 
     def run(self) -> Acceptance:
         """The drafts for one more run, which begins at the prompt's end."""
-        if self._fixed:
-            return self._fixed
+        if self._known is not None:
+            return Acceptance(self._looked_up, self._first.room, self._costs)
         if not self._chains:
-            return _Copied(self._drafter(self._path), self._costs, self._ids)
+            drafter = self._drafter(self._path)
+            return Acceptance(partial(_copied, drafter, self._ids), drafter.room, self._costs)
         engine = cast(StateEngine, self._path.engine)
         engine.rollback(0)
         engine.forward(_tensor(self._ids[:-1], engine), keep=1)
         read = _Read(engine.states)
         drafter = self._drafter(cast(DecodingPath, read))
-        return _Chained(drafter, self._costs, self._ids, read)
+        return Acceptance(_Chain(drafter, self._ids, read).chances, drafter.room, self._costs)
+
+    def _looked_up(self, length: int, count: int) -> list[float]:
+        """Of a drafter whose draft at a place depends on the text before it alone."""
+        assert self._known is not None
+        found = list(self._known[length - self._begin : length - self._begin + count])
+        # Beyond the end of the text nobody knows what would follow, and nobody reads it.
+        return found + [0.0] * (count - len(found))
 
     def _drafter(self, target: DecodingPath) -> Drafter:
         return make_drafter(self._pair, self._context, target)
 
 
-class _Known(Acceptance):
-    """A drafter whose draft at a place depends on the text before it alone."""
-
-    def __init__(
-        self, drafter: Drafter, costs: tuple[float, float], begin: int, known: Sequence[float]
-    ) -> None:
-        super().__init__(drafter, costs)
-        self._begin, self._known = begin, known
-
-    def chances(self, length: int, count: int) -> list[float]:
-        found = list(self._known[length - self._begin : length - self._begin + count])
-        # Beyond the end of the text nobody knows what would follow, and nobody reads it.
-        return found + [0.0] * (count - len(found))
-
-
-class _Copied(Acceptance):
-    """A drafter that copies: what it drafts depends on where its round begins."""
-
-    def __init__(self, drafter: Drafter, costs: tuple[float, float], ids: Sequence[int]) -> None:
-        super().__init__(drafter, costs)
-        self._ids = ids
-
-    def chances(self, length: int, count: int) -> list[float]:
-        draft = self._drafter.draft(self._ids[:length], count)
-        if draft is None:
-            return []
-        # The draft is certain, so where it is the text's own token it was surely accepted.
-        follows = self._ids[length : length + count]
-        return [
-            float(place < len(follows) and token == follows[place])
-            for place, token in enumerate(draft.ids.tolist())
-        ]
+def _copied(drafter: Drafter, ids: Sequence[int], length: int, count: int) -> list[float]:
+    """Of a drafter whose certain drafts depend on where their round begins."""
+    draft = drafter.draft(ids[:length], count)
+    if draft is None:
+        return []
+    # The draft is certain, so where it is the text's own token it was surely accepted.
+    follows = ids[length : length + count]
+    return [
+        float(place < len(follows) and token == follows[place])
+        for place, token in enumerate(draft.ids.tolist())
+    ]
 
 
 class _Read:
@@ -184,15 +165,12 @@ class _Read:
         """They are kept already."""
 
 
-class _Chained(_Copied):
+class _Chain:
     """A drafter that begins at the target's states: it is given those of the tokens before the
     round, as if the rounds before had just been verified."""
 
-    def __init__(
-        self, drafter: Drafter, costs: tuple[float, float], ids: Sequence[int], read: _Read
-    ) -> None:
-        super().__init__(drafter, costs, ids)
-        self._read = read
+    def __init__(self, drafter: Drafter, ids: Sequence[int], read: _Read) -> None:
+        self._drafter, self._ids, self._read = drafter, ids, read
         self._received: int | None = None  # tokens whose states the drafter has
 
     def chances(self, length: int, count: int) -> list[float]:
@@ -205,15 +183,7 @@ class _Chained(_Copied):
             self._read.states = self._read.whole[self._received :]
             self._drafter.rollback(length - 1)
         self._received = length - 1
-        return super().chances(length, count)
-
-
-def _layers(pair: Pair, settings: Settings) -> int | None:
-    """How many of the target's layers draft; None if the draft model does."""
-    settings = replace(settings, gamma=max(1, settings.gamma))
-    context = make_context(settings, pair.vocab, pair.device, decide, "speculative")
-    path = make_path(make_engine(pair.target, pair.vocab), context)
-    return make_drafter(pair, context, path).layers
+        return _copied(self._drafter, self._ids, length, count)
 
 
 def _probabilities_of(

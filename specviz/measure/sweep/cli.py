@@ -14,8 +14,8 @@ from ...options import also_called, real
 from ...pairs.cli import add_pair, named_pair
 from ...prompts import Question, builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
+from .agenda import checked
 from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
-from .plan import checked
 from .sweep import sweep
 from .types import Plan, Progress, SweepRequest, SweepResult
 

@@ -7,7 +7,6 @@ becomes slower or faster between runs changes nothing.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from ...core.header import model_name
 from ...environment import ASSETS
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length
-from ...runs.metrics import compute_metrics
+from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import seconds_of, uncertainty
 from ...sides.early_exit import best_exit
@@ -34,48 +33,25 @@ BUSY = ("price", "delay", "spread")
 class Run:
     """What one race gave.
 
-    key: of the configuration. question: the index of its prompt. speedup: None if the run is too
-    short. rate, alone_rate: tokens per second. draft, verify, overhead: seconds of all rounds.
-    alone: seconds per round of the target alone. doubted: whether the machine was busy.
+    key: of the configuration. question: the index of its prompt. alone: seconds per round of the
+    target alone. doubted: whether the machine was busy.
     """
 
     key: str
     question: int
-    speedup: float | None
-    rate: float | None
-    alone_rate: float | None
+    metrics: Metrics
     counts: RoundCounts
-    c: float | None
-    draft: float
-    verify: float
-    overhead: float
     alone: float
     doubted: bool
-
-    @property
-    def log_speedup(self) -> float | None:
-        """The natural logarithm of the speed-up."""
-        return math.log(self.speedup) if self.speedup else None
 
 
 def run_of(key: str, question: int, trace: Trace) -> Run:
     """The numbers of a race."""
     m, found = compute_metrics(trace), uncertainty(trace)
     alone = trace.lane("baseline")
-    return Run(
-        key=key,
-        question=question,
-        speedup=m.speedup,
-        rate=m.tokens_per_second["speculative"],
-        alone_rate=m.tokens_per_second["baseline"],
-        counts=counts_of(trace),
-        c=m.c,
-        draft=m.draft_seconds,
-        verify=m.verify_seconds,
-        overhead=m.overhead_seconds,
-        alone=m.seconds["baseline"] / len(alone) if alone else 0.0,
-        doubted=found is not None and found.doubt in BUSY,
-    )
+    seconds = m.seconds["baseline"] / len(alone) if alone else 0.0
+    doubted = found is not None and found.doubt in BUSY
+    return Run(key, question, m, counts_of(trace), seconds, doubted)
 
 
 def known_text(pair: Pair, trace: Trace) -> KnownText:

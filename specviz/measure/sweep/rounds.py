@@ -108,7 +108,7 @@ def simulated_rounds(
     It is the loop of `core.loop` with the verdicts drawn from `found`; they are certain if the
     text is greedy.
     """
-    policy = make_policy(settings, found.costs)
+    policy = make_policy(settings, lambda: found.costs)
     length, end = text.begin, len(text.ids)
     while length < end:
         room = min(text.budget - length - 1, found.room(length), policy.gamma)

@@ -19,16 +19,16 @@ from ...runs.trace import Trace
 from ...settings import Settings
 from ..racing import raced, seeded
 from .acceptance import Along, acceptance_along, is_predictable
-from .agenda import Agenda, Standing
-from .observed import known_text, machine_of, run_of
-from .plan import (
+from .agenda import (
     SCOUTED,
+    Agenda,
     Piece,
+    Standing,
     checked,
-    configurations,
     impossible_drafters,
     readable,
 )
+from .observed import known_text, machine_of, run_of
 from .rounds import KnownText, predicted_counts
 from .table import Findings, finished_rows
 from .types import (
@@ -75,7 +75,7 @@ class Sweep(Findings):
 
     def __init__(self, request: SweepRequest) -> None:
         self.request = checked(request)
-        super().__init__(configurations(self.request), in_turn(self.request.prompts))
+        super().__init__(self.request.configurations(), in_turn(self.request.prompts))
         self.spent = 0.0
         self.agenda: Agenda | None = None  # until it is planned
         self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences

@@ -15,8 +15,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from ...kinds import drafter_kind
+from ...lanes import LANES
 from ...prompts import Question
-from ...runs.intervals import geometric_mean, mean_interval, spread
+from ...runs.uncertainty import geometric_mean, mean_interval, spread
 from .observed import Costs, Run, only
 from .rounds import RoundCounts
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
@@ -33,8 +34,8 @@ def values_by_row(runs: Iterable[Run]) -> dict[str, dict[int, float]]:
     """The value of each question, by row."""
     seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        if run.log_speedup is not None:
-            seen[run.key][run.question].append(run.log_speedup)
+        if run.metrics.speedup:
+            seen[run.key][run.question].append(math.log(run.metrics.speedup))
     return {
         key: {question: statistics.median(some) for question, some in by_question.items()}
         for key, by_question in seen.items()
@@ -219,18 +220,22 @@ def _measured(
     total = RoundCounts().merge(run.counts for run in (runs if one.temperature > 0.0 else once))
     rounds = sum(run.counts.rounds for run in runs)
     parts = {
-        part: 1000 * sum(getattr(run, part) for run in runs) / max(1, rounds)
+        part: 1000 * sum(getattr(run.metrics, f"{part}_seconds") for run in runs) / max(1, rounds)
         for part in ("draft", "verify", "overhead")
     }
     by_kind: dict[str, list[float]] = defaultdict(list)
     for question, value in sorted(values.items()):
         by_kind[kinds[question]].append(value)
-    c = only([run.c for run in runs])
+    rates = {
+        lane: spread(only([run.metrics.tokens_per_second[lane] for run in runs]) or [0.0])
+        for lane in LANES
+    }
+    c = only([run.metrics.c for run in runs])
     return Measured(
         runs=len(runs),
         prompts=len({run.question for run in runs}),
-        rate=spread(only([run.rate for run in runs]) or [0.0]),
-        alone_rate=spread(only([run.alone_rate for run in runs]) or [0.0]),
+        rate=rates["speculative"],
+        alone_rate=rates["baseline"],
         speedup=geometric_mean([*values.values()]) if values else None,
         by_kind={kind: geometric_mean(some) for kind, some in by_kind.items()},
         tau_predicted=total.tau_predicted,

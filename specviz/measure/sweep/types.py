@@ -1,17 +1,17 @@
 """What a sweep is asked, what it reports on its way, and what it finds: data without behaviour.
 
-All of it is JSON-ready through `to_dict`, so that it crosses processes and reaches a browser. This
-module does not import torch.
+With `dataclasses.asdict` all of it is JSON-ready, so that it crosses processes and reaches a
+browser. This module does not import torch.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...kinds import swept_drafters
 from ...prompts import Question
-from ...runs.intervals import Estimate, Spread
+from ...runs.uncertainty import Estimate, Spread
 from ...settings import Settings
 
 SCHEMA = 1
@@ -28,18 +28,8 @@ slower than the best; not possible with this pair (its `note` says why)."""
 Answer: TypeAlias = Literal["speculate", "do not speculate", "cannot tell"]
 
 
-class Jsonable:
-    """A dataclass that becomes an object of JSON."""
-
-    __slots__ = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its fields as values of JSON; tuples stay tuples, which JSON writes as lists."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
-
-
 @dataclass(frozen=True, slots=True)
-class Configuration(Jsonable):
+class Configuration:
     """What a row of the table tries. drafter, gamma, policy, temperature: as in `Settings`."""
 
     drafter: str
@@ -71,7 +61,7 @@ class Configuration(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class SweepRequest(Jsonable):
+class SweepRequest:
     """What to sweep: every drafter with every gamma, policy and temperature.
 
     prompts: at least one. base: all other settings (length, top_k, top_p, seed, chat).
@@ -86,9 +76,21 @@ class SweepRequest(Jsonable):
     seconds: float = 60.0
     base: Settings = field(default_factory=lambda: Settings(max_new_tokens=64, ignore_eos=True))
 
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Every row, in the order of the table. A policy that adapts gamma has one row, up to the
+        largest."""
+        gammas = sorted(self.gammas)
+        return tuple(
+            Configuration(drafter, gamma, policy, temperature)
+            for temperature in self.temperatures
+            for drafter in self.drafters
+            for policy in self.policies
+            for gamma in (gammas if policy == "fixed" else gammas[-1:])
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Predicted(Jsonable):
+class Predicted:
     """What is known of a row before it is measured.
 
     exact: whether the rounds were derived token for token (greedy), else they are expectations.
@@ -107,7 +109,7 @@ class Predicted(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundTimes(Jsonable):
+class RoundTimes:
     """Where the time of a mean round goes, in milliseconds: drafting, the target's pass with the
     verdict, and all other work; alone: a whole round of the target alone."""
 
@@ -118,7 +120,7 @@ class RoundTimes(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Jsonable):
+class Measured:
     """What the runs of a row gave; both lanes of each run were interleaved.
 
     runs: their number. prompts: on how many different prompts. rate, alone_rate: tokens per second
@@ -148,7 +150,7 @@ class Measured(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Jsonable):
+class Row:
     """One row of the table.
 
     memory: bytes of the weights that a deployment of this row needs (target, and the draft model
@@ -165,7 +167,7 @@ class Row(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Jsonable):
+class Plan:
     """What will be done. rows: every configuration, in the order of the table, also those that are
     left out. kinds: the number of prompts by kind. pieces: about how many pieces there will be.
     seconds: about how long they take, the budget at most."""
@@ -177,7 +179,7 @@ class Plan(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress(Jsonable):
+class Progress:
     """How far a sweep is. done, total: pieces, a piece is one prompt with one configuration.
     seconds_left: about. now: half a sentence on what comes next, such as "measuring ngram, gamma
     5, on a list"."""
@@ -189,7 +191,7 @@ class Progress(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSettings(Jsonable):
+class EngineSettings:
     """A row's settings for another engine.
 
     engine: "transformers", "vLLM", "SGLang" or "llama.cpp". version: of the documentation that
@@ -205,7 +207,7 @@ class EngineSettings(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation(Jsonable):
+class Recommendation:
     """What to do at one temperature.
 
     best: the row to use; None unless the answer is "speculate". headline: one sentence. reasons:
@@ -223,7 +225,7 @@ class Recommendation(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine(Jsonable):
+class Machine:
     """Where it was measured. pair, target, draft: names; draft is None if the pair has none. form:
     of the target's passes. threads: that share the passes of the target alone. exit_layers: the
     layers of an early exit, if one was measured."""
@@ -242,12 +244,10 @@ class Machine(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class SweepResult(Jsonable):
+class SweepResult:
     """All that a sweep has found so far. stopped: whether it ended before its plan. spent: seconds
     of decoding. link: the query of the page's address that sets the first recommended row, or
     empty. notes: sentences on what went wrong on the way, such as prompts that were left out."""
-
-    SCHEMA: ClassVar[int] = SCHEMA
 
     request: SweepRequest
     rows: tuple[Row, ...]

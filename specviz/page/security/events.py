@@ -16,7 +16,7 @@ from typing import Any
 
 from gradio.queueing import Event, Queue
 
-from ...environment import MOST_PER_CLIENT
+from ...variables import MOST_PER_CLIENT
 from ..requests import client_of
 from .bodies import Refused
 

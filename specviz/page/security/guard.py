@@ -30,9 +30,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...environment import AUTH, MCP
 from ...errors import SettingsError
 from ...logs import brief
+from ...variables import AUTH, MCP
 from ..requests import client_of
 from .addresses import (
     API,

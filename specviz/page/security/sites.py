@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
-from ...environment import ORIGINS
+from ...variables import ORIGINS
 from .bodies import Refused
 
 log = logging.getLogger(__name__)

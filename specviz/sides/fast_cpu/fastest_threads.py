@@ -6,14 +6,17 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 
-from ...core.engine import Engine, thread_counts, use_threads
+from ...core.engine import thread_counts, use_threads
 from ...core.engines import make_engine
 from ...pairs.pair import context_length
+
+if TYPE_CHECKING:
+    from ...core.protocols import Engine
 
 ROUNDS = 8  # that a number of threads makes in turn; the first wakes the threads
 TURNS = 4

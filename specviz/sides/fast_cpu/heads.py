@@ -4,14 +4,16 @@ logits."""
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 
-from ...core.engine import StateEngine
 from ...core.states import EAGLE, DraftHead, StateReader
 from .support import MOST_PARAMETERS, STATIC_ROPE, TRIED, UNIT, are_close, has_compiler
+
+if TYPE_CHECKING:
+    from ...core.protocols import StateEngine
 
 _checked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 

@@ -19,9 +19,9 @@ from torch.nn.functional import pad
 from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
-from ...environment import COMPILE
 from ...pairs.pair import context_length
 from ...pairs.truncated import truncated_model
+from ...variables import COMPILE
 from .programs import Program
 
 SMALLEST = 256  # places of the shortest buffers

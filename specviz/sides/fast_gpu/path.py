@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ...core.engine import host_ids
 from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
-from ...core.types import Draft, Judged, RunContext
-from ...core.verdict import verdict
+from ...core.types import Draft, Judged, RunContext, Verdict
+from ...core.verdicts import decide
 from .engine import StaticEngine
 
 AHEAD = 4096  # tokens for which there is room before a run begins
@@ -76,7 +76,7 @@ class GraphPath:
     def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
         result, p, logits, u = self.launch(ids, draft)
         *drafted, accepted, next_id = result.tolist()  # the round's one copy to the host
-        return Judged(draft, drafted, logits, p, u, verdict(len(drafted), accepted, next_id))
+        return Judged(draft, drafted, logits, p, u, Verdict.on(len(drafted), accepted, next_id))
 
     @torch.inference_mode()
     def launch(
@@ -134,7 +134,7 @@ class GraphPath:
         def judged(feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
             logits = cache.logits(feed, places, len(feed))
             p = probabilities(logits, run.settings)
-            decision = run.decide(p, q, feed[1:], u[:-1], PremadeDraws(u[-1:]))
+            decision = (run.decide or decide)(p, q, feed[1:], u[:-1], PremadeDraws(u[-1:]))
             return torch.cat([feed[1:], decision]), p, logits
 
         inputs = (feed, places, q, u)

@@ -7,19 +7,22 @@ reads the target's cache too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from ...core.cost import head_step_cost
 from ...core.drafting import Drafter
-from ...core.engine import StateEngine, now
-from ...core.engines import make_head_engine
+from ...core.engine import now
 from ...core.header import described
-from ...core.paths import make_path
-from ...core.types import DecodingPath, Draft, RunContext
+from ...core.protocols import StateEngine
+from ...core.states import make_head_engine
+from ...core.types import Draft, RunContext
 from ...errors import PairError
 from ...pairs.pair import Pair
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 
 class HeadDrafter(Drafter):
@@ -37,7 +40,7 @@ class HeadDrafter(Drafter):
         self._target.keep_states(pair.head.states)
         self.engine = make_head_engine(pair.head, run.vocab, self._target)
         self.form = self.engine.form
-        self._path = make_path(self.engine, run)
+        self._path = self.engine.path(run)
         self._length = run.settings.max_new_tokens
         self._received = 0  # tokens whose states the head has been given
 

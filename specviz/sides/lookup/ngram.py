@@ -7,10 +7,14 @@ verdict keeps each with the target's own probability of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...core.drafting import Drafter
-from ...core.types import DecodingPath, Draft, RunContext
+from ...core.types import Draft, RunContext
 from ...pairs.pair import Pair
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath
 
 SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about what follows
 

@@ -14,8 +14,7 @@ from itertools import islice
 import torch
 
 from ...core.numpy_path import NumpyPath
-from ...core.types import Draft, Floats, Judged, RunContext
-from ...core.verdict import decide, verdict
+from ...core.types import Draft, Floats, Judged, RunContext, Verdict
 from ...errors import PairError
 from .interface import Drawn
 from .target import RemoteEngine
@@ -36,7 +35,7 @@ def decide_by_draws(
     draws: Callable[[int], Iterator[Drawn]],
     uniform: Uniforms,
 ) -> tuple[int, Drawn]:
-    """The token rule of `verdict.decide` without the target's distributions: how many drafts are
+    """The token rule of `verdict.decided` without the target's distributions: how many drafts are
     kept, and the token that follows them.
 
     p: the target's probability of each of the n drafts at its place. q: fp32 [n, vocab], the rows
@@ -49,7 +48,7 @@ def decide_by_draws(
     drafts kept, the next token is y. The text follows p exactly (Leviathan et al. 2022, arXiv
     2211.17192, theorem 1). A place needs one draw in expectation: a refusal has probability
     1 - beta, and then 1 / (1 - beta) are needed. Where rounding leaves nothing of p above q, which
-    `MOST_TRIES` refusals are taken for, y follows p, as in `verdict.residual`.
+    `MOST_TRIES` refusals are taken for, y follows p, as in `views.residual`.
     """
     accepted = 0
     for place, (token_id, chance) in enumerate(zip(drafted, u, strict=True)):
@@ -95,7 +94,7 @@ class DrawnPath(NumpyPath):
         for place, token_id in enumerate(drafted):
             rows[place, token_id] = p[place]
         rows[accepted, last.id] = last.p
-        found = verdict(len(drafted), accepted, last.id)
+        found = Verdict.on(len(drafted), accepted, last.id)
         return Judged(draft, drafted, known, known, u, found, whole=False)
 
     def _proposals(self, first: Drawn, length: int) -> Iterator[Drawn]:
@@ -117,6 +116,6 @@ def served_path(engine: RemoteEngine, run: RunContext) -> NumpyPath:
     engine.ask_for(run.settings)
     if not engine.draws:
         return NumpyPath(engine, run)
-    if run.decide is not decide:
+    if run.decide is not None:
         raise PairError("a benchmark of speed needs whole distributions from the server.")
     return DrawnPath(engine, run)

@@ -6,23 +6,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
-from ...core.engine import Engine, ModelElsewhere, OwnEngine
+from ...core.engine import ModelElsewhere, OwnEngine
 from ...core.events import SERVER, STREAMED
-from ...core.types import DecodingPath, RunContext
+from ...core.types import RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
-from .completions import Completions
+from .adapters import Completions, LlamaTarget
 from .interface import Drawn, Spent, TargetServer, UnsuitedError
-from .llama_server import LlamaServer
+
+if TYPE_CHECKING:
+    from ...core.protocols import DecodingPath, Engine
 
 LISTED = 5  # of a greedy run: as many as a card shows
 
@@ -229,7 +231,7 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
 def _answering(server: Server, model: str, identity: Identity, vocab: int) -> RemoteTarget:
     """The target in the form of questions that the server understands. Of a server that does not
     say what it is, both forms are tried. Raises `ServerError` and `PairError`."""
-    known = (LlamaServer,) if identity.engine == LLAMA_CPP else (Completions, LlamaServer)
+    known = (LlamaTarget,) if identity.engine == LLAMA_CPP else (Completions, LlamaTarget)
     reasons: list[Exception] = []
     for form in known:
         try:

@@ -1,0 +1,91 @@
+"""How long target passes over one to six tokens take in each form a processor has, for sizes of
+published models with random weights: where compiled passes stop being the best form.
+
+    python -m scripts.measure_passes [SIZE ...] [--repeats N]
+
+Prints milliseconds, medians. The sizes above the limit of `fast_cpu.support` are measured too. The
+largest takes 6.2 GB in fp32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specviz.core.eager import EagerEngine
+from specviz.core.protocols import StateEngine
+from specviz.sides.fast_cpu.engine import CompiledEngine
+
+# Width, inner width, layers, heads, key-value heads, vocabulary.
+SIZES = {
+    "smollm2-135m": (576, 1536, 30, 9, 3, 49152),
+    "smollm2-360m": (960, 2560, 32, 15, 5, 49152),
+    "qwen2.5-0.5b": (896, 4864, 24, 14, 2, 151936),
+    "llama-3.2-1b": (2048, 8192, 16, 32, 8, 128256),
+    "qwen2.5-1.5b": (1536, 8960, 28, 12, 2, 151936),
+}
+CONTEXT = 64  # tokens that are in the cache before a pass
+LONG = 256  # tokens of a prompt that is read at once
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("sizes", nargs="*", choices=[*SIZES, []], help="default: all")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    print("size, form: ms for 1 to 6 tokens; for a prompt of", LONG)
+    for name in options.sizes or SIZES:
+        model = random_model(*SIZES[name])
+        for form, engine in (
+            ("compiled, bf16", CompiledEngine),
+            ("modules, bf16", EagerEngine),
+            ("modules, fp32", EagerEngine),
+        ):
+            used = model.float() if "fp32" in form else model
+            row = times(engine, used, options.repeats)
+            print(f"{name}, {form}:", " ".join(f"{1000 * one:.1f}" for one in row), flush=True)
+
+
+def random_model(width: int, inner: int, layers: int, heads: int, kv_heads: int, vocab: int) -> Any:
+    """A model of this size in bf16 with random weights and tied embeddings."""
+    config = LlamaConfig(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=vocab,
+        max_position_embeddings=2 * LONG,
+        tie_word_embeddings=True,
+    )
+    model: Any = LlamaForCausalLM._from_config(config, dtype=torch.bfloat16)
+    return model.eval()
+
+
+@torch.inference_mode()
+def times(engine: Callable[[Any, int], StateEngine], model: Any, repeats: int) -> list[float]:
+    """Seconds of passes over one to six tokens after `CONTEXT` others, and over a prompt."""
+    running, vocab = engine(model, model.config.vocab_size), model.config.vocab_size
+    found = []
+    for before, count in (*((CONTEXT, n) for n in range(1, 7)), (0, LONG)):
+        running.rollback(0)
+        if before:
+            running.forward(torch.arange(before), 1)
+        taken = []
+        for _ in range(repeats + 1):
+            running.rollback(before)
+            start = time.perf_counter()
+            running.forward(torch.arange(count) % vocab, 1 if count == LONG else count)
+            taken.append(time.perf_counter() - start)
+        found.append(statistics.median(taken[1:]))
+    return found
+
+
+if __name__ == "__main__":
+    main()

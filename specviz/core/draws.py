@@ -1,0 +1,151 @@
+"""Distributions in the host's memory, and what draws from them: few calls, memory that is used
+again.
+
+The samplers are those of `sampling`; tests compare them draw by draw.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..settings import Settings
+from .types import Doubles, Floats
+
+if TYPE_CHECKING:
+    from .inverse_cdf import InverseCdf
+
+# Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
+SAFE_TEMPERATURE = 1e-3
+TIE = 2.0**-21
+"""Share of a row's highest logit below which a difference is rounding: kernels for one and for
+several tokens round equal logits apart, and both lanes must break such ties alike."""
+
+
+class HostDraws:
+    """The uniform draws of one run, the same in whatever portions they are taken."""
+
+    def __init__(self, stream: np.random.SeedSequence) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(stream))
+
+    def numbers(self, count: int) -> Doubles:
+        """The next `count` draws, fp64 in [0, 1)."""
+        return self._generator.random(count)
+
+    def take(self, count: int) -> Tensor:
+        """The same as a tensor, fp64 [count]."""
+        return torch.from_numpy(self.numbers(count))
+
+
+class Distributions:
+    """Distributions of several tokens, and ids drawn from them, in memory that is used again.
+
+    temperature: by which logits must be divided before they come here: the run's where a softmax
+    is then all that is left to do, else 1. ids, p: by number of tokens, int64 [n] and fp32
+    [n, vocab]. argmax: where each row is 1, if greedy. cdf: draws from one of them.
+    """
+
+    def __init__(self, settings: Settings, vocab: int) -> None:
+        self._settings, self._vocab, self.greedy = settings, vocab, settings.greedy
+        self._softmax_only = softmax_only(settings)
+        self.temperature = settings.temperature if self._softmax_only else 1.0
+        self.argmax: list[int] = []
+
+    @cached_property
+    def cdf(self) -> InverseCdf:
+        from .inverse_cdf import InverseCdf  # a greedy run draws nothing
+
+        return InverseCdf(self._vocab)
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` tokens."""
+        if count <= len(self.argmax):
+            return
+        self.argmax = [0] * count
+        p, ids = torch.zeros(count, self._vocab), torch.zeros(count, dtype=torch.long)
+        self.p, self.ids = ([whole[:n] for n in range(count + 1)] for whole in (p, ids))
+        self._arrays: list[Floats] = [some.numpy() for some in self.p]
+        self._rows = list(zip(p.split(1), self._arrays[count], strict=True))
+        self._numbers = ids.numpy()
+        self._feeds: tuple[Tensor, ...] = ids.split(1)
+
+    def draw(self, place: int, logits: Tensor, uniform: float) -> Tensor:
+        """Draw one id from `logits` [1, vocab], divided by `temperature`; returns int64 [1]."""
+        tensor, array = self._rows[place]
+        if self.greedy:  # a one-hot row has one possible draw
+            token_id = self._one_hot(place, array, logits.numpy()[0])
+        else:
+            if self._softmax_only:
+                torch.softmax(logits, -1, out=tensor)
+            else:
+                tensor.copy_(self._probabilities(logits))
+            self.cdf.load(array)
+            token_id = self.cdf.draw(uniform)
+        self._numbers[place] = token_id
+        return self._feeds[place]
+
+    def rows(self, count: int) -> Floats:
+        """fp32 [count, vocab], to write distributions to; see `take`."""
+        self.reserve(count)
+        return self._arrays[count]
+
+    def take(self, ids: NDArray[np.int64]) -> None:
+        """Take ids that were drawn from rows which others wrote; one-hot ones are written here."""
+        self._numbers[: len(ids)] = ids
+        if self.greedy:
+            for place, token_id in enumerate(ids.tolist()):
+                self._mark(place, self._arrays[-1][place], token_id)
+
+    def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
+        """`sampling.probabilities` of fp32 logits [n, vocab], divided by `temperature`, as torch
+        and as NumPy see it.
+
+        The result may be in the logits' own memory: it has just been written to, and the pass of
+        a large model has driven all other memory out of the processor's caches.
+        """
+        if self._softmax_only:
+            torch.softmax(logits, -1, out=logits)
+            return logits, logits.numpy()
+        count = len(logits)
+        self.reserve(count)
+        tensor, array = self.p[count], self._arrays[count]
+        if self.greedy:
+            for place, row in enumerate(logits.numpy()):
+                self._one_hot(place, array[place], row)
+        else:
+            tensor.copy_(self._probabilities(logits))
+        return tensor, array
+
+    def _probabilities(self, logits: Tensor) -> Tensor:
+        from .sampling import probabilities  # only top-k, top-p and tiny temperatures need it
+
+        return probabilities(logits, self._settings)
+
+    def _one_hot(self, place: int, array: Floats, logits: Floats) -> int:
+        """Make a row one-hot at its greedy id, which is returned."""
+        return self._mark(place, array, greedy_id(logits))
+
+    def _mark(self, place: int, array: Floats, token_id: int) -> int:
+        array[self.argmax[place]] = 0.0
+        self.argmax[place] = token_id
+        array[token_id] = 1.0
+        return token_id
+
+
+def softmax_only(settings: Settings) -> bool:
+    """Whether tokens are drawn from a softmax, without top-k or top-p."""
+    return settings.temperature >= SAFE_TEMPERATURE and not settings.truncates
+
+
+def greedy_id(logits: Floats) -> int:
+    """`sampling.greedy_ids` of one row."""
+    best = int(logits.argmax())
+    level = logits[best] - np.float32(TIE) * abs(logits[best])
+    if best and logits[:best].max() >= level:
+        best = int((logits[:best] >= level).argmax())
+    return best

@@ -1,0 +1,143 @@
+"""What the parts of a run promise each other: types alone, which no run imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .draws import Distributions
+from .types import Doubles, Draft, Floats, Judged, RunContext
+
+
+class UniformDraws(Protocol):
+    """A source of uniform draws that is not a generator."""
+
+    def take(self, count: int) -> Tensor:
+        """The next draws, fp64 [count] in [0, 1)."""
+        ...
+
+
+RandomSource: TypeAlias = torch.Generator | UniformDraws
+"""Where uniform draws come from."""
+
+
+Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
+"""A rule that judges a draft run, such as `decide`, or a benchmark's replacement for it."""
+
+
+class Draws(Protocol):
+    """What draws from one row at a time, such as `inverse_cdf.InverseCdf`."""
+
+    def load(self, weights: Floats) -> float:
+        """Take a row [vocab]; returns its sum."""
+        ...
+
+    def draw(self, uniform: float) -> int:
+        """The id that `uniform` in [0, 1) falls on."""
+        ...
+
+
+class Engine(Protocol):
+    """A causal language model and the tokens that its cache holds.
+
+    form: the name of the implementation, for the page. length: cached tokens. partial: whether
+    logits are log-probabilities of the likeliest tokens only, with -inf for all others.
+    """
+
+    device: torch.device
+
+    @property
+    def partial(self) -> bool: ...
+
+    @property
+    def form(self) -> str: ...
+
+    @property
+    def length(self) -> int: ...
+
+    def forward(
+        self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
+    ) -> Tensor:
+        """Append int64 `ids` [n] to the cache; returns the logits of the last `keep`, divided by
+        `temperature`: fp32 [keep, vocab].
+
+        layers: run only the first `layers`, the final norm and the head. The caches of the other
+        layers then lack these tokens, so they must be rolled back before the next whole pass.
+        Raises `ModelError` if the model cannot run.
+        """
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens. Call it once after each verdict, and after
+        passes through the first layers only, with the length at which they began."""
+        ...
+
+    def path(self, run: RunContext) -> DecodingPath:
+        """How this engine drafts and judges in a run. Raises `PairError` if it cannot give what the
+        run's settings need."""
+        ...
+
+    def around(self) -> AbstractContextManager[None]:
+        """What stands around the rounds of a lane whose target this engine runs."""
+        ...
+
+    def told(self) -> dict[str, Any]:
+        """Fields of a `Round` that only this engine knows, on the passes since the last call."""
+        ...
+
+
+class StateEngine(Engine, Protocol):
+    """An engine that can hand out hidden states, for a head that drafts from them."""
+
+    def keep_states(self, layers: Sequence[int]) -> None:
+        """From now on, keep in each pass what the first n layers give, for each n of `layers`, or
+        the final norm if n is `pairs.truncated.FINAL`.
+
+        Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
+        """
+        ...
+
+    @property
+    def states(self) -> Tensor:
+        """Of every token of the last pass, the kept states side by side: [n, len(layers) * width].
+        Valid until the next pass."""
+        ...
+
+
+DraftAtOnce: TypeAlias = Callable[[NDArray[np.int64], Doubles, Distributions, int | None], Draft]
+"""What an engine may offer: feed ids [m], and draft a token with each of the uniforms [n], into the
+distributions, perhaps with the first layers only."""
+
+
+class DecodingPath(Protocol):
+    """One engine that drafts and judges. Chosen once per engine and run (`Engine.path`).
+
+    All paths draw the same tokens from the same uniforms; they differ in how many calls they need.
+    """
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def prepare(
+        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+    ) -> None:
+        """Make ready, before any clock runs, what a run from `length` to `most` tokens needs."""
+        ...
+
+    def draft(self, ids: Sequence[int], count: int, layers: int | None = None) -> Draft:
+        """`count` tokens (at least 1) to follow the committed `ids`, drawn one after another from
+        the engine's model, or from its first `layers`."""
+        ...
+
+    def judge(self, ids: Sequence[int], draft: Draft | None) -> Judged:
+        """One pass over the last of the committed `ids` and the drafts, and the verdict on them.
+
+        The tensors of the result are valid until the next call.
+        """
+        ...

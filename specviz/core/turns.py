@@ -1,0 +1,113 @@
+"""What is around the rounds of a race: its warm-up, whose turn it is, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
+
+from ..lanes import BASELINE, SPECULATIVE, Lane
+from ..pairs.pair import Pair, context_length
+from ..settings import Settings
+from .events import End, EndReason, Round, agreement_of
+from .loop import decode
+from .types import LaneEvents, Prefilled
+
+Reasons: TypeAlias = dict[str, EndReason]
+
+WARM_ROUNDS = 3  # per lane; allocators, thread pools and kernels settle within two
+
+
+def warm_up(
+    pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
+) -> None:
+    """Run a lane for a few rounds that nobody sees."""
+    # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
+    # are found and passes of several tokens are warmed up too.
+    few = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
+    short = (2 * prompt_ids[:8])[: context_length(pair.target)]
+    events = decode(pair, short, few, lane, states=states)
+    for _ in islice(events, 1 + WARM_ROUNDS):
+        pass
+    events.close()
+
+
+def prefilled(events: LaneEvents) -> Prefilled:
+    """What a lane says once it has read the prompt."""
+    first = next(events)
+    assert isinstance(first, Prefilled)
+    return first
+
+
+def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
+    """Rounds of all lanes in the order of their clocks.
+
+    A lane's next round is held back until no other lane can finish one before it; the lane whose
+    round was yielded last is the one behind, and runs next.
+    """
+    waiting: dict[Lane, Round | None] = {}
+    due = list(lanes)
+    try:
+        while True:
+            for lane in due:
+                waiting[lane] = _next_round(lane, lanes[lane], reasons)
+            ready = [held for held in waiting.values() if held is not None]
+            if not ready:
+                return
+            first = min(ready, key=lambda held: held.clock)
+            waiting[first.lane], due = None, [first.lane]
+            yield first
+    except Exception:
+        # A round that one lane has finished is not lost with another lane.
+        yield from (held for held in waiting.values() if held is not None)
+        raise
+
+
+def one_by_one(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Round]:
+    """All rounds of one lane, then those of the next."""
+    for lane, events in lanes.items():
+        while (result := _next_round(lane, events, reasons)) is not None:
+            yield result
+
+
+ORDERS = {"interleaved": interleaved, "sequential": one_by_one}
+"""In which the lanes run, by mode."""
+
+
+def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | None:
+    try:
+        result = next(events)
+    except StopIteration as stop:
+        reasons[lane] = stop.value
+        return None
+    assert isinstance(result, Round)
+    return result
+
+
+def stop_all(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
+    """End all lanes after a round of `last`; those that had ended keep their reasons."""
+    if last not in reasons:
+        try:
+            lanes[last].send(True)
+        except StopIteration as stop:
+            reasons[last] = stop.value
+    for lane in lanes:
+        # What it may have computed beyond the last round was seen by nobody.
+        reasons.setdefault(lane, "stopped")
+
+
+def end_of(
+    emitted: dict[str, list[Round]], reasons: Reasons, settings: dict[Lane, Settings]
+) -> End:
+    """The end of a race, with the agreement of its lanes where they should agree."""
+    if not settings[BASELINE].greedy:
+        return End(reasons)
+    found = {
+        lane: agreement_of(rounds, emitted[BASELINE])
+        for lane, rounds in emitted.items()
+        if lane != BASELINE
+    }
+    first = next(iter(found.values()))
+    named = found if set(found) != {SPECULATIVE} else None
+    return End(reasons, first.identical, first.compared, first.divergence, named)
