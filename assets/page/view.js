@@ -73,7 +73,7 @@ export class View {
     this.#repeats = repeats;
     this.#say = find(root, "[data-say]");
     this.#charts = new LiveCharts(root);
-    this.#readout = new Readout(root, config.mostGamma, this.#charts);
+    this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(root, () => session.differences);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(root, () => session.trace);
