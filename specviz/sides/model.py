@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.drafting import UNLIMITED, Drafter
-from ..core.engine import prefill
-from ..core.engines import make_engine
+from ..core.engine import make_engine, prefill
 from ..core.types import Draft, RunContext
 from ..pairs.pair import Pair, context_length
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from ..core.cost import pass_cost
 from ..core.drafting import Drafter
-from ..core.engine import host_ids, prefill
-from ..core.engines import make_engine
+from ..core.engine import host_ids, make_engine, prefill
 from ..core.sampling import greedy_ids, sample, uniforms
 from ..core.types import Draft, RunContext
 from ..pairs.pair import Pair, context_length

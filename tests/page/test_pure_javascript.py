@@ -16,7 +16,7 @@ from toy_recordings import SAMPLED, recorded
 from wording import visible
 
 from specviz import Metrics, Settings, Token, Trace, compute_metrics, race
-from specviz.core.engines import eager_only
+from specviz.core.engine import eager_only
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from ...core.eager import EagerEngine
-from ...core.engine import now
-from ...core.engines import eager_only, make_engine
+from ...core.engine import eager_only, make_engine, now
 from ...core.events import Header, Round
 from ...core.loop import decode
 from ...core.types import Prefilled

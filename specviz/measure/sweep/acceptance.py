@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import Drafter, make_drafter
-from ...core.engines import make_engine, make_state_engine
+from ...core.engine import make_engine, make_state_engine
 from ...core.paths import make_context
 from ...core.protocols import DecodingPath, StateEngine
 from ...core.sampling import probabilities
