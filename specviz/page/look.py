@@ -22,7 +22,9 @@ FONT = FONTS / "source-serif-4-latin.woff2"
 RECORDINGS = ASSETS / "recordings"
 SHEETS = ("page.css", "doctor.css", *PLAYER_SHEETS)
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
-SANS_FILES = [f"static/fonts/SourceSansPro/SourceSansPro-{one}.woff2" for one in ("Regular", "Bold")]
+SANS_FILES = [
+    f"static/fonts/SourceSansPro/SourceSansPro-{weight}.woff2" for weight in ("Regular", "Bold")
+]
 
 COLOURS = {
     "body_background_fill": "page",
