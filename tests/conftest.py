@@ -37,9 +37,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         compile_passes.begin()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled() -> None:
-    compile_passes.wait()
+UNCOMPILED = {
+    *("test_wheel", "test_table", "test_layout", "test_api_reference", "test_palette"),
+    *("test_sampling", "test_checksums", "test_spec", "test_deploy", "test_rooms", "test_settings"),
+}
+"""Files that run no compiled pass: they come first, while the passes are compiled."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.path.stem not in UNCOMPILED:
+        compile_passes.wait()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -70,8 +78,8 @@ def pytest_collection_finish() -> None:
 
 LONG = {
     *("test_soak", "test_exactness", "test_families", "test_rerun", "test_gguf", "test_faults"),
-    *("test_static", "test_worker", "test_wheel", "test_measure", "test_extending", "test_checks"),
-    *("test_choosing_pairs", "test_recordings", "test_stage", "test_live_page", "test_live_race"),
+    *("test_static", "test_worker", "test_real_runs", "test_zerogpu", "test_loop", "test_remote"),
+    *("test_choosing_pairs", "test_injection", "test_recordings", "test_live_page"),
 }
 """Files that take long, for runs that nothing is known of, as in a fresh clone."""
 
@@ -111,4 +119,5 @@ def browser_files_spread(items: list[pytest.Item], seconds: dict[str, float]) ->
         some = [path for path in files if (BROWSER in path.parents) == is_browser]
         some.sort(key=lambda path: -known[path])
         places |= {path: (place + 0.5) / len(some) for place, path in enumerate(some)}
-    return [item for path in sorted(files, key=places.__getitem__) for item in files[path]]
+    order = sorted(files, key=lambda path: (path.stem not in UNCOMPILED, places[path]))
+    return [item for path in order for item in files[path]]

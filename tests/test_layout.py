@@ -19,8 +19,8 @@ PACKAGE = ROOT / "specviz"
 # Only these know the caches of transformers: the engines roll them back, the metadata asks whether
 # that can be, training writes text.
 CACHE_ROOMS = {
-    *("core.eager", "sides.fast_gpu.cache", "sides.fast_gpu.support"),
-    *("sides.heads.mtp_engine", "measure.bench.batch", "pairs.metadata", "train"),
+    *("core.eager", "sides.fast_gpu.cache", "sides.fast_gpu.engine"),
+    *("sides.heads.engine", "measure.bench.batch", "pairs.metadata", "train"),
 }
 
 

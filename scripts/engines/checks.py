@@ -26,7 +26,7 @@ from specviz import (
 from specviz.errors import ServerError
 from specviz.inspect.prove import draw_continuations
 from specviz.runs.identities import check_trace
-from specviz.sides.served.completions import Completions
+from specviz.sides.served.adapters import Completions
 
 PROMPTS = ("Once upon a time", "The ship went down")
 GREEDY = Settings(max_new_tokens=48)

@@ -156,6 +156,7 @@ def _config() -> dict[str, Any]:
         "several": SEVERAL,
         "links": {},
         "presets": [],
+        "questions": [],
         "recordings": {},
         "defaults": {},
         "limits": {},

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_page import forked_page
 from playwright.sync_api import Browser
 from visitor import Visit, Visitor
 
-from scripts.browsers import chromium, served_page
+from scripts.browsers import chromium
 
 SERVE = Path(__file__).resolve().parent / "serve.py"
 
@@ -18,7 +19,7 @@ SERVE = Path(__file__).resolve().parent / "serve.py"
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
     """A page over a small random pair."""
-    with served_page([str(SERVE)]) as address:
+    with forked_page(SERVE) as address:
         yield address
 
 
@@ -58,6 +59,7 @@ def visitor(
     if not windows:
         windows.append(opened(browser, url))
     visitor = windows[0]
+    visitor.page.set_viewport_size({"width": 1440, "height": 900})
     visitor.page.mouse.move(0, 0)
     visitor.page.evaluate("document.activeElement?.blur()")
     yield visitor

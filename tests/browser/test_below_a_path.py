@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_page import forked_page
 from playwright.sync_api import expect
 from reverse_proxy import served_below
 from visitor import Visit
-
-from scripts.browsers import served_page
 
 pytestmark = pytest.mark.browser
 SERVE = Path(__file__).resolve().parent / "serve.py"
@@ -19,10 +18,11 @@ PATH = "/talks/race"
 
 @pytest.fixture(scope="module")
 def below() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADIO_ROOT_PATH", PATH)
-        with served_page([str(SERVE)]) as url, served_below(url, PATH) as address:
-            yield address
+    with (
+        forked_page(SERVE, GRADIO_ROOT_PATH=PATH) as url,
+        served_below(url, PATH) as address,
+    ):
+        yield address
 
 
 def test_modules_charts_and_runs_work_there(visit: Visit, below: str) -> None:
@@ -38,9 +38,6 @@ def test_modules_charts_and_runs_work_there(visit: Visit, below: str) -> None:
     assert any("plotly" in url for url in asked)
     assert all(url.startswith((below, "data:", "blob:")) for url in asked)
 
-
-def test_the_address_without_its_last_stroke_leads_there(visit: Visit, below: str) -> None:
-    visitor = visit(address=below + "/?")
-    visitor.page.goto(below)
+    visitor.page.goto(below)  # the address without its last stroke leads there
     visitor.page.wait_for_selector("[data-player][data-ready]")
     assert visitor.page.url.split("?")[0] == below + "/"

@@ -160,19 +160,13 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * 24
 
 
-def test_a_pair_that_a_link_names_is_examined_like_one_that_is_chosen(
+def test_a_pair_that_a_link_names_is_examined_and_without_a_network_told_of(
     visit: Visit, open_page: str
 ) -> None:
     visitor = visit(address=open_page, query="?pair=smollm2-1.7b-135m")
-    expect(report(visitor)).not_to_have_text("", timeout=PATIENCE)
-    expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
-
-
-def test_a_pair_without_network_is_a_sentence(visit: Visit, open_page: str) -> None:
-    visitor = visit(address=open_page)
-    choose(visitor, "SmolLM2-1.7B")
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2-1.7B", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
+    expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
 
 
 def test_four_lanes_race_on_one_page_and_their_recording_opens_again(

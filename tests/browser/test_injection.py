@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,11 @@ from urllib.parse import quote
 
 import orjson
 import pytest
+from forked_page import forked_page
 from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
 from visitor import PATIENCE, Visit, Visitor
 
-from scripts.browsers import served_page
 from specviz import Trace
 from specviz.errors import TraceError
 from specviz.runs.html import standalone_html
@@ -40,7 +39,7 @@ UNHARMED = {"hit": None, "marked": 0, "foreign": 0}
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with served_page([str(SERVE)]) as address:
+    with forked_page(SERVE) as address:
         yield address
 
 
@@ -88,8 +87,8 @@ def look_around(visitor: Visitor) -> None:
     check_unharmed(page)
 
 
-def test_prompts_and_what_models_write(visit: Visit) -> None:
-    visitor = visit_watched(visit)
+def test_prompts_and_what_models_write(visitor: Visitor) -> None:
+    watched(visitor.page)
     visitor.set("number input for Temperature", 2)
     visitor.set("number input for Length", 200)
     prompt = " ".join(text for text in CORPUS if "\x00" not in text)
@@ -102,8 +101,8 @@ def test_prompts_and_what_models_write(visit: Visit) -> None:
     look_around(visitor)
 
 
-def test_prompts_stand_in_both_lanes_as_they_were_typed(visit: Visit) -> None:
-    visitor = visit_watched(visit)
+def test_prompts_stand_in_both_lanes_as_they_were_typed(visitor: Visitor) -> None:
+    watched(visitor.page)
     visitor.set("number input for Length", 1)
     for text in (*MARKUP[:4], MARKUP[6], *TEMPLATES[:4], CHARACTERS[0], OTHERS[7]):
         visitor.prompt(text)
@@ -114,8 +113,8 @@ def test_prompts_stand_in_both_lanes_as_they_were_typed(visit: Visit) -> None:
     check_unharmed(visitor.page)
 
 
-def test_the_experiment_shows_texts_as_texts(visit: Visit) -> None:
-    visitor = visit_watched(visit)
+def test_the_experiment_shows_texts_as_texts(visitor: Visitor) -> None:
+    watched(visitor.page)
     visitor.set("number input for Temperature", 1)
     visitor.set("number input for Length", 8)
     visitor.prompt(MARKUP[3])
@@ -126,6 +125,7 @@ def test_the_experiment_shows_texts_as_texts(visit: Visit) -> None:
     expect(drawer.locator(".sv-result")).to_contain_text("degrees of freedom", timeout=PATIENCE)
     assert any(text in drawer.text_content() for text in MARKUP)
     check_unharmed(visitor.page)
+    visitor.page.keyboard.press("Escape")
 
 
 def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
@@ -193,9 +193,9 @@ def hostile_traces(browser: Browser, url: str) -> list[dict[str, Any]]:
 
 
 def test_files_their_names_and_every_text_in_them(
-    visit: Visit, hostile_traces: list[dict[str, Any]]
+    visitor: Visitor, hostile_traces: list[dict[str, Any]]
 ) -> None:
-    visitor = visit_watched(visit)
+    watched(visitor.page)
     names = itertools.cycle(text.replace("/", "_").replace("\x00", "") + ".json" for text in CORPUS)
     for trace in hostile_traces:
         open_file(visitor, next(names), orjson.dumps(trace))
@@ -210,9 +210,9 @@ def test_files_their_names_and_every_text_in_them(
 
 
 def test_what_is_wrong_with_a_file_is_said_harmlessly(
-    visit: Visit, hostile_traces: list[dict[str, Any]]
+    visitor: Visitor, hostile_traces: list[dict[str, Any]]
 ) -> None:
-    visitor = visit_watched(visit)
+    watched(visitor.page)
     notice = visitor.page.locator("[data-notice]")
     for text in (MARKUP[3], MARKUP[6], TEMPLATES[0], OTHERS[7]):
         for name, raw in _wrong_files(hostile_traces[0], text):
@@ -248,10 +248,15 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("text", [MARKUP[1], MARKUP[4], TEMPLATES[3], "__proto__", OTHERS[10]])
-def test_addresses(visit: Visit, text: str) -> None:
-    query = "?" + "&".join(f"{name}={quote(text)}" for name in (*NAMES, text.replace("=", "")[:40]))
-    visitor = visit_watched(visit, query)
+TEXTS = (MARKUP[1], MARKUP[4], TEMPLATES[3], "__proto__", OTHERS[10])
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_addresses(visit: Visit, first: int) -> None:
+    texts = dict(zip(NAMES, itertools.cycle(TEXTS[first:] + TEXTS[:first]), strict=False))
+    unknown = {text.replace("=", "")[:40]: text for text in TEXTS}
+    asked = {**texts, **unknown}.items()
+    visitor = visit_watched(visit, "?" + "&".join(f"{name}={quote(text)}" for name, text in asked))
     check_unharmed(visitor.page)
     expect(visitor.page.locator("[data-notice]")).to_contain_text("make no sense")
     assert visitor.page.evaluate("({}).polluted ?? Object.prototype.__hit") is None
@@ -331,17 +336,13 @@ def test_even_markup_that_got_in_would_run_nothing(visit: Visit) -> None:
 
 
 def test_the_sign_in_page_works_under_the_policy(browser: Browser) -> None:
-    os.environ["SPECVIZ_AUTH"] = "somebody:sesame"
     context = browser.new_context()
-    try:
-        with served_page([str(SERVE)]) as address:
-            visitor = Visitor(context.new_page())
-            visitor.page.goto(address)
-            visitor.page.get_by_label("username").fill("somebody")
-            visitor.page.get_by_label("password").fill("sesame")
-            visitor.page.get_by_role("button", name="Login").click()
-            visitor.page.wait_for_selector("[data-player][data-ready]")
-            assert not [one for one in visitor.problems if "Content Security" in one]
-    finally:
-        del os.environ["SPECVIZ_AUTH"]
+    with forked_page(SERVE, SPECVIZ_AUTH="somebody:sesame") as address:
+        visitor = Visitor(context.new_page())
+        visitor.page.goto(address)
+        visitor.page.get_by_label("username").fill("somebody")
+        visitor.page.get_by_label("password").fill("sesame")
+        visitor.page.get_by_role("button", name="Login").click()
+        visitor.page.wait_for_selector("[data-player][data-ready]")
+        assert not [one for one in visitor.problems if "Content Security" in one]
         context.close()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_page import ForkedPage
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
 from visitor import PATIENCE, Visitor
@@ -19,40 +14,9 @@ from visitor import PATIENCE, Visitor
 SERVE = Path(__file__).resolve().parent / "serve.py"
 
 
-class Server:
-    """The page at one address, which can be lost and started again."""
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, **environment: str) -> None:
-        address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(self.port)}
-        self.process = subprocess.Popen(
-            [sys.executable, str(SERVE)], env={**os.environ, **address, **environment}
-        )
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                urllib.request.urlopen(self.url, timeout=5).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise AssertionError("the page did not start")
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
+def server() -> Iterator[ForkedPage]:
+    server = ForkedPage(SERVE)
     yield server
     server.kill()
 
@@ -64,7 +28,7 @@ def visitor(browser: Browser) -> Iterator[Visitor]:
     context.close()
 
 
-def test_a_server_that_is_started_anew_is_used_again(server: Server, visitor: Visitor) -> None:
+def test_a_server_that_is_started_anew_is_used_again(server: ForkedPage, visitor: Visitor) -> None:
     server.start()
     page, notice = visitor.page, visitor.page.locator("[data-notice]")
     page.goto(server.url)
@@ -93,7 +57,7 @@ def test_a_server_that_is_started_anew_is_used_again(server: Server, visitor: Vi
     assert page.evaluate("window.specviz.trace") is None  # a finished run is not brought back
 
 
-def test_a_run_that_takes_too_long_says_why_it_ended(server: Server, visitor: Visitor) -> None:
+def test_a_run_that_takes_too_long_says_why_it_ended(server: ForkedPage, visitor: Visitor) -> None:
     server.start(SPECVIZ_MOST_SECONDS="1")
     visitor.page.goto(server.url)
     visitor.ready()

@@ -3,17 +3,15 @@ and such a recording opens where the package is not installed."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from forked_page import forked_page
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit
 
-from scripts.browsers import served_page
 from specviz.runs.recording import read_recording
 
 HERE = Path(__file__).resolve().parent
@@ -26,12 +24,9 @@ def strange_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A page whose operator named the guide's example in SPECVIZ_PLUGINS."""
     folder = tmp_path_factory.mktemp("plugin")
     (folder / "lasttoken.py").write_text(PLUGIN, "utf-8")
-    with ExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patch:  # this process has no such module
-            patch.setenv("SPECVIZ_PLUGINS", "lasttoken")
-            patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-            address = stack.enter_context(served_page([str(HERE / "serve.py")]))
-        yield address
+    # This process has no such module.
+    with forked_page(HERE / "serve.py", SPECVIZ_PLUGINS="lasttoken", PYTHONPATH=str(folder)) as url:
+        yield url
 
 
 def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere(

@@ -81,10 +81,11 @@ def check_odds(said: str, token: Token) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_every_outcome_has_its_sentence(visit: Visit, width: int, height: int) -> None:
-    visitor = visit(width=width, height=height)
+def test_every_outcome_has_its_sentence(visitor: Visitor, width: int, height: int) -> None:
     visitor.set("number input for Length", 64)
     visitor.set("number input for Temperature", 1)
+    visitor.page.keyboard.press("Escape")
+    visitor.page.set_viewport_size({"width": width, "height": height})
     shown = tokens_of(Trace.from_dict(visitor.run()))
     seen = set()
     for index, (token, around) in enumerate(shown):

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def begin() -> None:
         subprocess.Popen([sys.executable, __file__], cwd=ROOT, **quiet)
 
 
+@cache
 def wait() -> None:
     """Until that process has ended, if it runs."""
     with FileLock(LOCK):

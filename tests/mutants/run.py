@@ -46,8 +46,8 @@ PYTEST = ("-x", "-q", "-m", "not browser", "-p", "no:cacheprovider", "-p", "no:x
 
 LOST = 9
 # By what a process exits with: pytest's own statuses, or another. A module of tests that cannot be
-# imported (2) has noticed the mutant; 4 and 5 mean that there was nothing to run.
-FATES = {0: "alive", 4: "lost", 5: "lost", LOST: "lost"}
+# imported (2) has noticed the mutant; 3 to 5 mean that pytest itself failed or had nothing to run.
+FATES = {0: "alive", 3: "lost", 4: "lost", 5: "lost", LOST: "lost"}
 
 
 class Lost(Exception):

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forked_page import forked_page
 from serve import small_pair
 
-from scripts.browsers import served_page
 from specviz import Settings, Trace, race
 from specviz.page.player import presets_of
 
@@ -50,5 +50,5 @@ def names() -> list[str]:
 @pytest.fixture(scope="session")
 def url(shelf: Path) -> Iterator[str]:
     """A page that has recordings."""
-    with served_page([str(SERVE), str(shelf)]) as address:
+    with forked_page(SERVE, str(shelf)) as address:
         yield address

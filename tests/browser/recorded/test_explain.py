@@ -148,11 +148,17 @@ def open_round(visitor: Visitor, r: Round) -> None:
 def shown_to_the_end(visit: Visit, **where: Any) -> tuple[Visitor, Trace]:
     visitor = visit(**where)
     visitor.state("running")
+    return visitor, to_the_end(visitor)
+
+
+def to_the_end(visitor: Visitor) -> Trace:
+    """What is on the page, shown as a whole."""
+    visitor.page.wait_for_function("window.specviz.trace")
     visitor.page.locator("[data-scrub]").evaluate(
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )
     visitor.drawn()
-    return visitor, Trace.from_dict(visitor.trace())
+    return Trace.from_dict(visitor.trace())
 
 
 def test_every_number_of_a_round_is_the_traces(visit: Visit) -> None:
@@ -220,8 +226,8 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visit: Visit, names: li
     expect(page.locator("#topbar")).to_be_hidden()  # still the stage
 
 
-def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
-    visitor, trace = shown_to_the_end(visit)
+def test_a_round_is_read_by_keyboard_and_by_ear(visitor: Visitor) -> None:
+    trace = to_the_end(visitor)
     page = visitor.page
     page.locator("[data-lane=speculative] .t").last.focus()
     page.keyboard.press("e")
@@ -271,8 +277,8 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visit: Visit) -> None:
     visitor.state("running")
 
 
-def test_one_round_is_played_slowly_and_pauses_at_its_end(visit: Visit) -> None:
-    visitor, trace = shown_to_the_end(visit)
+def test_one_round_is_played_slowly_and_pauses_at_its_end(visitor: Visitor) -> None:
+    trace = to_the_end(visitor)
     page = visitor.page
     visitor.button("Slow down one round").click()
     for phase in ("guess", "check", "verdict"):
@@ -292,8 +298,9 @@ def test_one_round_is_played_slowly_and_pauses_at_its_end(visit: Visit) -> None:
     ]
 
 
-def test_who_wants_no_motion_goes_through_the_round_step_by_step(visit: Visit) -> None:
-    visitor = visit()
+def test_who_wants_no_motion_goes_through_the_round_step_by_step(visitor: Visitor) -> None:
     visitor.page.emulate_media(reduced_motion="reduce")
     visitor.button("Slow down one round").click()
-    expect(visitor.page.locator(".sv-explain[open]")).to_be_visible()
+    expect(visitor.page.locator(DIALOG)).to_be_visible()
+    visitor.page.keyboard.press("Escape")
+    visitor.page.emulate_media(reduced_motion="no-preference")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 from serve_recorded import UNLUCKY
-from visitor import Visit
+from visitor import Visit, Visitor
 
 MEASURES = """() => {
   const sizes = (selector) => [...document.querySelectorAll(selector)]
@@ -58,8 +58,7 @@ def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit) -> None:
     assert min(seen["tokens"]) > 45  # type grows with the screen
 
 
-def test_keys_of_the_stage(visit: Visit, names: list[str]) -> None:
-    visitor = visit(query="?seed=7")
+def test_keys_of_the_stage(visitor: Visitor) -> None:
     visitor.playing()
     page = visitor.page
     page.keyboard.press("s")
@@ -109,10 +108,11 @@ def test_keys_of_the_stage(visit: Visit, names: list[str]) -> None:
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-def test_a_guess_hides_all_that_gives_the_ratio_away(visit: Visit) -> None:
-    visitor = visit(query="?stage=1")
-    visitor.state("running")
+def test_a_guess_hides_all_that_gives_the_ratio_away(visitor: Visitor) -> None:
     page = visitor.page
+    page.keyboard.press("s")
+    page.keyboard.press("r")
+    visitor.state("running")
     hidden = ["[data-headline]", "[data-verdict]", "[data-identical]", "figure[data-line=tokens]"]
     hidden += ["[data-sums=baseline]", "[data-bar=baseline]", "[data-count=accepted]"]
     question = page.get_by_text("Faster or slower than the target alone?")

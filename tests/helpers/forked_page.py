@@ -1,0 +1,74 @@
+"""Pages of test scripts, each in a process of its own that begins with the libraries imported."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+# Most of what the start of a page takes. This package is not among them: it reads variables.
+_PROCESSES.set_forkserver_preload(
+    ["gradio", "torch", "transformers.models.llama.modeling_llama", "transformers.generation"]
+)
+SECONDS = 120  # until a page must answer
+
+
+class ForkedPage:
+    """A script's page at one address, which can be lost and started again."""
+
+    def __init__(self, script: Path, *arguments: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._command = [str(script), *arguments]
+        self._process: multiprocessing.process.BaseProcess | None = None
+
+    def start(self, **variables: str) -> None:
+        """Start it with these variables besides those of this process; it answers on return."""
+        address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(self.port)}
+        self._process = _PROCESSES.Process(
+            target=_run, args=(self._command, {**os.environ, **address, **variables})
+        )
+        self._process.start()
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline and self._process.is_alive():
+            try:
+                urllib.request.urlopen(self.url, timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("the page did not start")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        self._process = None
+
+
+@contextmanager
+def forked_page(script: Path, *arguments: str, **variables: str) -> Iterator[str]:
+    """The address of a script's page during the block."""
+    page = ForkedPage(script, *arguments)
+    try:
+        page.start(**variables)
+        yield page.url
+    finally:
+        page.kill()
+
+
+def _run(command: list[str], variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    sys.argv = command
+    runpy.run_path(command[0], run_name="__main__")
