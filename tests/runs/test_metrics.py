@@ -205,6 +205,25 @@ def test_a_run_of_one_round_or_token_has_no_speedup(
     assert ("too short to compare" in said) != compared
 
 
+@pytest.mark.parametrize(
+    ("per_token", "said"),
+    [(0.5, "drafting pays"), (0.98, "even"), (1.02, "even"), (1.5, "costs more than it saves")],
+)
+def test_a_terminal_says_what_drafting_is_worth(pair: Pair, per_token: float, said: str):
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    nothing = {"draft_seconds": 0.0, "overhead_seconds": 0.0}
+    rounds = [
+        replace(
+            r,
+            **nothing,
+            verify_seconds=0.01 * len(r.emitted) * (1, per_token)[r.lane != "baseline"],
+        )
+        for r in trace.rounds
+    ]
+    lines = metric_lines(replace(trace, rounds=rounds))
+    assert said in next(line for line in lines if line.startswith("speed-up"))
+
+
 def test_an_old_recording_has_no_speedup_on_the_wall_clock(pair: Pair):
     trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
     old = Trace(trace.header, [replace(r, wall=None) for r in trace.rounds], trace.end)
