@@ -188,8 +188,8 @@ def test_a_space_installs_a_gradio_that_the_requirements_allow():
 
 def test_the_two_commands_come_right_after_the_picture():
     _, body = readme_parts()
-    commands = re.findall(r"^    (make \S+)$|^```\w*\n(make \S+)\n```$", body, re.MULTILINE)
-    assert ["".join(found) for found in commands][:2] == ["make run", "make test"]
+    commands = re.findall(r"^(make \w+) *(?:#.*)?$", body, re.MULTILINE)
+    assert commands[:2] == ["make run", "make test"]
 
 
 def test_commits_are_checked_as_make_check_does():

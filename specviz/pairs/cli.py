@@ -14,7 +14,8 @@ from .spec import ServedSpec, ServerSpec, WatchedSpec, address_of, operator_spec
 from .table import pairs_by_fit
 
 if TYPE_CHECKING:
-    from .pair import Pair, Racing
+    from ..core.protocols import Racing
+    from .pair import Pair
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +64,7 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
 
 def named_pair(options: argparse.Namespace) -> Pair:
     """The same, where a server that speculates by itself will not do. Raises `PairError`."""
-    from .pair import checked_pair
+    from .raced import checked_pair
 
     return checked_pair(raced(options))
 
