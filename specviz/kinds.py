@@ -175,7 +175,8 @@ def drafter_kind(name: str) -> DrafterKind:
         from .plugins import absent
 
         return DrafterKind(name=name, make=absent(name), label=name)
-    return _record(known_drafters, name)
+    found: DrafterKind = _record(known_drafters, name)
+    return found
 
 
 def verdict_kind(name: str) -> VerdictKind:
@@ -184,7 +185,8 @@ def verdict_kind(name: str) -> VerdictKind:
         from .plugins import absent
 
         return VerdictKind(name=name, decide=absent(name), label=name)
-    return _record(known_verdicts, name)
+    found: VerdictKind = _record(known_verdicts, name)
+    return found
 
 
 def engine_kind(name: str) -> EngineKind:

@@ -229,7 +229,8 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
 @torch.inference_mode()
 def nats_behind(pair: Pair, ids: Sequence[int], token: int) -> float:
     """How far a token is behind the likeliest after `ids`, by one plain pass of the target."""
-    row = pair.target(torch.tensor([list(ids)])).logits[0, -1].double()
+    target: Any = pair.target
+    row = target(torch.tensor([list(ids)])).logits[0, -1].double()
     return float(row.max() - row[token])
 
 

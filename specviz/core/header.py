@@ -84,7 +84,7 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
     if kind.described is not None:
         found: dict[str, Any] = resolved(kind.described)(pair, form, prefilled.layers)
         return found
-    found = described(pair.draft, form, context_length(pair.draft))
+    found = described(pair.draft_model, form, context_length(pair.draft_model))
     return found | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
 
 

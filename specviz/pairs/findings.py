@@ -158,7 +158,7 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> list[Finding]:
     if pair.shared is not None:
         return _translation_findings(pair.shared, hint)
     pieces = tokenizer_size(pair.tokenizer)
-    widths = [logit_width(model) for model in (pair.target, pair.draft)]
+    widths = [logit_width(model) for model in (pair.target, pair.draft_model)]
     found = good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
     if set(widths) != {pieces}:
         found += good(
@@ -181,7 +181,7 @@ def _translation_findings(shared: SharedTokens, hint: str) -> list[Finding]:
 
 
 def _ending_findings(pair: Pair) -> list[Finding]:
-    ours, theirs = pair.eos_ids, end_ids(pair.draft)
+    ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
     if ours == theirs or not ours or not theirs or ours & theirs:
         return []
     names = [

@@ -66,6 +66,16 @@ class Pair:
                 f"{self.vocab}: choose a draft made for the same tokenizer."
             )
 
+    @property
+    def draft_model(self) -> LanguageModel:
+        """The draft. Raises `PairError` if there is none."""
+        if self.draft is None:
+            raise PairError(
+                "this pair has no draft model: choose one, or one of the drafters that it offers: "
+                f"{', '.join(self.drafters)}."
+            )
+        return self.draft
+
     @cached_property
     def drafters(self) -> tuple[str, ...]:
         """The drafters that can be used with this pair, by their names in `Settings`; the first is
@@ -260,7 +270,7 @@ def context_length(model: LanguageModel) -> int | None:
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
-def parameter_count(model: LanguageModel) -> int:
+def parameter_count(model: LanguageModel | DraftHead) -> int:
     """The number of parameters, tied ones once."""
     return sum(p.numel() for p in model.parameters())
 

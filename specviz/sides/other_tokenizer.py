@@ -34,7 +34,8 @@ class DraftText:
         self._shared = shared
         self._read = len(prompt)  # ids of the target that are translated
         text = pair.tokenizer.decode(list(prompt), skip_special_tokens=True)
-        ids = pair.draft_tokenizer(text)["input_ids"] if text else []
+        own = pair.draft_tokenizer or pair.tokenizer
+        ids = own(text)["input_ids"] if text else []
         first = getattr(pair.draft_tokenizer, "bos_token_id", None)
         self.ids = [i for i in ids if i < pair.draft_vocab] or [first or 0]
 
@@ -85,9 +86,9 @@ class TranslatedDrafter(Drafter):
         assert pair.shared is not None
         shared = self._shared = pair.shared
         self._pair, self._run = pair, run
-        self.engine: Engine = make_engine(pair.draft, pair.draft_vocab)
+        self.engine: Engine = make_engine(pair.draft_model, pair.draft_vocab)
         self.form = self.engine.form
-        self._limit = context_length(pair.draft)
+        self._limit = context_length(pair.draft_model)
         self._text = DraftText(pair, shared, [])
         self._proposed: Tensor | None = None
 
@@ -117,7 +118,7 @@ class TranslatedDrafter(Drafter):
         return draft
 
     def step_cost(self) -> float:
-        return pass_cost(self._pair.draft, self.engine.form)
+        return pass_cost(self._pair.draft_model, self.engine.form)
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
         """Up to `count` tokens to follow the committed `ids`, after feeding `feed`, and the ids of

@@ -165,10 +165,6 @@ def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[lis
         thread.join()
 
 
-def _lost_device(item: Any) -> bool:
-    return isinstance(item, Failure) and item.fatal
-
-
 class LoadedModels(Models):
     """The pairs of a fixed list, loaded before the first call: a later load reaches no GPU."""
 
@@ -215,7 +211,8 @@ class ZeroGpuWorker(LocalWorker):
             for items in lists_of_results(task, models, seconds):
                 yield items
                 # ZeroGPU would use this process again, although the device is lost to it.
-                if any(map(_lost_device, items)) and os.getpid() != here:
+                lost = any(isinstance(item, Failure) and item.fatal for item in items)
+                if lost and os.getpid() != here:
                     os._exit(1)
 
         self._call = decorate(call, duration=duration)
@@ -294,7 +291,8 @@ def _load_onto_gpu(name: str) -> Any:
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
     head: Any = pair.head if pair.head is not None and pair.head.kind == EAGLE else None
-    for model in (pair.target, pair.draft, head):
+    models: tuple[Any, ...] = (pair.target, pair.draft, head)
+    for model in models:
         if model is not None:
             model.to("cuda")
     if head is not None and head.embedding is not None:

@@ -80,7 +80,7 @@ def acceptance_along(
         return None
     with torch.inference_mode():
         layers = best_exit(pair.target, pair.vocab).layers if kind.needs == "layers" else None
-        model = pair.draft if layers is None else pair.target
+        model = pair.draft_model if layers is None else pair.target
         engine = make_engine(model, pair.vocab)
         q = _probabilities_of(engine, ids, begin, settings, layers, context_length(model))
         if settings.greedy:  # the target's own distribution is one-hot at the text

@@ -25,8 +25,8 @@ from starlette.types import Message, Receive, Scope, Send
 from ...environment import ASSETS
 from ...runs.html import PAGE, served_map
 from ...worker.failures import FAILED
+from .addresses import HUB
 from .bodies import NOT_OURS
-from .sites import HUB
 
 TITLE = "specviz: speculative decoding, token by token"
 DESCRIPTION = (

@@ -46,7 +46,7 @@ class RemoteTarget(ModelElsewhere):
 
     training = False
     device = torch.device("cpu")  # where its distributions arrive
-    dtype = "unknown"
+    dtype: Any = "unknown"
 
     def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
         self.server, self.identity, self.vocab = server, identity, vocab
