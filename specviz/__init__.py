@@ -12,14 +12,13 @@ from .errors import SpecvizError
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .core.alone import baseline, speculate
     from .core.drafting import Drafter
     from .core.race import race
     from .core.types import Draft
     from .pairs.load import load_pair
     from .pairs.pair import Pair
     from .plugins import register
-    from .result import Result, generate
+    from .result import Result, baseline, generate, speculate
     from .runs.metrics import Metrics, compute_metrics
     from .runs.trace import Trace
 
@@ -56,13 +55,13 @@ _MODULES = {
     "Pair": "pairs.pair",
     "Result": "result",
     "Trace": "runs.trace",
-    "baseline": "core.alone",
+    "baseline": "result",
     "compute_metrics": "runs.metrics",
     "generate": "result",
     "load_pair": "pairs.load",
     "race": "core.race",
     "register": "plugins",
-    "speculate": "core.alone",
+    "speculate": "result",
 }
 """Where names come from that are imported when they are first asked for: most bring torch, which
 takes seconds, and a process that only shows traces does without."""

@@ -18,7 +18,7 @@ DRAFTERS: dict[str, DrafterKind | str] = {
         name="model",
         beside=1,
         make=".sides.model:ModelDrafter",
-        translated=".sides.other_tokenizer.text:translated_drafter",
+        translated=".sides.other_tokenizer:translated_drafter",
         label="draft model",
         deployed=".measure.sweep.deploy:draft_model",
         clause="a small model guesses ahead",
@@ -99,9 +99,9 @@ PAIR_SOURCES = (
     PairSource("builtin", ".pairs.builtin:load_builtin", ".pairs.doctor:examine_models"),
     PairSource("table", ".pairs.models:load_models", ".pairs.doctor:examine_models"),
     PairSource("models", ".pairs.models:load_models", ".pairs.doctor:examine_models"),
-    PairSource("operator", ".pairs.served:load_operator", ".pairs.doctor:examine_operator"),
-    PairSource("served", ".pairs.served:load_served", ".pairs.doctor:examine_served"),
-    PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.doctor:examine_watched"),
+    PairSource("operator", ".pairs.served:load_operator", ".pairs.served:examine_operator"),
+    PairSource("served", ".pairs.served:load_served", ".pairs.served:examine_served"),
+    PairSource("watched", ".sides.watched.watching:load_watched", ".pairs.served:examine_watched"),
 )
 """What each form of a pair's name leads to."""
 
@@ -175,7 +175,8 @@ def drafter_kind(name: str) -> DrafterKind:
         from .plugins import absent
 
         return DrafterKind(name=name, make=absent(name), label=name)
-    return _record(known_drafters, name)
+    found: DrafterKind = _record(known_drafters, name)
+    return found
 
 
 def verdict_kind(name: str) -> VerdictKind:
@@ -184,7 +185,8 @@ def verdict_kind(name: str) -> VerdictKind:
         from .plugins import absent
 
         return VerdictKind(name=name, decide=absent(name), label=name)
-    return _record(known_verdicts, name)
+    found: VerdictKind = _record(known_verdicts, name)
+    return found
 
 
 def engine_kind(name: str) -> EngineKind:

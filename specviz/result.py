@@ -1,7 +1,8 @@
-"""A text with drafts in one call, for programs that want the result and not the race."""
+"""One lane without a race: its rounds as they come, or its whole text in one call."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,9 @@ from .core.events import Round
 from .core.header import header_of
 from .core.loop import decode
 from .core.types import Prefilled, Prompt
-from .lanes import SPECULATIVE
-from .pairs.pair import Pair, checked_pair, settings_for
+from .lanes import BASELINE, SPECULATIVE, Lane
+from .pairs.pair import Pair
+from .pairs.raced import checked_pair, settings_for
 from .runs.metrics import Metrics, compute_metrics
 from .runs.trace import Trace
 from .settings import Settings
@@ -69,3 +71,39 @@ def generate(
     rounds = [event for event in events if isinstance(event, Round)]
     header = header_of(pair, ids, {SPECULATIVE: own}, "sequential", {SPECULATIVE: first}, texts)
     return Result(Trace(header, rounds), frozenset() if own.ignore_eos else pair.eos_ids)
+
+
+def speculate(
+    pair: Pair,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    *,
+    memory: Memory = (),
+    **changes: Any,
+) -> Iterator[Round]:
+    """Decode `prompt` (text or ids) with drafts; yields a `Round` per target pass.
+
+    Without settings they are those of `Pair.settings`, which drafts with what the pair has.
+    memory: earlier texts, as text or ids, that the drafter "suffix" may draft from. changes: fields
+    of `Settings`, such as gamma=5. Raises `SpecvizError` subclasses. The generator may be abandoned
+    at any point.
+    """
+    pair = checked_pair(pair)
+    return _rounds_only(pair, prompt, settings_for(pair, settings, changes), SPECULATIVE, memory)
+
+
+def baseline(
+    pair: Pair, prompt: Prompt, settings: Settings | None = None, **changes: Any
+) -> Iterator[Round]:
+    """The same loop without drafts; yields a `Round` of one token per target pass."""
+    pair = checked_pair(pair)
+    own = Settings() if settings is None else settings
+    return _rounds_only(pair, prompt, settings_for(pair, own, changes), BASELINE)
+
+
+def _rounds_only(
+    pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
+) -> Iterator[Round]:
+    texts = memory_ids(pair, memory, [settings])
+    events = decode(pair, pair.encode(prompt, chat=settings.chat), settings, lane, memory=texts)
+    return (event for event in events if isinstance(event, Round))

@@ -110,6 +110,8 @@ export function mount({ element, props, watch, server: functions, config }) {
  */
 function handles(config, { address, session, shell, timeline, view, choosing }) {
   const shown = () => timeline.shown().rounds;
+  const names = ["prompt", ...Object.keys(config.defaults)];
+  let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand
   return {
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
@@ -127,7 +129,8 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
     filled() {
       shell.summarise(address.settings);
       shell.markPreset(address.chosen?.name);
-      return address.state.values;
+      given = address.state.values;
+      return given;
     },
     /** A pair that the address names is examined like one that is chosen by hand. */
     examineLink() {
@@ -143,11 +146,15 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
       view.compareControls();
     },
     /**
-     * Another pair is chosen: what becomes of the control of the drafter.
+     * Another pair is chosen: what becomes of the control of the drafter. Whoever chose it by hand
+     * begins with the pair's own drafter.
      * @param {string} pair
      * @param {string} drafter
      */
-    paired(pair, drafter) { return drafterControl(pair, drafter, config); },
+    paired(pair, drafter) {
+      const isGiven = given[names.indexOf("pair")] === pair && given[names.indexOf("drafter")] === drafter;
+      return drafterControl(pair, isGiven ? drafter : null, config);
+    },
     /**
      * Another drafter is chosen, perhaps by a preset that knows nothing of the pair.
      * @param {string} pair
@@ -164,7 +171,8 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
     adopted(values) {
       const controls = choosing.wanted ?? session.controls;
       choosing.wanted = null;
-      return values.map((value, i) => controls[i] ?? value);
+      given = values.map((value, i) => controls[i] ?? value);
+      return given;
     },
   };
 }

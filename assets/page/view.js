@@ -14,7 +14,7 @@ import { ruleOf } from "specviz/words/rules.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";
-import { begunBy, spoken } from "specviz/words/words.js";
+import { begunBy, helper, spoken } from "specviz/words/words.js";
 
 /** @import { Standing } from "specviz/race/lane-grid.js" */
 /** @import { Repeats } from "specviz/race/repeats.js" */
@@ -25,6 +25,7 @@ import { begunBy, spoken } from "specviz/words/words.js";
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
 const HIDDEN_FRAME = 100; // ms
+const WORD = 4; // rounds in which a word is whole
 
 /**
  * @typedef {object} ViewParts
@@ -72,7 +73,7 @@ export class View {
     this.#repeats = repeats;
     this.#say = find(root, "[data-say]");
     this.#charts = new LiveCharts(root);
-    this.#readout = new Readout(root, config.mostGamma, this.#charts);
+    this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(root, () => session.differences);
     this.#grid = new LaneGrid(root, (lane) => { this.#asked = lane; this.requestDraw(); });
     this.#card = new Card(root, () => session.trace);
@@ -97,6 +98,7 @@ export class View {
     this.#root.toggleAttribute("data-watched", Boolean(trace.header.source));
     this.#root.toggleAttribute("data-one-lane", !hasBaseline(trace.header));
     for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
+    find(this.#root, "[data-clause]").textContent = helper(trace.header);
     this.#readout.begin();
     this.#strip.show(trace, origin);
   }
@@ -136,7 +138,8 @@ export class View {
     if (!trace) return;
     const told = this.#timeline.moment?.phase;
     for (const lane of this.#grid.lanes) {
-      lane.show(rounds.filter((round) => round.lane === lane.name), partial[lane.name]);
+      const shown = rounds.filter((round) => round.lane === lane.name);
+      lane.show(shown, partial[lane.name], trace.rounds.filter((round) => round.lane === lane.name).slice(shown.length, shown.length + WORD));
       keepReachable(lane.stream);
       if (this.#stage.isOn) lane.follow(); // where nobody scrolls
     }

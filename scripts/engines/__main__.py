@@ -25,7 +25,7 @@ from pathlib import Path
 from specviz import Pair, SpecvizError, load_pair
 from specviz.environment import ASSETS
 from specviz.remote.wire import Server
-from specviz.sides.served.completions import Completions
+from specviz.sides.served.adapters import Completions
 
 from . import checks, environment, few_words
 from .checks import Finding, found

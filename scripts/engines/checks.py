@@ -26,7 +26,7 @@ from specviz import (
 from specviz.errors import ServerError
 from specviz.inspect.prove import draw_continuations
 from specviz.runs.identities import check_trace
-from specviz.sides.served.completions import Completions
+from specviz.sides.served.adapters import Completions
 
 PROMPTS = ("Once upon a time", "The ship went down")
 GREEDY = Settings(max_new_tokens=48)
@@ -229,7 +229,8 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
 @torch.inference_mode()
 def nats_behind(pair: Pair, ids: Sequence[int], token: int) -> float:
     """How far a token is behind the likeliest after `ids`, by one plain pass of the target."""
-    row = pair.target(torch.tensor([list(ids)])).logits[0, -1].double()
+    target: Any = pair.target
+    row = target(torch.tensor([list(ids)])).logits[0, -1].double()
     return float(row.max() - row[token])
 
 

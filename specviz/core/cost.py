@@ -22,14 +22,14 @@ from .states import DraftHead
 if TYPE_CHECKING:
     from ..pairs.pair import Pair
     from .drafting import Drafter
-    from .protocols import Engine
+    from .protocols import Engine, LanguageModel
 
 # What each further token adds to a target pass off the processor, in passes of one token: hardware
 # that waits for its memory processes several tokens in the same time.
 EXTRA_TOKEN_ELSEWHERE = 0.01
 
 
-def pass_cost(model: Any, form: str, layers: int | None = None) -> float:
+def pass_cost(model: LanguageModel, form: str, layers: int | None = None) -> float:
     """The cost in bytes of a one-token pass, through the first `layers` only if given.
 
     form: of the engine that runs it. Raises `PairError` where the layers cannot be found, or if

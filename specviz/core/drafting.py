@@ -77,11 +77,6 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     kind = drafter_kind(run.settings.drafter)
     if run.settings.gamma == 0:
         return NoDrafter()
-    if kind.needs == "draft" and pair.draft is None:
-        raise PairError(
-            "this pair has no draft model: choose one, or one of the drafters that it offers: "
-            f"{', '.join(pair.drafters)}."
-        )
     if lacking := kind.lacking(pair):
         raise PairError(lacking)
     if kind.package is not None:

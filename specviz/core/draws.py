@@ -18,7 +18,7 @@ from ..settings import Settings
 from .types import Doubles, Floats
 
 if TYPE_CHECKING:
-    from .inverse_cdf import InverseCdf
+    from .sampling import InverseCdf
 
 # Below, logits / temperature could overflow to inf - inf, so the maximum is subtracted first.
 SAFE_TEMPERATURE = 1e-3
@@ -58,7 +58,7 @@ class Distributions:
 
     @cached_property
     def cdf(self) -> InverseCdf:
-        from .inverse_cdf import InverseCdf  # a greedy run draws nothing
+        from .sampling import InverseCdf  # a greedy run draws nothing
 
         return InverseCdf(self._vocab)
 

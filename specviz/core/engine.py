@@ -1,4 +1,5 @@
-"""What every engine offers, and functions for any engine: clock, prefill, threads."""
+"""Which engine runs a model, the first of the table that can; and what any engine needs: clock,
+prefill, threads."""
 
 from __future__ import annotations
 
@@ -7,20 +8,28 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..environment import THREADS
+from ..environment import FORM, THREADS, on_zerogpu
+from ..kinds import ENGINES
+from ..lanes import BASELINE, Lane
+from ..settings import Settings
+from .kinds import EngineKind, resolved
 
 if TYPE_CHECKING:
-    from .protocols import DecodingPath, Engine, StateEngine
+    from ..pairs.pair import Pair
+    from .protocols import DecodingPath, Engine, LanguageModel, StateEngine
     from .types import RunContext
 
 _used: ContextVar[int | None] = ContextVar("threads", default=None)
 _of_the_page = 0  # processors
+_eager_only: ContextVar[bool] = ContextVar("eager_only", default=False)
 
 
 class OwnEngine:
@@ -147,3 +156,73 @@ def one_torch_thread() -> Iterator[None]:
 def used_threads() -> int:
     """How many threads an engine that is made here and now may use."""
     return _used.get() or most_threads()
+
+
+@contextmanager
+def eager_only() -> Iterator[None]:
+    """Within, every model runs as transformers' own modules, for comparisons on equal modules."""
+    token = _eager_only.set(True)
+    try:
+        yield
+    finally:
+        _eager_only.reset(token)
+
+
+def make_engine(model: LanguageModel, vocab: int) -> Engine:
+    """The fastest engine that can run this model exactly, with an empty cache."""
+    if isinstance(model, ModelElsewhere):
+        return model.make_engine(vocab)
+    engine: Engine = _made(model, vocab, states=False)
+    return engine
+
+
+def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
+    """The fastest engine that can hand out hidden states.
+
+    Raises `PairError` for a target that has none to give.
+    """
+    if isinstance(model, ModelElsewhere):
+        return model.make_state_engine(vocab)
+    engine: StateEngine = _made(model, vocab, states=True)
+    return engine
+
+
+def lane_threads(pair: Pair, lane: Lane) -> int:
+    """How many threads share the passes of a lane: as many as make its rounds fastest here, with a
+    draft model and gamma as `Settings` has them by default.
+
+    Measured once per process and pair, in less than two seconds.
+    """
+    target, draft, width = pair.target, None, 1
+    if lane != BASELINE:
+        width = Settings().gamma + 1
+        draft = pair.draft if pair.shared is None else None  # it has a vocabulary of its own
+    for kind in usable_engines():
+        if kind.threads and not isinstance(target, ModelElsewhere):
+            count: int = resolved(kind.threads)(target, draft, pair.vocab, width)
+            return count
+    return torch.get_num_threads()
+
+
+def _made(model: LanguageModel, vocab: int, *, states: bool) -> Any:
+    for kind in usable_engines():
+        if kind.make is not None and (kind.states or not states):
+            engine = resolved(kind.make)(model, vocab)
+            if engine is not None:
+                return engine
+    raise AssertionError("the last engine of the table runs any model")
+
+
+def usable_engines() -> Iterator[EngineKind]:
+    """The engines that may run here and now, the fastest first. A process on ZeroGPU makes only a
+    few runs: too few to prepare another form than the plainest."""
+    plainest = on_zerogpu() or _eager_only.get()
+    for kind in ENGINES:
+        asked = not kind.asked or (not plainest and FORM.read() == kind.name)
+        if asked and (kind.anywhere or not plainest) and _installed(kind.package):
+            yield kind
+
+
+@cache
+def _installed(package: str | None) -> bool:
+    return package is None or find_spec(package) is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
@@ -23,6 +23,10 @@ from .engine import ModelElsewhere
 from .events import Header
 from .kinds import resolved
 from .types import Mode, Prefilled
+
+if TYPE_CHECKING:
+    from .protocols import LanguageModel
+    from .states import DraftHead
 
 
 def header_of(
@@ -80,7 +84,7 @@ def _draft_described(pair: Pair, prefilled: Prefilled, drafter: str) -> dict[str
     if kind.described is not None:
         found: dict[str, Any] = resolved(kind.described)(pair, form, prefilled.layers)
         return found
-    found = described(pair.draft, form, context_length(pair.draft))
+    found = described(pair.draft_model, form, context_length(pair.draft_model))
     return found | ({"shared": len(pair.shared.pairs)} if pair.shared else {})
 
 
@@ -101,14 +105,14 @@ def _versions(device: torch.device) -> dict[str, str]:
     return versions | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
 
 
-def model_name(model: Any) -> str:
+def model_name(model: LanguageModel | DraftHead) -> str:
     """The name of a model in a header."""
     # A model loaded from a folder is named by the folder: whole paths are private.
     name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     return Path(name).name if Path(name).is_absolute() or Path(name).is_dir() else name
 
 
-def described(model: Any, form: str, context: int | None) -> dict[str, Any]:
+def described(model: LanguageModel | DraftHead, form: str, context: int | None) -> dict[str, Any]:
     """What a header says of a model. context: the most tokens that it can see, None if nothing
     limits them."""
     return {

@@ -1,13 +1,12 @@
 """The decoding loop of one lane: prefill, then rounds of draft, verify, emit.
 
-One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}:
+One round, with committed ids x_1 .. x_n and both caches holding x_1 .. x_{n-1}; the baseline is the
+same with gamma = 0, so that nothing is drafted:
 
 1. the drafter proposes d_1 .. d_g, g fixed beforehand, each with the q that it was drawn from;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 places;
 3. the verdict (`verdict.decided`) keeps the first k drafts and draws one more token;
 4. both caches are rolled back to the n + k tokens that are now committed and fed.
-
-The baseline is this same loop with no drafts (gamma = 0).
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from ..lanes import BASELINE, Lane
 from ..pairs.pair import Pair, context_length
 from ..settings import Settings
 from .drafting import EarlierTexts, make_drafter, policy_for
-from .engine import now, prefill, use_threads
-from .engines import lane_threads, make_engine, make_state_engine
+from .engine import lane_threads, make_engine, make_state_engine, now, prefill, use_threads
 from .events import EndReason, Round
 from .paths import make_context, rule
 from .tokens import Annotator

@@ -1,7 +1,6 @@
-"""Drafting and judging in the host's memory, with few calls: what runs on a processor.
+"""Drafting and judging in the host's memory: what runs on a processor.
 
-A draft step of a small model takes a fifth of a millisecond there, and the interpreter's share of
-it is as long as the pass: hence few calls, and where possible one for a whole draft run.
+Calls are few: the interpreter's share of a small model's draft step is as long as its pass.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -11,8 +11,67 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..lanes import Lane
+from ..settings import Settings
 from .draws import Distributions
+from .events import Event
 from .types import Doubles, Draft, Floats, Judged, RunContext
+
+
+class LanguageModel(Protocol):
+    """A causal language model, as `AutoModelForCausalLM` returns it: what is asked of every target
+    and every draft, also of those that are elsewhere."""
+
+    @property
+    def config(self) -> Any:
+        """Of transformers."""
+        ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def can_generate(self) -> bool: ...
+
+    def get_output_embeddings(self) -> Any:
+        """The module that gives logits, or None."""
+        ...
+
+    def parameters(self) -> Iterator[Tensor]: ...
+
+    def named_modules(self) -> Iterator[tuple[str, Any]]: ...
+
+
+class Tokenizer(Protocol):
+    """A tokenizer, as `AutoTokenizer` returns it."""
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True) -> Mapping[str, Any]:
+        """Its "input_ids" are the ids of the text."""
+        ...
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
+
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str: ...
+
+    def get_vocab(self) -> dict[str, int]:
+        """Ids by piece."""
+        ...
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]: ...
+
+    def apply_chat_template(
+        self, conversation: Sequence[Mapping[str, str]], *, tokenize: bool, **options: Any
+    ) -> Any: ...
+
+    def __len__(self) -> int: ...
 
 
 class UniformDraws(Protocol):
@@ -32,7 +91,7 @@ Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Ten
 
 
 class Draws(Protocol):
-    """What draws from one row at a time, such as `inverse_cdf.InverseCdf`."""
+    """What draws from one row at a time, such as `sampling.InverseCdf`."""
 
     def load(self, weights: Floats) -> float:
         """Take a row [vocab]; returns its sum."""
@@ -141,3 +200,16 @@ class DecodingPath(Protocol):
         The tensors of the result are valid until the next call.
         """
         ...
+
+
+class Racing(Protocol):
+    """What stands where a pair does in a race, and races by itself."""
+
+    @property
+    def drafters(self) -> tuple[str, ...]: ...
+
+    def settings(self, **values: Any) -> Settings: ...
+
+    def race(
+        self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
+    ) -> Iterator[Event]: ...

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SettingsError
 from ..kinds import drafter_kind
 from ..lanes import BASELINE, Lane, Several
-from ..pairs.pair import Pair, Racing, checked_pair, lanes_for
+from ..pairs.pair import Pair
+from ..pairs.raced import checked_pair, lanes_for
 from ..settings import Settings
 from .drafting import EarlierTexts, Memory, memory_ids
 from .events import End, Event, Round
@@ -18,7 +19,7 @@ from .turns import ORDERS, Reasons, end_of, prefilled, stop_all, warm_up
 from .types import Mode, Prompt
 
 if TYPE_CHECKING:
-    from .protocols import Decide
+    from .protocols import Decide, Racing
 
 
 def race(

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine
-from .engines import usable_engines
+from .engine import OwnEngine, usable_engines
 from .kinds import resolved
 
 if TYPE_CHECKING:
-    from .protocols import StateEngine
+    from .protocols import LanguageModel, StateEngine
 
 EAGLE = "eagle3"
 """The `kind` of an EAGLE-3 head."""
@@ -43,7 +42,7 @@ class DraftHead(Protocol):
         """Its own weights."""
         ...
 
-    def check(self, target: Any) -> None:
+    def check(self, target: LanguageModel) -> None:
         """Raise `PairError` unless it was made for this target."""
         ...
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .protocols import Tokenizer
 
 UNFINISHED = "\ufffd"  # what tokenizers print for bytes that do not yet form a character
 
@@ -15,7 +18,7 @@ class TextStream:
     character has all of it. `flush` gives the rest when a text ends inside a character.
     """
 
-    def __init__(self, tokenizer: Any, prompt_ids: Sequence[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
         # Decoding looks back to the start of the last finished piece and no further: tokenizers
         # that write a space before a word need that much context, and it stays short.
@@ -51,10 +54,9 @@ class TextStream:
         return added
 
     def _decode(self, ids: list[int]) -> str:
-        text: str = self._tokenizer.decode(
+        return self._tokenizer.decode(
             ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
-        return text
 
 
 class Texts(NamedTuple):
@@ -81,7 +83,7 @@ def texts_of(stream: TextStream, drafted: list[int], emitted: list[int], kept: i
 class Pieces:
     """The text of single tokens on their own, for lists of alternatives; cached by id."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._known: dict[int, str] = {}
         # Many tokenizers drop the leading space of a word decoded alone; none after another token.

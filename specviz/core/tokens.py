@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..settings import Settings
 from .events import Token
@@ -11,12 +11,15 @@ from .text import Pieces, StopTexts, Texts, TextStream, texts_of
 from .types import Judged
 from .views import Views
 
+if TYPE_CHECKING:
+    from .protocols import Tokenizer
+
 
 class Annotator:
     """Makes the `Token`s of a lane: it follows the text, and ends it where a stop text does."""
 
     def __init__(
-        self, tokenizer: Any, settings: Settings, prompt_ids: Sequence[int], partial: bool
+        self, tokenizer: Tokenizer, settings: Settings, prompt_ids: Sequence[int], partial: bool
     ) -> None:
         """partial: as `Engine.partial`."""
         self._settings, self._partial = settings, partial

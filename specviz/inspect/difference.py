@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..core.engine import prefill
-from ..core.engines import make_engine
+from ..core.engine import make_engine, prefill
 from ..core.events import Round, margin_of
 from ..core.header import model_name
 from ..core.loop import decode

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..core.engines import make_engine
+from ..core.engine import make_engine
 from ..core.events import Round, Token
 from ..core.header import model_name
 from ..core.sampling import greedy_ids

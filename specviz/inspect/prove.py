@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -108,7 +109,8 @@ def law_of(pair: Pair) -> dict[Text, float]:
     """The probability of every text of `LENGTH` tokens after the prompt, at temperature 1."""
     texts = list(product(range(len(WORDS)), repeat=LENGTH))
     ids = torch.tensor([[*PROMPT, *text] for text in texts])
-    steps = pair.target(ids).logits[:, len(PROMPT) - 1 : -1].double().log_softmax(-1)
+    target: Any = pair.target
+    steps = target(ids).logits[:, len(PROMPT) - 1 : -1].double().log_softmax(-1)
     chances = steps.gather(-1, torch.tensor(texts).unsqueeze(-1)).sum((1, 2)).exp()
     return dict(zip(texts, chances.tolist(), strict=True))
 
@@ -168,7 +170,7 @@ def _model(seed: int) -> LlamaForCausalLM:
     return model
 
 
-def _tokenizer() -> PreTrainedTokenizerFast:
+def _tokenizer() -> Any:
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="a"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=words)

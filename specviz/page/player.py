@@ -13,7 +13,7 @@ import gradio as gr
 
 from ..core.policy import MOST_GAMMA
 from ..environment import ASSETS
-from ..kinds import drafter_names
+from ..kinds import drafter_kind, drafter_names
 from ..pairs.spec import is_row
 from ..runs.charts import CHARTS, SEVERAL, chart_specs
 from ..runs.html import PAGE, PLOTLY
@@ -75,6 +75,12 @@ import("specviz/player.js").then((player) => {
 """
 
 
+def _template(drafter: str) -> str:
+    """The player before there is a run: its sentence names the helper that a visit begins with."""
+    usual, first = (drafter_kind(name).clause for name in ("model", drafter))
+    return (PAGE / "player.html").read_text("utf-8").replace(usual, first)
+
+
 def _links() -> dict[str, str]:
     """Where the line under the name leads, beside the paper; the source is known on a Space."""
     space = os.environ.get("SPACE_ID", "")
@@ -127,7 +133,7 @@ def make_player(
     }
     return gr.HTML(
         value=None,
-        html_template=(PAGE / "player.html").read_text("utf-8"),
+        html_template=_template(str(usual["drafter"])),
         js_on_load=_MOUNT % json.dumps(config).replace("<", "\\u003c"),
         server_functions=list(functions),
         apply_default_css=False,

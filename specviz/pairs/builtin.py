@@ -16,6 +16,7 @@ from .pair import Pair
 from .weights import ModelSource, best_device, load_model, read_tokenizer
 
 if TYPE_CHECKING:
+    from ..core.protocols import LanguageModel
     from ..core.states import DraftHead
     from .load import Asked
 
@@ -63,7 +64,7 @@ class HeadOnDemand:
         """The head itself."""
         return self._load()
 
-    def check(self, target: Any) -> None:
+    def check(self, target: LanguageModel) -> None:
         """Nothing: reading it does."""
 
     def __getattr__(self, name: str) -> Any:

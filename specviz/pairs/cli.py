@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ..environment import SERVED
 from ..options import real, whole
 from .sizes import DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
-from .spec import ServedSpec, ServerSpec, WatchedSpec, operator_spec, parse_pair
+from .spec import ServedSpec, ServerSpec, WatchedSpec, address_of, operator_spec, parse_pair
 from .table import pairs_by_fit
 
 if TYPE_CHECKING:
-    from .pair import Pair, Racing
+    from ..core.protocols import Racing
+    from .pair import Pair
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,6 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
     """What the options name, loaded. Raises `PairError`."""
     from .load import load_any
     from .progress import terminal_watcher
-    from .served import address_of
 
     name = address_of(options.target_url, options.pair, options.baseline_url)
     return load_any(name, on_progress=terminal_watcher(), **_loading(options))
@@ -64,7 +64,7 @@ def raced(options: argparse.Namespace) -> Pair | Racing:
 
 def named_pair(options: argparse.Namespace) -> Pair:
     """The same, where a server that speculates by itself will not do. Raises `PairError`."""
-    from .pair import checked_pair
+    from .raced import checked_pair
 
     return checked_pair(raced(options))
 
@@ -102,7 +102,6 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 def doctor(options: argparse.Namespace) -> int:
     """Print what speaks for and against a pair. Returns 1 if it cannot race, else 0."""
     from .doctor import MARKS, examine, examine_pair
-    from .served import address_of
 
     named = "+".join(one for one in (options.target, options.draft) if one)
     whole = address_of(options.target_url, named if options.target_url else options.target)

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from ..core.kinds import resolved
-from ..errors import PairError, ServerError
+from ..errors import PairError
 from ..kinds import drafters_for
-from ..sides.watched.watching import tells_steps, watched_pair
 from .closed import closed_sentence
 from .findings import (
     Finding,
@@ -21,38 +20,27 @@ from .findings import (
     chat_findings,
     context_findings,
     file_findings,
+    good,
     memory_findings,
     mixture_findings,
     packed_findings,
     rollback_findings,
     size_findings,
-    table_findings,
+    stop,
     vocabulary_findings,
 )
 from .heads.findings import examined_head, head_findings, own_layers_findings
 from .heads.kinds import AnyMetadata, is_head
 from .hub import find_source, gated_sentence, hub_listing
 from .load import source_of
-from .memory import DeviceMemory, MemoryNeed, PlannedLoad, device_memory
+from .memory import DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
 from .models import meta_pair, model_names, planned_loads, row_of
 from .pair import Pair
 from .precision import checked_device, checked_dtype, checked_quantization
-from .served import served_target
-from .server_findings import served_findings, watched_findings
-from .sizes import QUANTIZED, TYPICAL_CONTEXT
-from .spec import (
-    NO_DRAFT,
-    ModelsSpec,
-    NamedSpec,
-    PairSpec,
-    ServedSpec,
-    WatchedSpec,
-    local_file,
-    operator_spec,
-    parse_pair,
-)
-from .table import known_head, known_model, suggested_draft, wheel_file
+from .sizes import DRAFTING_LANES, LANES, QUANTIZED, TYPICAL_CONTEXT, MemoryNeed
+from .spec import NO_DRAFT, ModelsSpec, NamedSpec, PairSpec, local_file, parse_pair
+from .table import HeadFacts, known_head, known_model, suggested_draft, wheel_file
 from .truncated import has_early_exits
 from .weights import LoadOptions
 
@@ -111,6 +99,11 @@ class Report:
         }
 
 
+def stopped(target: str, draft: str | None, topic: str, sentence: str) -> Report:
+    """The report on a pair of which nothing else can be found out."""
+    return Report(target, draft, tuple(stop(topic, sentence)), {}, 0, None)
+
+
 def examine(
     target: str,
     draft: str | None = None,
@@ -131,9 +124,8 @@ def examine(
     """
     names = _names(target, draft)
     if closed := closed_sentence(names):
-        stop = Finding("stop", "closed", closed)
-        return Report(names[0], names[1] if len(names) > 1 else None, (stop,), {}, 0, None)
-    shown = [_shown(name) for name in names]
+        return stopped(names[0], names[1] if len(names) > 1 else None, "closed", closed)
+    shown = [shown_model(name) for name in names]
     suggested = suggested_draft(shown[0])
     devices = device_memory(checked_device(device))
     if free is not None:
@@ -151,11 +143,12 @@ def examine(
         drafters = _drafters(models, head)
     else:
         found += _memory_by_table(names, options, devices, tokens)
-    found += memory_findings(loads, devices, tokens) if loads else []
+    if loads:
+        found += memory_findings(loads, devices, tokens)
     if models and not has_head:
         found += own_layers_findings(models[0])
     if len(names) == 1:
-        found.append(_suggestion(suggested))
+        found += _suggestion(suggested)
     return Report(
         shown[0],
         shown[1] if len(shown) > 1 else None,
@@ -178,34 +171,6 @@ def examine_models(spec: NamedSpec | ModelsSpec, **options: Any) -> Report:
     return examine(str(spec), **options)
 
 
-def examine_operator(_: object, **options: Any) -> Report:
-    """The same for the server of SPECVIZ_REMOTE. Raises `PairError` if that names none."""
-    return examine_pair(operator_spec(), **options)
-
-
-def examine_served(spec: ServedSpec, **_: Any) -> Report:
-    """The same for a target on a server: the server is asked, and no weights are read."""
-    try:
-        target, source, _tokenizer = served_target(spec)
-    except (PairError, ServerError) as error:
-        stop = Finding("stop", "server", str(error))
-        return Report(spec.target.model, _shown(spec.draft), (stop,), {}, 0, None)
-    findings = served_findings(target, source.shown)
-    return Report(spec.target.model, source.shown, tuple(findings), {}, 0, None)
-
-
-def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
-    """The same for a server that speculates by itself."""
-    model = spec.engine.model
-    try:
-        pair = watched_pair(spec)
-        told = tells_steps(pair.stream)
-    except (PairError, ServerError) as error:
-        return Report(model, None, (Finding("stop", "server", str(error)),), {}, 0, None)
-    findings = watched_findings(pair.stream, pair.alone, told=told)
-    return Report(model, None, tuple(findings), {}, 0, None)
-
-
 def _options(
     dtype: str | torch.dtype | None, quantize: Sequence[str | None], found: list[Finding]
 ) -> list[LoadOptions]:
@@ -213,7 +178,7 @@ def _options(
     try:
         return [LoadOptions(checked_dtype(dtype), checked_quantization(q)) for q in quantize]
     except PairError as error:
-        found.append(Finding("stop", "precision", str(error)))
+        found += stop("precision", str(error))
         return []
 
 
@@ -241,7 +206,8 @@ def _names(target: str, draft: str | None) -> list[str]:
     return [one, other] if other else [one]
 
 
-def _shown(name: str) -> str:
+def shown_model(name: str) -> str:
+    """A model's name as a report tells it."""
     try:
         return find_source(name).shown
     except PairError:
@@ -256,17 +222,17 @@ def _read(name: str, found: list[Finding]) -> ModelMetadata | None:
         source = find_source(name)
         listing = hub_listing(source)
     except PairError as error:
-        found.append(Finding("stop", "name", str(error)))
+        found += stop("name", str(error))
         return None
     try:
         metadata = read_metadata(name)
         Pair(metadata.model, None, metadata.tokenizer)
     except PairError as error:
         if str(error) == gated_sentence(source):
-            found.append(Finding("stop", "access", str(error)))
+            found += stop("access", str(error))
             return None
         found += access_findings(source, listing, readable=False)
-        found.append(Finding("stop", "model", str(error)))
+        found += stop("model", str(error))
         return None
     found += access_findings(source, listing, readable=True)
     found += file_findings(source, listing)
@@ -281,7 +247,7 @@ def _read_packed(file: Path, found: list[Finding]) -> ModelMetadata | None:
     try:
         header, metadata = packed_metadata(file)
     except PairError as error:
-        found.append(Finding("stop", "file", str(error)))
+        found += stop("file", str(error))
         return None
     found += packed_findings(header, unpacked_bytes(header))
     return metadata
@@ -300,7 +266,7 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> list[Finding]:
             found += vocabulary_findings(meta_pair(models), hint or "")
         except PairError as error:
             better = f" {hint} is a known draft for this target." if hint else ""
-            found.append(Finding("stop", "tokenizer", str(error) + better))
+            found += stop("tokenizer", str(error) + better)
         found += size_findings(models, hint or "")
     found += mixture_findings(target)
     found += context_findings(models)
@@ -310,10 +276,21 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> list[Finding]:
 def _memory_by_table(
     names: list[str], options: list[LoadOptions], devices: list[DeviceMemory], tokens: int
 ) -> list[Finding]:
+    """Memory according to the table of pairs, for models whose files cannot be read yet."""
     facts = [known for name in names if (known := known_model(name) or known_head(name))]
     if len(facts) < len(names) or not all(one.sized for one in facts):
         return []
-    return table_findings(facts, options or [LoadOptions(), LoadOptions()], devices, tokens)
+    target, cpu = facts[0], devices[0].device.type == "cpu"
+    usual = "float32" if cpu or isinstance(target, HeadFacts) else target.dtype
+    loads = [
+        PlannedLoad(
+            one.name.rpartition("/")[2],
+            one.need(LANES if one is target else DRAFTING_LANES),
+            how.quantize or str(how.dtype or usual).removeprefix("torch."),
+        )
+        for one, how in zip(facts, options or [LoadOptions()] * 2, strict=False)
+    ]
+    return memory_findings(loads, devices, tokens, "by the table of pairs, ")
 
 
 def _drafters(models: list[ModelMetadata], head: AnyMetadata | None) -> tuple[str, ...]:
@@ -325,9 +302,9 @@ def _drafters(models: list[ModelMetadata], head: AnyMetadata | None) -> tuple[st
     return drafters_for([name for name, is_there in held.items() if is_there])
 
 
-def _suggestion(suggested: str | None) -> Finding:
+def _suggestion(suggested: str | None) -> list[Finding]:
     if suggested:
-        sentence = f"no draft was named: {suggested} is a known draft for this target."
+        how = f"{suggested} is a known draft for this target."
     else:
-        sentence = "no draft was named: the drafters 'ngram' and 'early-exit' need none."
-    return Finding("good", "draft", sentence)
+        how = "the drafters 'ngram' and 'early-exit' need none."
+    return good("draft", f"no draft was named: {how}")

@@ -24,9 +24,9 @@ from .pair import (
     tokenizer_size,
 )
 from .shared_tokens import SharedTokens
-from .sizes import DRAFTING_LANES, LANES, shown_bytes, shown_count, smaller_precisions
-from .table import HeadFacts, ModelFacts, known_model
-from .weights import LoadOptions, ModelSource
+from .sizes import LANES, shown_bytes, shown_count
+from .table import known_model
+from .weights import ModelSource
 
 Level = Literal["good", "warning", "stop"]
 
@@ -44,16 +44,30 @@ class Finding:
     sentence: str
 
 
+def good(topic: str, sentence: str) -> list[Finding]:
+    """A check that needs nothing to be done."""
+    return [Finding("good", topic, sentence)]
+
+
+def warning(topic: str, sentence: str) -> list[Finding]:
+    """A check that the pair passes with a loss."""
+    return [Finding("warning", topic, sentence)]
+
+
+def stop(topic: str, sentence: str) -> list[Finding]:
+    """A check that the pair fails."""
+    return [Finding("stop", topic, sentence)]
+
+
 def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> list[Finding]:
     """Whether a model of the hub requires a licence to be accepted, and whether it can be read."""
     facts = known_model(source.name)
     if source.folder is not None or not (listing.gated if listing else facts and facts.gated):
         return []
     if readable:
-        sentence = f"{source.shown} is gated, and this machine has access to it: nothing to do."
-        return [Finding("good", "access", sentence)]
-    sentence = f"{source.shown} is gated: accept its licence on {page_of(source)}; {token_state()}."
-    return [Finding("warning", "access", sentence)]
+        return good("access", f"{source.shown} is gated, and this machine has access to it.")
+    how = f"accept its licence on {page_of(source)}; {token_state()}"
+    return warning("access", f"{source.shown} is gated: {how}.")
 
 
 def file_findings(source: ModelSource, listing: Listing | None) -> list[Finding]:
@@ -62,19 +76,17 @@ def file_findings(source: ModelSource, listing: Listing | None) -> list[Finding]
         return []
     sizes = [size for name, size in listing.files.items() if _is_weights(name)]
     if not sizes:
-        sentence = (
+        return warning(
+            "files",
             f"{source.shown} has no safetensors on its page, and pickles are never read: loading "
-            "asks the hub's converter for a copy; if none comes, choose another model."
+            "asks the hub's converter for a copy; if none comes, choose another model.",
         )
-        return [Finding("warning", "files", sentence)]
     total, free = sum(sizes), _free_disk()
     sentence = f"{source.shown} has {shown_bytes(total)} of safetensors"
     if total > free and not _is_cached(source):
-        sentence += (
-            f", and the disk has {shown_bytes(free)} free: delete some files, or set HF_HOME."
-        )
-        return [Finding("warning", "files", sentence)]
-    return [Finding("good", "files", f"{sentence} to load.")]
+        room = f"and the disk has {shown_bytes(free)} free: delete some files, or set HF_HOME"
+        return warning("files", f"{sentence}, {room}.")
+    return good("files", f"{sentence} to load.")
 
 
 def _is_weights(name: str) -> bool:
@@ -97,96 +109,90 @@ def packed_findings(header: GgufHeader, unpacked: int) -> list[Finding]:
     """What a GGUF file says of itself. unpacked: bytes on the disk, once it is."""
     licence = header.text("general.license")
     template = "has a chat template" if header.has_template else "has no chat template"
-    findings = [
-        Finding(
-            "good",
-            "file",
-            f"{header.path.name} holds {header.name}: {header.architecture}, "
-            f"{shown_count(header.parameters)} parameters in {header.quantization}; it "
-            f"{template}. It is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache "
-            "folder.",
-        )
-    ]
+    found = good(
+        "file",
+        f"{header.path.name} holds {header.name}: {header.architecture}, "
+        f"{shown_count(header.parameters)} parameters in {header.quantization}; it {template}. It "
+        f"is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache folder.",
+    )
     if licence:
-        findings.append(Finding("good", "licence", f"the file names its licence: {licence}."))
-    else:
-        sentence = "the file names no licence: look for it where you have the file from."
-        findings.append(Finding("warning", "licence", sentence))
-    return findings
+        return found + good("licence", f"the file names its licence: {licence}.")
+    return found + warning(
+        "licence", "the file names no licence: look for it where you have the file from."
+    )
 
 
 def rollback_findings(metadata: ModelMetadata) -> list[Finding]:
     """Whether rejected tokens can be removed from the caches of this model."""
     shown, kind = metadata.source.shown, text_config(metadata.model).model_type
     if not metadata.caches.rolls_back:
-        sentence = (
+        return stop(
+            "rollback",
             f"{shown} is of type {kind}, which keeps a running state that cannot be rolled back, "
-            "so rejected drafts could not be undone: choose an attention-only model."
+            "so rejected drafts could not be undone: choose an attention-only model.",
         )
-        return [Finding("stop", "rollback", sentence)]
     windows = sorted({layer.window for layer in metadata.caches.layers if layer.window})
     how = f", sliding windows of {windows[0]:,} tokens included" if windows else ""
-    return [Finding("good", "rollback", f"{shown}'s caches can be rolled back{how}.")]
+    return good("rollback", f"{shown}'s caches can be rolled back{how}.")
 
 
 def chat_findings(pair: Pair, draft: Pair | None) -> list[Finding]:
     """Whether prompts go through a chat template."""
     if draft is not None and pair.is_chat != draft.is_chat:
         tuned, plain = ("target", "draft") if pair.is_chat else ("draft", "target")
-        sentence = (
+        return warning(
+            "chat",
             f"the {tuned} is tuned for chat and the {plain} is not, so they will agree less often: "
-            "prefer two tuned models or two base models."
+            "prefer two tuned models or two base models.",
         )
-        return [Finding("warning", "chat", sentence)]
     if pair.is_chat:
-        sentence = "prompts are put into the target's chat template: set chat to 'off' to avoid it."
-        return [Finding("good", "chat", sentence)]
-    sentence = "the target has no chat template of its own: it continues prompts as plain text."
-    return [Finding("good", "chat", sentence)]
+        how = "prompts are put into the target's chat template: set chat to 'off' to avoid it."
+    else:
+        how = "the target has no chat template of its own: it continues prompts as plain text."
+    return good("chat", how)
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> list[Finding]:
     """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
     end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
     if pair.shared is not None:
-        return [_translation_finding(pair.shared, hint)]
+        return _translation_findings(pair.shared, hint)
     pieces = tokenizer_size(pair.tokenizer)
-    widths = [logit_width(model) for model in (pair.target, pair.draft)]
-    sentence = f"both models use one tokenizer of {pieces:,} pieces: nothing to do."
-    found = [Finding("good", "tokenizer", sentence)]
+    widths = [logit_width(model) for model in (pair.target, pair.draft_model)]
+    found = good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
     if set(widths) != {pieces}:
-        sentence = (
+        found += good(
+            "vocabulary",
             f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
-            f"{pair.vocab:,} on are never drafted or emitted."
+            f"{pair.vocab:,} on are never drafted or emitted.",
         )
-        found.append(Finding("good", "vocabulary", sentence))
     return found + _ending_findings(pair)
 
 
-def _translation_finding(shared: SharedTokens, hint: str) -> Finding:
+def _translation_findings(shared: SharedTokens, hint: str) -> list[Finding]:
     better = f"{hint} has" if hint else "a draft with"
     rest = " and" if hint else ""
-    sentence = (
+    return warning(
+        "tokenizer",
         f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the target's "
         f"{shared.of:,} tokens in common ({shared.share:.0%}), and drafts are translated; {better} "
-        f"the target's own tokenizer{rest} would be kept more often."
+        f"the target's own tokenizer{rest} would be kept more often.",
     )
-    return Finding("warning", "tokenizer", sentence)
 
 
 def _ending_findings(pair: Pair) -> list[Finding]:
-    ours, theirs = pair.eos_ids, end_ids(pair.draft)
+    ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
     if ours == theirs or not ours or not theirs or ours & theirs:
         return []
     names = [
         " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
         for ids in (ours, theirs)
     ]
-    sentence = (
+    return warning(
+        "special tokens",
         f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
-        "predict ends badly: prefer two models that were tuned in the same way."
+        "predict ends badly: prefer two models that were tuned in the same way.",
     )
-    return [Finding("warning", "special tokens", sentence)]
 
 
 def size_findings(models: list[ModelMetadata], hint: str) -> list[Finding]:
@@ -197,19 +203,16 @@ def size_findings(models: list[ModelMetadata], hint: str) -> list[Finding]:
         for one, count in zip(models, counts, strict=True)
     )
     ratio = counts[0] / max(1, counts[1])
-    sentence = f"parameters: {shown}; "
     if ratio >= GOOD_RATIO:
-        return [Finding("good", "size", f"{sentence}the draft is {ratio:,.0f} times smaller.")]
-    better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
+        return good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
     if ratio < 1.5:
-        sentence += (
-            f"a draft about as large as its target, or larger, costs more than it saves: {better}"
-        )
+        cost = "about as large as its target, or larger, costs more than it saves"
     elif ratio < POOR_RATIO:
-        sentence += f"a draft only {ratio:.1f} times smaller costs more than it saves: {better}"
+        cost = f"only {ratio:.1f} times smaller costs more than it saves"
     else:
-        sentence += f"a draft {ratio:.1f} times smaller must agree often to pay: {better}"
-    return [Finding("warning", "size", sentence)]
+        cost = f"{ratio:.1f} times smaller must agree often to pay"
+    better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
+    return warning("size", f"parameters: {shown}; a draft {cost}: {better}")
 
 
 def mixture_findings(metadata: ModelMetadata) -> list[Finding]:
@@ -220,69 +223,38 @@ def mixture_findings(metadata: ModelMetadata) -> list[Finding]:
     used = getattr(config, "num_experts_per_tok", None)
     if experts < 2 or not isinstance(used, int):
         return []
-    sentence = (
+    return warning(
+        "size",
         f"{metadata.source.shown} uses {used} of {experts} experts for a token: a pass over one "
         "token costs less than its size suggests, and a pass over several uses more experts, so "
-        "expect less speed-up; 8-bit and 4-bit weights do not shrink the experts."
+        "expect less speed-up; 8-bit and 4-bit weights do not shrink the experts.",
     )
-    return [Finding("warning", "size", sentence)]
 
 
 def memory_findings(
-    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int
+    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int, source: str = ""
 ) -> list[Finding]:
-    """Whether weights and caches fit into the free memory."""
+    """Whether weights and caches fit into the free memory. source: of the sizes, as the begin of a
+    sentence, if they were not read from the models' own files."""
     draft = loads[1] if len(loads) > 1 else None
     try:
         device, _ = place_target(loads[0], draft, devices, tokens)
     except PairError as error:
-        return [Finding("stop", "memory", str(error))]
+        return stop("memory", f"{source}{error}")
     total = sum(load.bytes(tokens) for load in loads)
     each = ", ".join(
         f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
     )
     each_free = [memory.free for memory in devices]
     free = max(each_free) if device else sum(each_free)
-    where = str(device) if device else f"{len(devices)} GPUs together"
+    where = f"{device} has" if device else f"{len(devices)} GPUs together have"
     sentence = (
-        f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need {shown_bytes(total)} "
-        f"({each}); {where} "
-        f"{'has' if device else 'have'} {shown_bytes(free)} free"
+        f"{source}weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
+        f"{shown_bytes(total)} ({each}); {where} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:
-        return [Finding("warning", "memory", f"{sentence}: close other programs first.")]
-    return [Finding("good", "memory", f"{sentence}.")]
-
-
-def table_findings(
-    models: list[ModelFacts | HeadFacts],
-    options: list[LoadOptions],
-    devices: list[DeviceMemory],
-    tokens: int,
-) -> list[Finding]:
-    """Memory according to the table of pairs, for models whose files cannot be read yet. models:
-    the target, and perhaps a draft or head whose size is known."""
-    cpu, free = devices[0].device.type == "cpu", sum(memory.free for memory in devices)
-    target = models[0]
-    usual = "float32" if cpu or isinstance(target, HeadFacts) else target.dtype
-    named = [one.quantize or str(one.dtype or usual).removeprefix("torch.") for one in options]
-
-    def total(precisions: list[str]) -> int:
-        return sum(
-            model.bytes(precision, tokens, copies=LANES if model is target else DRAFTING_LANES)
-            for model, precision in zip(models, precisions, strict=False)
-        )
-
-    sentence = (
-        f"by the table of pairs, weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
-        f"{shown_bytes(total(named))} as {' and '.join(dict.fromkeys(named))}, and "
-        f"{shown_bytes(free)} are free"
-    )
-    if total(named) <= free:
-        return [Finding("good", "memory", f"{sentence}.")]
-    fitting = [name for name in smaller_precisions(cpu) if total([name] * len(models)) <= free]
-    better = f"choose {fitting[0]}, or a smaller pair" if fitting else "choose a smaller pair"
-    return [Finding("stop", "memory", f"{sentence}: {better}.")]
+        return warning("memory", f"{sentence}: close other programs first.")
+    return good("memory", f"{sentence}.")
 
 
 def context_findings(models: list[ModelMetadata]) -> list[Finding]:
@@ -290,12 +262,11 @@ def context_findings(models: list[ModelMetadata]) -> list[Finding]:
     limits = [context_length(one.model) for one in models]
     shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
     if len(models) == 1:
-        return [Finding("good", "context", f"the target sees {shown[0]}.")]
+        return good("context", f"the target sees {shown[0]}.")
     if limits[1] is not None and (limits[0] is None or limits[1] < limits[0]):
-        sentence = (
+        return warning(
+            "context",
             f"the draft sees {shown[1]} and the target {shown[0]}: keep texts shorter than the "
-            "draft's limit, because longer ones continue without drafts."
+            "draft's limit, because longer ones continue without drafts.",
         )
-        return [Finding("warning", "context", sentence)]
-    sentence = f"the target sees {shown[0]}, the draft {shown[1]}."
-    return [Finding("good", "context", sentence)]
+    return good("context", f"the target sees {shown[0]}, the draft {shown[1]}.")

@@ -13,6 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gguf.constants import GGML_QUANT_SIZES
+
 from ..errors import PairError
 
 MAGIC = b"GGUF"
@@ -25,49 +27,15 @@ MOST_HEADER = 256_000_000  # bytes
 MOST_DIMENSIONS = 4
 KEPT_ITEMS = 16  # of a list: nobody asks for more of them here
 
-_STRING, _LIST, _BOOL = 8, 9, 7
-_NUMBERS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
-# Of each kind of tensor its name, how many numbers stand in a block, and the bytes of a block.
-_KINDS = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    29: ("IQ1_M", 256, 56),
-    30: ("BF16", 1, 2),
-}
+_STRING, _LIST = 8, 9
+_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+"""Of each kind of number its code in `struct`."""
+_KINDS = {kind.value: (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()}
+"""Of each kind of tensor its name, how many numbers stand in a block, and the bytes of a block."""
 
 
 @dataclass(frozen=True)
-class Tensor:
+class PackedTensor:
     """A tensor of the file. shape: the innermost dimension first. kind: such as "Q4_1". start, end:
     its bytes, from the end of the header on."""
 
@@ -84,7 +52,7 @@ class GgufHeader:
 
     path: Path
     values: dict[str, Any]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[PackedTensor, ...]
 
     def text(self, key: str) -> str | None:
         """A value that is a text, or None."""
@@ -161,7 +129,7 @@ class _Reader:
         place = self.file.tell()
         return GgufHeader(self.path, values, found), place + -place % step
 
-    def tensors(self, count: int) -> Iterator[Tensor]:
+    def tensors(self, count: int) -> Iterator[PackedTensor]:
         for _ in range(count):
             name, dimensions = self.string(), self.number("I")
             if dimensions > MOST_DIMENSIONS:
@@ -171,7 +139,7 @@ class _Reader:
             if kind not in _KINDS:
                 raise self.wrong(f"tensors of an unknown kind ({kind})")
             named, block, size = _KINDS[kind]
-            yield Tensor(name, shape, named, start, start + -(-prod(shape) // block) * size)
+            yield PackedTensor(name, shape, named, start, start + -(-prod(shape) // block) * size)
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:

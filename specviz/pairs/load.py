@@ -13,7 +13,8 @@ from .weights import LoadOptions
 if TYPE_CHECKING:
     import torch
 
-    from .pair import Pair, Racing
+    from ..core.protocols import Racing
+    from .pair import Pair
     from .progress import Watcher
     from .spec import PairSpec
 

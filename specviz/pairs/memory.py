@@ -10,15 +10,15 @@ import psutil
 import torch
 
 from ..errors import PairError
-from .metadata import Caches, quantizable_parameters
+from .metadata import quantizable_parameters
 from .pair import context_length, parameter_count
 from .sizes import (
     PRECISIONS,
     TYPICAL_CONTEXT,
-    number_bytes,
+    Caches,
+    MemoryNeed,
     shown_bytes,
     smaller_precisions,
-    weight_bytes,
 )
 
 
@@ -28,33 +28,6 @@ class DeviceMemory:
 
     device: torch.device
     free: int
-
-
-@dataclass(frozen=True)
-class MemoryNeed:
-    """The memory that one model needs: for its parameters, and for its caches per token.
-
-    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. copies: the
-    number of caches, one in each lane that runs the model. context: the most tokens that the model
-    sees, or None.
-    """
-
-    parameters: int
-    quantizable: int
-    caches: Caches
-    copies: int = 1
-    context: int | None = None
-
-    def bytes(self, precision: str, tokens: int) -> int:
-        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
-        weights = weight_bytes(self.parameters, self.quantizable, precision)
-        return weights + self.cached(precision, tokens)
-
-    def cached(self, precision: str, tokens: int) -> int:
-        """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
-        most = min(tokens, self.context or tokens)
-        kept = (layer.numbers * min(most, layer.window or most) for layer in self.caches.layers)
-        return self.copies * sum(kept) * number_bytes(precision)
 
 
 def memory_need(model: Any, caches: Caches, *, copies: int = 1) -> MemoryNeed:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from transformers.pytorch_utils import Conv1D
 from ..errors import PairError
 from .hub import failure_sentence, find_source
 from .pair import text_config
+from .sizes import Caches, LayerCache
 from .weight_headers import folder_weights
 from .weights import ModelSource, hub_options, read_tokenizer
 
@@ -32,25 +34,6 @@ PROBED = 2  # tokens of the probing pass: enough to see which caches grow with t
 
 STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv", "moe", "mlp"}
 """Kinds of layers whose cache can forget single tokens."""
-
-
-@dataclass(frozen=True)
-class LayerCache:
-    """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
-
-    numbers: int
-    window: int | None
-
-
-@dataclass(frozen=True)
-class Caches:
-    """The caches of a model.
-
-    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed.
-    """
-
-    layers: tuple[LayerCache, ...]
-    rolls_back: bool
 
 
 @dataclass(frozen=True)
@@ -119,18 +102,19 @@ def _add_generation_config(model: Any, source: ModelSource, options: dict[str, A
 
 
 def _check_weights(metadata: ModelMetadata) -> None:
-    weights = folder_weights(metadata.source)
+    shapes = folder_weights(metadata.source)
     if metadata.quantized:
         return  # packed weights: their shapes and counts differ from the model's
     wanted = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
     shown = metadata.source.shown
-    for name, shape in weights.shapes.items():
+    for name, shape in shapes.items():
         if wanted.get(name, shape) != shape:
             raise PairError(
                 f"{shown} does not fit its own config.json: {name} is {list(shape)} instead of "
                 f"{list(wanted[name])}; download it again."
             )
-    missing = sum(p.numel() for p in metadata.model.parameters()) - weights.numbers
+    held = sum(prod(shape) for shape in shapes.values())
+    missing = sum(p.numel() for p in metadata.model.parameters()) - held
     if missing > 0:
         raise PairError(
             f"{shown} lacks {missing:,} of the numbers that its config.json asks for: download "

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..core.events import Event
 from ..errors import PairError, PromptError, SettingsError, shown
 from ..kinds import drafter_kind, drafters_for
-from ..lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from ..settings import CHATS, Settings
 
 if TYPE_CHECKING:
+    from ..core.protocols import LanguageModel, Tokenizer
     from ..core.states import DraftHead
     from .shared_tokens import SharedTokens
 
@@ -39,10 +38,10 @@ class Pair:
     emitted.
     """
 
-    target: Any
-    draft: Any
-    tokenizer: Any
-    draft_tokenizer: Any = None
+    target: LanguageModel
+    draft: LanguageModel | None
+    tokenizer: Tokenizer
+    draft_tokenizer: Tokenizer | None = None
     name: str = "custom"
     head: DraftHead | None = None
 
@@ -66,6 +65,16 @@ class Pair:
                 f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
                 f"{self.vocab}: choose a draft made for the same tokenizer."
             )
+
+    @property
+    def draft_model(self) -> LanguageModel:
+        """The draft. Raises `PairError` if there is none."""
+        if self.draft is None:
+            raise PairError(
+                "this pair has no draft model: choose one, or one of the drafters that it offers: "
+                f"{', '.join(self.drafters)}."
+            )
+        return self.draft
 
     @cached_property
     def drafters(self) -> tuple[str, ...]:
@@ -227,62 +236,14 @@ class Pair:
         return _id_list(chat_ids(self.tokenizer, prompt), self.vocab)
 
 
-class Racing(Protocol):
-    """What stands where a pair does in a race, and races by itself."""
-
-    @property
-    def drafters(self) -> tuple[str, ...]: ...
-
-    def settings(self, **values: Any) -> Settings: ...
-
-    def race(
-        self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
-    ) -> Iterator[Event]: ...
-
-
-def checked_pair(pair: object) -> Pair:
-    """`pair` itself; raises `PairError` if it is none."""
-    if isinstance(pair, Pair):
-        return pair
-    if hasattr(pair, "race"):
-        raise PairError(
-            "this pair can only race: it drafts and judges by itself, and shows no distributions."
-        )
-    raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
-
-
-def settings_for(
-    pair: Pair | Racing, settings: Settings | None, changes: Mapping[str, Any]
-) -> Settings:
-    """`settings`, or those of the pair, with the `changes` of some fields. Raises
-    `SettingsError`."""
-    if settings is None:
-        return pair.settings(**Settings.known(changes))
-    if not isinstance(settings, Settings):
-        raise SettingsError(NO_SETTINGS.format(shown(settings)))
-    return replace(settings, **Settings.known(changes)) if changes else settings
-
-
-def lanes_for(
-    pair: Pair | Racing, settings: Settings | Several | None, changes: Mapping[str, Any]
-) -> dict[Lane, Settings]:
-    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
-    Raises `SettingsError`."""
-    if settings is None or isinstance(settings, Settings) or changes:
-        return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
-    from ..several import checked_several  # a race of two needs none of it
-
-    return checked_several(settings)
-
-
-def end_ids(model: Any) -> frozenset[int]:
+def end_ids(model: LanguageModel) -> frozenset[int]:
     """The ids that end a text, from a model's generation config."""
     config = getattr(model, "generation_config", None) or model.config
     ids = getattr(config, "eos_token_id", None)
     return frozenset([ids] if isinstance(ids, int) else ids or [])
 
 
-def tokenizer_size(tokenizer: Any) -> int:
+def tokenizer_size(tokenizer: Tokenizer) -> int:
     """The tokenizer's highest id plus 1; its ids need not be contiguous."""
     try:
         highest: int = max(tokenizer.get_vocab().values())
@@ -291,25 +252,25 @@ def tokenizer_size(tokenizer: Any) -> int:
     return highest + 1
 
 
-def logit_width(model: Any) -> int:
+def logit_width(model: LanguageModel) -> int:
     """How many logits the model returns for a position, padding included."""
     head = model.get_output_embeddings()
     weight = getattr(head, "weight", None)
     return int(weight.shape[0]) if weight is not None else int(text_config(model).vocab_size)
 
 
-def text_config(model: Any) -> Any:
+def text_config(model: LanguageModel) -> Any:
     """The config of the language model, which is nested in the config of a multimodal model."""
     return model.config.get_text_config()
 
 
-def context_length(model: Any) -> int | None:
+def context_length(model: LanguageModel) -> int | None:
     """The most tokens that the model can see, or None if its config has no limit."""
     limit = getattr(text_config(model), "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
-def parameter_count(model: Any) -> int:
+def parameter_count(model: LanguageModel | DraftHead) -> int:
     """The number of parameters, tied ones once."""
     return sum(p.numel() for p in model.parameters())
 
@@ -326,7 +287,9 @@ def _check_causal(model: Any, role: str) -> None:
         model.eval()
 
 
-def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | None] | None:
+def first_difference(
+    one: Tokenizer, other: Tokenizer, vocab: int
+) -> tuple[int, str, str | None] | None:
     """The lowest id below `vocab` whose piece differs between two tokenizers, with both pieces.
 
     The second piece is None if the other tokenizer lacks the id. Returns None if all pieces of
@@ -342,7 +305,7 @@ def first_difference(one: Any, other: Any, vocab: int) -> tuple[int, str, str | 
     return None
 
 
-def _special_ids(tokenizer: Any) -> set[int]:
+def _special_ids(tokenizer: Tokenizer) -> set[int]:
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
     return {i for i, token in added.items() if getattr(token, "special", False)}
 

@@ -1,4 +1,4 @@
-"""Pairs whose target is on a server."""
+"""Pairs whose target is on a server: loaded, and examined."""
 
 from __future__ import annotations
 
@@ -6,44 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.kinds import resolved
-from ..errors import PairError
+from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
+from ..sides.watched.stream import WatchedEngine
+from ..sides.watched.watching import tells_steps, watched_pair
+from .doctor import Report, examine_pair, shown_model, stopped
+from .findings import Finding, good, warning
 from .hub import find_source
 from .load import Asked, source_of
 from .pair import Pair
 from .progress import Progress
-from .spec import ServedSpec, WatchedSpec, operator_spec, parse_pair
+from .spec import ServedSpec, WatchedSpec, operator_spec
 from .weights import ModelSource, best_device, load_model, read_tokenizer
-
-
-def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
-    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
-    "MODEL+DRAFT", or of "MODEL" to watch it.
-
-    url may hold the models itself, behind a "#". alone: where a second server holds the model of a
-    watched one. Raises `PairError` for what cannot be put together.
-    """
-    name = pair if url is None else _at(url, pair)
-    if alone is None:
-        return name
-    spec = parse_pair(name)
-    if not isinstance(spec, WatchedSpec) or spec.alone is not None:
-        raise PairError(
-            "--baseline-url belongs to a server that is watched: name one with "
-            "--target-url http://HOST:PORT/v1 and --pair MODEL."
-        )
-    return f"{name} | {_at(alone, spec.engine.model)}"
-
-
-def _at(url: str, models: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
-    if "#" in url:
-        return url
-    if "://" in models:
-        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
-    return f"{url}#{models}"
 
 
 def load_served(spec: ServedSpec, asked: Asked) -> Pair:
@@ -75,3 +50,74 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
     tokenizer = read_tokenizer(source)
     at = spec.target
     return remote_target(server_address(at.url), at.model, tokenizer), source, tokenizer
+
+
+def examine_operator(_: object, **options: Any) -> Report:
+    """The report on the server of SPECVIZ_REMOTE. Raises `PairError` if that names none."""
+    return examine_pair(operator_spec(), **options)
+
+
+def examine_served(spec: ServedSpec, **_: Any) -> Report:
+    """The report on a target on a server with a draft here."""
+    model = spec.target.model
+    try:
+        target, source, _tokenizer = served_target(spec)
+        found = served_findings(target, source.shown)
+    except (PairError, ServerError) as error:
+        return stopped(model, shown_model(spec.draft), "server", str(error))
+    return Report(model, source.shown, tuple(found), {}, 0, None)
+
+
+def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
+    """The report on a server that speculates by itself."""
+    model = spec.engine.model
+    try:
+        pair = watched_pair(spec)
+        found = watched_findings(pair.stream, pair.alone, told=tells_steps(pair.stream))
+    except (PairError, ServerError) as error:
+        return stopped(model, None, "server", str(error))
+    return Report(model, None, tuple(found), {}, 0, None)
+
+
+def watched_findings(
+    engine: WatchedEngine, alone: WatchedEngine | None, *, told: bool
+) -> list[Finding]:
+    """What can be seen of a server that speculates by itself. told: whether it tells what its steps
+    draft."""
+    software = engine.identity.software
+    found = good("server", f"{software} answers; its own speculation is watched.")
+    if told:
+        found += good("steps", "the server tells what each of its steps drafts and accepts.")
+    else:
+        found += warning(
+            "steps",
+            "the server does not tell what its steps draft: start vLLM with "
+            "--per-request-spec-decode-metrics detailed.",
+        )
+    if alone:
+        software = alone.identity.software
+        found += good("baseline", f"{software} answers for the target alone.")
+    else:
+        found += warning("baseline", "without a second server there is no ratio.")
+    times = "times are the client's, from chunk to chunk: with the network and other users."
+    return found + warning("times", times)
+
+
+def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
+    """What a target on a server can do. draft: the name of the draft, as shown."""
+    software, context = target.identity.software, target.identity.context
+    length = f"of {context:,} tokens" if context else "of a length that it does not tell"
+    found = good("server", f"{software} answers, with a context {length}.")
+    found += good("tokenizer", f"the server splits and spells text as {draft} does.")
+    if target.listed >= target.vocab:
+        whole = "the server gives whole distributions: every setting is exact."
+        found += good("distributions", whole)
+    else:
+        draws = ", or with the verdict token, for which it draws; beta is then unknown"
+        found += warning(
+            "distributions",
+            f"the server lists {target.listed} log-probabilities: greedy runs are exact, and "
+            f"others with top_k from 1 to {target.listed}{draws if target.draws else ''}.",
+        )
+    times = "with the network, the server's queue and its other users"
+    return found + warning("times", f"times are those of requests: {times}.")

@@ -14,10 +14,15 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
 from ..errors import PairError
 
 FEWEST = 0.05
 """Share of the target's tokens that a draft must have too: with fewer, hardly any would hold."""
+
+BYTE_OF = {sign: byte for byte, sign in bytes_to_unicode().items()}
+"""The byte that each sign stands for in byte-level vocabularies."""
 
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 SPACE = "▁"  # of sentencepiece
@@ -171,14 +176,3 @@ def _guessed_kinds(pieces: Iterable[str]) -> set[str]:
     if SPACE in signs:
         return {"ByteFallback"}
     return {"ByteLevel"} if "\u0120" in signs else set()  # its space
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """The sign of each byte in byte-level vocabularies: itself where it can be seen, else the next
-    sign from 256 on (Radford et al. 2019, GPT-2)."""
-    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in seen]
-    return {chr(byte): byte for byte in seen} | {chr(256 + n): b for n, b in enumerate(others)}
-
-
-BYTE_OF = _byte_alphabet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 PRECISIONS: dict[str, float] = {
@@ -44,6 +45,52 @@ def weight_bytes(parameters: int, quantizable: int, precision: str) -> int:
 def number_bytes(precision: str) -> int:
     """Bytes of a number in the caches and in the activations."""
     return 4 if precision == "float32" else 2
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
+
+    numbers: int
+    window: int | None
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The caches of a model.
+
+    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed.
+    """
+
+    layers: tuple[LayerCache, ...]
+    rolls_back: bool
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The memory that one model needs: for its parameters, and for its caches per token.
+
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. copies: the
+    number of caches, one in each lane that runs the model. context: the most tokens that the model
+    sees, or None.
+    """
+
+    parameters: int
+    quantizable: int
+    caches: Caches
+    copies: int = 1
+    context: int | None = None
+
+    def bytes(self, precision: str, tokens: int) -> int:
+        """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        weights = weight_bytes(self.parameters, self.quantizable, precision)
+        return weights + self.cached(precision, tokens)
+
+    def cached(self, precision: str, tokens: int) -> int:
+        """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
+        most = min(tokens, self.context or tokens)
+        kept = (layer.numbers * min(most, layer.window or most) for layer in self.caches.layers)
+        return self.copies * sum(kept) * number_bytes(precision)
 
 
 def parameter_bytes(model: Any, *, without: Any = None) -> int:

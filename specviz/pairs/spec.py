@@ -213,6 +213,35 @@ def operator_spec() -> ServerSpec:
     return _on_servers(name)
 
 
+def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
+    """The name of a pair: `pair` itself, or for a target on a server at `url` the whole name of
+    "MODEL+DRAFT", or of "MODEL" to watch it.
+
+    url may hold the models itself, behind a "#". alone: where a second server holds the model of a
+    watched one. Raises `PairError` for what cannot be put together.
+    """
+    name = pair if url is None else _addressed(url, pair)
+    if alone is None:
+        return name
+    spec = parse_pair(name)
+    if not isinstance(spec, WatchedSpec) or spec.alone is not None:
+        raise PairError(
+            "--baseline-url belongs to a server that is watched: name one with "
+            "--target-url http://HOST:PORT/v1 and --pair MODEL."
+        )
+    return f"{name} | {_addressed(alone, spec.engine.model)}"
+
+
+def _addressed(url: str, models: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
+    if "#" in url:
+        return url
+    if "://" in models:
+        raise PairError("beside --target-url, name the pair MODEL+DRAFT, without an address.")
+    return f"{url}#{models}"
+
+
 def is_row(name: str) -> bool:
     """Whether the table of pairs has a row of this name."""
     return name == BUILTIN or name in _rows()

@@ -19,9 +19,10 @@ from .sizes import (
     LANES,
     QUANTIZED,
     TYPICAL_CONTEXT,
-    number_bytes,
+    Caches,
+    LayerCache,
+    MemoryNeed,
     smaller_precisions,
-    weight_bytes,
 )
 
 FITS, FITS_SMALLER, TOO_LARGE = "fits", "fits with smaller weights", "too large"
@@ -55,10 +56,10 @@ class ModelFacts:
     safetensors: bool
     sized = True  # its memory is known; that of a head may not be
 
-    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
-        """Bytes of the weights and of `copies` caches of a text of `tokens` tokens."""
-        cached = copies * self.cache * min(tokens, self.context) * number_bytes(precision)
-        return weight_bytes(self.parameters, self.quantizable, precision) + cached
+    def need(self, copies: int = 1) -> MemoryNeed:
+        """The memory that it needs with so many caches."""
+        cache = Caches((LayerCache(self.cache, None),), True)
+        return MemoryNeed(self.parameters, self.quantizable, cache, copies, self.context)
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,10 @@ class HeadFacts:
         """Whether the memory that it needs is known."""
         return self.parameters is not None
 
-    def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT, *, copies: int = 1) -> int:
-        """Bytes of the weights and of `copies` caches, as far as they are known."""
-        cached = copies * (self.cache or 0) * min(tokens, self.context or tokens)
-        return weight_bytes(self.parameters or 0, 0, precision) + cached * number_bytes(precision)
+    def need(self, copies: int = 1) -> MemoryNeed:
+        """The memory that it needs with so many caches, as far as it is known."""
+        cache = Caches((LayerCache(self.cache or 0, None),), True)
+        return MemoryNeed(self.parameters or 0, 0, cache, copies, self.context)
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,8 @@ class NamedPair:
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of all models and their caches in each of `LANES` lanes."""
-        target = self.target.bytes(precision, tokens, copies=LANES)
-        parts = (one.bytes(precision, tokens, copies=DRAFTING_LANES) for one in self.parts)
-        return target + sum(parts)
+        needs = [self.target.need(LANES), *(one.need(DRAFTING_LANES) for one in self.parts)]
+        return sum(need.bytes(precision, tokens) for need in needs)
 
     def memory(self, tokens: int = TYPICAL_CONTEXT) -> dict[str, int]:
         """Bytes of all models and their caches, by precision."""
@@ -145,9 +145,7 @@ class NamedPair:
 @cache
 def named_pairs() -> tuple[NamedPair, ...]:
     """Every pair of the table, the built-in one first."""
-    table = _table()
-    models = {name: ModelFacts(name=name, **facts) for name, facts in table["models"].items()}
-    heads = {name: HeadFacts(name=name, **facts) for name, facts in table["heads"].items()}
+    models, heads = _models(), _heads()
     return tuple(
         NamedPair(
             row["name"],
@@ -157,7 +155,7 @@ def named_pairs() -> tuple[NamedPair, ...]:
             heads[row["head"]] if "head" in row else None,
             (row["wheel"], row["file"]) if "wheel" in row else None,
         )
-        for row in table["pairs"]
+        for row in _table()["pairs"]
     )
 
 
@@ -223,14 +221,12 @@ def first_pair() -> str:
 
 def known_model(name: str) -> ModelFacts | None:
     """The table's entry for a hub id, or None."""
-    facts = _table()["models"].get(name)
-    return ModelFacts(name=name, **facts) if facts else None
+    return _models().get(name)
 
 
 def known_head(name: str) -> HeadFacts | None:
     """The table's entry for the hub id of a head, or None."""
-    facts = _table()["heads"].get(name)
-    return HeadFacts(name=name, **facts) if facts else None
+    return _heads().get(name)
 
 
 def suggested_draft(target: str) -> str | None:
@@ -266,6 +262,16 @@ def _group(pair: NamedPair, free: int, cpu: bool, dtype: str | None, tokens: int
         return FITS
     fits_smaller = any(pair.bytes(name, tokens) <= free for name in smaller_precisions(cpu))
     return FITS_SMALLER if fits_smaller else TOO_LARGE
+
+
+@cache
+def _models() -> dict[str, ModelFacts]:
+    return {name: ModelFacts(name=name, **facts) for name, facts in _table()["models"].items()}
+
+
+@cache
+def _heads() -> dict[str, HeadFacts]:
+    return {name: HeadFacts(name=name, **facts) for name, facts in _table()["heads"].items()}
 
 
 @cache

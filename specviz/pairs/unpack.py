@@ -9,9 +9,14 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import gguf
 import torch
 from filelock import FileLock
 from tokenizers import Regex, pre_tokenizers
@@ -48,6 +53,8 @@ _LLAMA_3 = (
 )
 _CUTS = {"llama-bpe": _LLAMA_3, "llama3": _LLAMA_3, "qwen2": _LLAMA_3.replace("{1,3}", "")}
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
+
+_one_at_a_time = Lock()
 
 
 def cache_folder() -> Path:
@@ -89,12 +96,28 @@ def packed_metadata(path: Path) -> tuple[GgufHeader, ModelMetadata]:
     header = checked_gguf(path)
     where, options = str(path.parent), {"gguf_file": path.name, "trust_remote_code": False}
     try:
-        config = AutoConfig.from_pretrained(where, **options)
+        with _parsed_once():
+            config = AutoConfig.from_pretrained(where, **options)
+            tokenizer = AutoTokenizer.from_pretrained(where, **options)
         config.dtype = torch.bfloat16
-        tokenizer = AutoTokenizer.from_pretrained(where, **options)
         return header, ModelMetadata(ModelSource(str(path), path), meta_model(config), tokenizer)
     except Exception as error:
         raise PairError(_unreadable(header)) from error
+
+
+@contextmanager
+def _parsed_once() -> Iterator[None]:
+    """Within it, a file is parsed once: transformers does so for the config, the tokenizer and the
+    weights, and makes a table of names for each module; each takes seconds."""
+    with _one_at_a_time:
+        before = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+        for name, made in before.items():
+            setattr(gguf, name, cache(made))
+        try:
+            yield
+        finally:
+            for name, made in before.items():
+                setattr(gguf, name, made)
 
 
 def unpacked_bytes(header: GgufHeader) -> int:
@@ -157,22 +180,21 @@ def _write(header: GgufHeader, folder: Path, on_progress: Watcher | None) -> Non
     where, file = str(header.path.parent), header.path.name
     options: dict[str, Any] = {"gguf_file": file, "trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        with watched(on_progress, header.name) as watching:
+        with _parsed_once(), watched(on_progress, header.name) as watching:
+            tokenizer = AutoTokenizer.from_pretrained(where, **options)
             watching.pop("tqdm_class", None)
             model: Any = AutoModelForCausalLM.from_pretrained(
                 where, dtype=torch.bfloat16, **options, **_plain_weights(file), **watching
             )
-    except (
-        Exception
-    ) as error:  # what a header does not show makes transformers raise nearly anything
+    except Exception as error:  # what a header does not show makes transformers raise anything
         if ran_out_of_memory(error) or (isinstance(error, OSError) and error.errno):
             raise
         raise PairError(_unreadable(header)) from error
     _cut_as_llama_cpp(tokenizer, header)
     if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
         raise PairError(f"{file} holds weights that are no numbers: download it again.")
-    model.generation_config.eos_token_id = _ends(tokenizer, model)
+    if model.generation_config.eos_token_id is None:
+        model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -191,12 +213,6 @@ def _plain_weights(file: str) -> dict[str, Any]:
     except ImportError:  # before transformers 5.23, which always unpacks
         return {}
     return {"quantization_config": GgufConfig(gguf_file=file, dequantize=True)}
-
-
-def _ends(tokenizer: Any, model: Any) -> Any:
-    """The ids that end a text."""
-    known = getattr(model.generation_config, "eos_token_id", None)
-    return known if known is not None else tokenizer.eos_token_id
 
 
 def _cut_as_llama_cpp(tokenizer: Any, header: GgufHeader) -> None:

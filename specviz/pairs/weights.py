@@ -99,9 +99,13 @@ class LoadOptions:
 
 
 def load_model(
-    source: ModelSource, options: LoadOptions, on_progress: Watcher | None = None
+    source: ModelSource,
+    options: LoadOptions,
+    on_progress: Watcher | None = None,
+    config: Any = None,
 ) -> Any:
-    """A causal language model with its weights, from safetensors files only.
+    """A causal language model with its weights, from safetensors files only. config: of
+    transformers, instead of the one that lies beside the weights.
 
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
@@ -110,6 +114,7 @@ def load_model(
         with _watched(on_progress, source.shown) as watching:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.name,
+                **({} if config is None else {"config": config}),
                 use_safetensors=True,
                 output_loading_info=True,
                 **options.arguments(),

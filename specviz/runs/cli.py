@@ -29,7 +29,8 @@ from .terminal import event_line, legend, metric_lines
 from .trace import Trace
 
 if TYPE_CHECKING:
-    from ..pairs.pair import Pair, Racing
+    from ..core.protocols import Racing
+    from ..pairs.pair import Pair
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core.cost import extra_token_cost, pass_cost
 from ..core.drafting import Drafter
-from ..core.engines import make_engine
+from ..core.engine import make_engine
 from ..core.header import described
 from ..core.policy import best_gamma
 from ..core.sampling import draw, uniforms

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.drafting import UNLIMITED, Drafter
-from ..core.engine import prefill
-from ..core.engines import make_engine
+from ..core.engine import make_engine, prefill
 from ..core.types import Draft, RunContext
 from ..pairs.pair import Pair, context_length
 
@@ -19,9 +18,9 @@ class ModelDrafter(Drafter):
     """The pair's draft model, with a cache of its own."""
 
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
-        self._model, self._most = pair.draft, run.settings.max_new_tokens
-        self._context = context_length(pair.draft) or UNLIMITED
-        self.engine = make_engine(pair.draft, run.vocab)
+        self._model, self._most = pair.draft_model, run.settings.max_new_tokens
+        self._context = context_length(self._model) or UNLIMITED
+        self.engine = make_engine(self._model, run.vocab)
         self.form = self.engine.form
         self._path = self.engine.path(run)
 

@@ -103,7 +103,9 @@ class Distillation:
     ) -> None:
         self.args, self.pair, self.prompts = args, pair, prompts
         self.saved_dtype = dtype or torch.float32
-        self.target, self.draft = pair.target.requires_grad_(False), pair.draft.float()
+        target: Any = pair.target
+        draft: Any = pair.draft_model
+        self.target, self.draft = target.requires_grad_(False), draft.float()
         self.digests = digest(self.target), digest(self.draft)
         self.how = Writing.of(pair, args.new_tokens)
         self.temperatures = args.written_temperatures

@@ -94,7 +94,8 @@ class HeadTraining:
 
     def __init__(self, args: argparse.Namespace, pair: Pair) -> None:
         self.args, self.pair = args, pair
-        self.target = pair.target.requires_grad_(False)
+        target: Any = pair.target
+        self.target = target.requires_grad_(False)
         self.temperatures = args.written_temperatures
         self.how = Writing.of(pair, args.new_tokens)
 

@@ -44,7 +44,7 @@ def read_prompt_ids(
     Prompts that leave less than `new_tokens` tokens of the context are left out, and so is a prompt
     that comes again. Raises `PromptError`.
     """
-    limits = [context_length(model) for model in (pair.target, pair.draft)]
+    limits = [context_length(model) for model in (pair.target, pair.draft_model)]
     room = min([limit for limit in limits if limit] or [2**31]) - new_tokens
     files = [file, *([held_out] if held_out else [])]
     texts = [list(dict.fromkeys(one.text for one in prompts_file(f, OF_A_TRAINING))) for f in files]

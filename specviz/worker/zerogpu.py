@@ -294,7 +294,8 @@ def _load_onto_gpu(name: str) -> Any:
     # loads onto a GPU from other threads.
     pair = load_pair(name, device="cpu", dtype=row.target.dtype)
     head: Any = pair.head if pair.head is not None and pair.head.kind == EAGLE else None
-    for model in (pair.target, pair.draft, head):
+    models: tuple[Any, ...] = (pair.target, pair.draft, head)
+    for model in models:
         if model is not None:
             model.to("cuda")
     if head is not None and head.embedding is not None:

@@ -28,7 +28,7 @@ import specviz.core.loop
 from specviz import Settings, Trace, compute_metrics, race, speculate
 from specviz.core.cost import pass_cost
 from specviz.core.eager import EagerEngine
-from specviz.core.engines import make_engine
+from specviz.core.engine import make_engine
 from specviz.core.loop import _Run
 from specviz.errors import PairError
 from specviz.measure.bench.drafters import (

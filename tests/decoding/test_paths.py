@@ -13,12 +13,11 @@ from toy_models import emitted_ids, llama, pair_of, relative
 from specviz import Pair, Round, Settings, baseline, speculate
 from specviz.core.draws import HostDraws, greedy_id
 from specviz.core.eager import EagerEngine
-from specviz.core.engines import eager_only, make_engine
-from specviz.core.inverse_cdf import InverseCdf
+from specviz.core.engine import eager_only, make_engine
 from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.core.sampling import greedy_ids, probabilities, uniforms
+from specviz.core.sampling import InverseCdf, greedy_ids, probabilities, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.verdict import decided
 from specviz.core.verdicts import decide

@@ -14,8 +14,7 @@ from torch import Tensor
 from toy_models import examples
 
 from specviz import Settings
-from specviz.core.inverse_cdf import InverseCdf
-from specviz.core.sampling import SHORT_LIST, draw, probabilities, uniforms
+from specviz.core.sampling import SHORT_LIST, InverseCdf, draw, probabilities, uniforms
 from specviz.core.types import Verdict
 from specviz.core.verdicts import decide, verify
 from specviz.core.views import residual

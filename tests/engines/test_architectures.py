@@ -10,7 +10,7 @@ from toy_heads import random_head
 from toy_models import emitted_ids, generated, pair_of, relative
 
 from specviz import Settings, baseline, race, speculate
-from specviz.core.engines import make_engine
+from specviz.core.engine import make_engine
 from specviz.kinds import drafter_names
 from specviz.pairs.pair import context_length
 

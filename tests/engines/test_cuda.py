@@ -20,7 +20,7 @@ from toy_models import emitted_ids, llama, pair_of, relative
 
 import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.core.engines import make_engine
+from specviz.core.engine import make_engine
 from specviz.core.loop import _Run
 from specviz.measure.bench.lanes import ASSISTED, BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair

@@ -9,8 +9,7 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, race
 from specviz.core import engine as threads
-from specviz.core.engine import thread_counts, use_threads
-from specviz.core.engines import eager_only, make_engine
+from specviz.core.engine import eager_only, make_engine, thread_counts, use_threads
 from specviz.sides.fast_cpu import fastest_threads as module
 from specviz.sides.fast_cpu.fastest_threads import fastest_threads
 

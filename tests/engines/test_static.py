@@ -22,7 +22,7 @@ from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 from transformers import LlamaForCausalLM
 
 from specviz import Pair, Settings, baseline, race, speculate
-from specviz.core.engines import eager_only, make_engine
+from specviz.core.engine import eager_only, make_engine
 from specviz.core.loop import _Run
 from specviz.core.sampling import probabilities
 from specviz.errors import SettingsError

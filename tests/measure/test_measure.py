@@ -10,7 +10,7 @@ from toy_heads import random_head
 from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.core.engines import eager_only, make_engine
+from specviz.core.engine import eager_only, make_engine
 from specviz.measure.bench.lanes import (
     ASSISTED,
     BASELINE,

@@ -99,7 +99,7 @@ MUTANTS = [
     Mutant("caches", "EagerEngine.__init__", "self._cache.activate_past_recording()", "pass", "families architectures"),
     Mutant("caches", "check_rollback", "if not cache.is_croppable or cache.get_seq_length() != length:", "if False:", "loop families"),
     Mutant("caches", "CompiledEngine.rollback", "self.length = length", "self.length = max(length, self.length - 1)", "compiled paths loop"),
-    Mutant("caches", "CompiledEngine._reserve", "keys[..., : self.length] = self._keys[..., : self.length]", "pass", "compiled paths"),
+    Mutant("caches", "Places.reserve", "keys[..., :used] = self._keys[..., :used]", "pass", "compiled paths"),
     Mutant("caches", "CompiledEngine.draft", "self.length += fed + n - 1", "self.length += fed + n", "compiled paths loop"),
     Mutant("caches", "EarlyExitDrafter.draft", "self._path.engine.rollback(begin)", "pass", "drafters paths"),
     Mutant("caches", "HeadDrafter.rollback", "self._received + 1", "self._received + 2", "head mtp"),

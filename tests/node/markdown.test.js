@@ -52,6 +52,6 @@ test("an indented fence is code, and a line of code never leaves its line", () =
 });
 
 test("what a template sets is told from what a model writes", () => {
-  for (const one of ["<|im_end|>", "</s>", "<end_of_turn>", "<|eot_id|>"]) assert.ok(isSpecial(one), one);
-  for (const one of ["<", "<b> bold", "a <|im_end|>", "5 > 3"]) assert.ok(!isSpecial(one), one);
+  for (const one of ["<|im_end|>", "</s>", "<end_of_turn>", "<|eot_id|>", "<｜end▁of▁sentence｜>"]) assert.ok(isSpecial(one), one);
+  for (const one of ["<", "<b> bold", "<br>", "<div>", "</table>", "a <|im_end|>", "5 > 3"]) assert.ok(!isSpecial(one), one);
 });

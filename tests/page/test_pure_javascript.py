@@ -16,7 +16,7 @@ from toy_recordings import SAMPLED, recorded
 from wording import visible
 
 from specviz import Metrics, Settings, Token, Trace, compute_metrics, race
-from specviz.core.engines import eager_only
+from specviz.core.engine import eager_only
 from specviz.environment import ASSETS
 from specviz.inspect.parting import parting_of
 from specviz.lanes import LANES
@@ -196,9 +196,7 @@ def test_the_verdict_is_plain_when_nothing_can_pay() -> None:
         "The draft costs 0.86 of a target pass, and judging 5 of its guesses 1.90"
     )
     assert "no acceptance rate can pay for that" in said
-    assert "no γ would pay" in said
-    # One answer wherever it is given, and no γ "in use" where a policy chose another each time.
-    assert called("words/verdict.js", "adviceOf", why, fixed) in said
+    assert "γ would" not in said  # which γ is told in one place, beside its bars
     assert called("words/verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
     easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
     said = called("panels/why.js", "verdictOf", easy, fixed)

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from specviz import Settings, load_pair
-from specviz.core.alone import baseline
-from specviz.core.engines import make_engine
+from specviz.core.engine import make_engine
 from specviz.core.header import model_name
 from specviz.environment import ASSETS
 from specviz.errors import PairError
@@ -23,6 +22,7 @@ from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import MAGIC, read_gguf
 from specviz.pairs.table import named_pair, wheel_file
+from specviz.result import baseline
 from specviz.runs.recording import read_recording
 from specviz.runs.rerun import pair_named, rerun
 
@@ -159,6 +159,22 @@ def test_a_file_is_unpacked_once_and_is_the_same_model(
     assert any("unpacking" in one for one in steps)
     monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked again"))
     assert load_pair(f"{packed}+none").drafters == pair.drafters
+
+
+def test_a_file_is_parsed_once_while_it_is_unpacked(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a model with a vocabulary of 50,000 takes seconds more for each time."""
+    import gguf
+
+    parsed: list[Any] = []
+    reader = gguf.GGUFReader
+    monkeypatch.setattr(gguf, "GGUFReader", lambda path: parsed.append(path) or reader(path))
+    monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path))
+    unpack.unpacked(packed)
+    assert len(parsed) == 1
+    gguf.GGUFReader(packed)
+    assert len(parsed) == 2, "nothing is kept afterwards"
 
 
 def test_what_was_damaged_in_the_cache_is_unpacked_anew(packed: Path) -> None:

@@ -97,13 +97,17 @@ def test_a_hub_that_does_not_answer_costs_little_time(monkeypatch: Any):
     stops = [f.sentence for f in report.findings if f.level == "stop"]
     assert len(stops) == 2 and all("the hub does not answer" in sentence for sentence in stops)
     # What the table knows is sentence_about nevertheless.
-    assert "51.9 GB as float32" in sentence_about(report, "memory", "good")
+    said = sentence_about(report, "memory", "good")
+    assert (
+        "by the table of pairs" in said and "need 51.9 GB (gemma-7b-it 41.7 GB as float32" in said
+    )
     assert "gated" in str(report.findings)
     names = ("google/gemma-7b-it", "google/gemma-2b-it")
     less = sentence_about(examine(*names, device="cpu", free=30 * 10**9), "memory", "stop")
-    assert "30.0 GB are free: choose bfloat16, or a smaller pair." in less
+    assert less.startswith("by the table of pairs, not enough memory")
+    assert "cpu has 30.0 GB free; choose dtype bfloat16, which need 26.0 GB" in less
     half = examine(*names, device="cpu", free=30 * 10**9, dtype="bfloat16")
-    assert "26.0 GB as bfloat16" in sentence_about(half, "memory", "good")
+    assert "need 26.0 GB (" in sentence_about(half, "memory", "good")
 
 
 def test_an_invalid_name_is_never_sent_to_the_hub(monkeypatch: Any):

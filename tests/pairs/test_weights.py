@@ -17,14 +17,14 @@ from specviz.errors import PairError
 from specviz.pairs.hub import find_source
 from specviz.pairs.memory import (
     DeviceMemory,
-    MemoryNeed,
     PlannedLoad,
     device_memory,
     place_target,
 )
-from specviz.pairs.metadata import Caches, LayerCache, read_metadata
+from specviz.pairs.metadata import read_metadata
 from specviz.pairs.models import release_memory
 from specviz.pairs.progress import Progress, terminal_watcher
+from specviz.pairs.sizes import Caches, LayerCache, MemoryNeed
 from specviz.pairs.weights import LoadOptions, load_model
 
 CPU = torch.device("cpu")

@@ -23,7 +23,7 @@ from scripts.engines.deployments import Deployment, commands
 from specviz import Pair, load_pair
 from specviz.environment import ASSETS
 from specviz.remote.wire import Server
-from specviz.sides.served.completions import Completions
+from specviz.sides.served.adapters import Completions
 
 ENGINES = os.environ.get("ENGINES", "").split()
 

@@ -17,7 +17,7 @@ from toy_models import byte_level, llama
 
 from specviz.errors import ServerError
 from specviz.remote.wire import Server
-from specviz.sides.served.completions import Completions
+from specviz.sides.served.adapters import Completions
 
 ANSWERED_WHOLE = [
     "version",

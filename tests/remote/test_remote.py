@@ -42,7 +42,7 @@ from specviz.remote.identity import identity_of
 from specviz.remote.wire import Server
 from specviz.runs.identities import check_trace
 from specviz.runs.terminal import metric_lines
-from specviz.sides.served.completions import Completions
+from specviz.sides.served.adapters import Completions
 from specviz.sides.served.target import RemoteTarget
 from specviz.worker.tasks import ExamineTask, Models
 

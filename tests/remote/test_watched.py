@@ -24,8 +24,8 @@ from specviz.pairs.spec import Address, ServedSpec, WatchedSpec, parse_pair
 from specviz.runs.recording import read_recording
 from specviz.runs.tables import tokens_csv
 from specviz.runs.terminal import event_line, metric_lines
+from specviz.sides.watched.engines import spread
 from specviz.sides.watched.steps import Counts, Step, Word, reconciled
-from specviz.sides.watched.vllm import spread
 from specviz.variables import REMOTE
 
 TWELVE = Settings(max_new_tokens=12)

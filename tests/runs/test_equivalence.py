@@ -12,7 +12,7 @@ from scipy import stats
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings
-from specviz.core import verdict
+from specviz.core import verdicts
 from specviz.errors import SettingsError
 from specviz.inspect.equivalence import FEWEST, two_sample_chi_square
 from specviz.inspect.prove import draw_continuations
@@ -51,7 +51,7 @@ def test_a_sampler_that_accepts_too_often_is_detected(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lenient(p: Any, q: Any, drafted: Any, u: Any, generator: torch.Generator) -> Any:
-        return verdict.decide(p, q, drafted, u**3, generator)
+        return verdicts.decide(p, q, drafted, u**3, generator)
 
     monkeypatch.setattr("specviz.core.loop.rule", lambda _: lenient)
     compared = two_sample_chi_square(*samples(pair, 300))

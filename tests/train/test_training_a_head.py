@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from toy_models import byte_level, llama
+from transformers.cache_utils import DynamicLayer
 
 from specviz import load_pair, speculate
 from specviz.errors import SpecvizError
 from specviz.pairs.checksums import check_files
-from specviz.pairs.heads.eagle import HeadCache
 from specviz.pairs.heads.eagle_files import load_head
 from specviz.train import cli
 from specviz.train.export import save_model
@@ -47,7 +47,7 @@ def test_the_chains_of_training_are_those_of_drafting(target: torch.nn.Module):
     with torch.no_grad():
         steps = chain_outputs(head, ids, states, 3)
         for place in range(PLACES - 2):
-            cache = HeadCache(head.device, head.dtype, head.config.layer)
+            cache = DynamicLayer()
             hidden = head.fuse(states[0, : place + 1].float())
             tokens = ids[0, 1 : place + 2]
             for step in range(3):

@@ -119,7 +119,7 @@ def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.Mo
         return whole(run)
 
     monkeypatch.setattr(_Run, "round", counted)
-    monkeypatch.setattr(sys.modules["specviz.core.race"], "WARM_ROUNDS", 0)
+    monkeypatch.setattr(sys.modules["specviz.core.turns"], "WARM_ROUNDS", 0)
     heard = told(local_queue(), run_of())
     assert heard[-1]["error"] == NO_MEMORY
     shown = [(one["lane"], one["index"]) for one in rounds_in(heard)]

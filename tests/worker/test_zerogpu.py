@@ -21,7 +21,7 @@ from places import HELPERS
 from toy_models import llama
 
 from specviz import Settings, SpecvizError, load_pair, race
-from specviz.core import engines as engine
+from specviz.core import engine
 from specviz.environment import ASSETS
 from specviz.sides.fast_cpu import support
 from specviz.worker.loading import Models

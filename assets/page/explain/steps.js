@@ -7,7 +7,7 @@ import { bars, columns, marked, twoTexts } from "specviz/explain/pictures.js";
 import { milliseconds } from "specviz/explain/times.js";
 import { overlay, verdict } from "specviz/explain/judging.js";
 import { element } from "specviz/dom/dom.js";
-import { tokensOf } from "specviz/race/lane.js";
+import { tokensOf } from "specviz/race/token.js";
 import { chance, oddsAndDraw, reason } from "specviz/words/reasons.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 import { drawsFirst, isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";

@@ -8,7 +8,7 @@ import { fixed } from "specviz/words/words.js";
 
 /** @import { Explanation } from "specviz/facts/costs.js" */
 
-const FORMULA = "Not measured: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
+const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
   + "depend on each other. Judging costs one pass for no guess and what it cost here for as many as here, in a straight line.";
 
 /** @typedef {"alpha" | "step"} Name */
@@ -35,7 +35,7 @@ export class WhatIf {
     this.#back.type = "button";
     this.#back.addEventListener("click", () => { this.#isTouched = false; this.#draw(); });
     this.#said.setAttribute("role", "status");
-    this.node.append(element("h3", "", "What if? Another γ, α or price"), this.#bars,
+    this.node.append(element("h3", "", "Which γ?"), this.#bars,
       ...SLIDERS.map((one) => this.#slider(...one)), this.#said, this.#back, element("p", "", FORMULA));
   }
 
@@ -87,8 +87,8 @@ export class WhatIf {
     const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
     this.#drawBars(best, ours);
     const inUse = ours === null || ours === best.gamma ? "" : `; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
-    const found = best.gamma === 0 ? "no γ is above 1×" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
-    this.#said.textContent = `By the formula ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
+    const found = best.gamma === 0 ? "no γ would pay" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
+    this.#said.textContent = `By the formula, not measured, ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
   }
 
   /**

@@ -3,7 +3,7 @@
 import { element } from "specviz/dom/dom.js";
 import { misreadings } from "specviz/panels/misreadings.js";
 import { chance } from "specviz/words/reasons.js";
-import { adapts, adviceOf, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
+import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
 /** @import { Explanation } from "specviz/facts/costs.js" */
@@ -62,26 +62,25 @@ function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
 export function verdictOf(why, settings) {
   const { m, costs, speedup, break_even } = why;
   if (!m.drafted) return NO_DRAFTS;
-  const advice = adviceOf(why, settings);
   const gamma = adapts(settings, costs.gamma) ? fixed(costs.gamma, 2) : String(settings.gamma);
   if (break_even === null) {
     const judging = costs.judging > 1 + NEAR
       ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} passes` : "";
     return `The draft costs ${fixed(costs.step, 2)} of a target pass${judging}: no acceptance rate can pay for that `
-      + `at γ = ${gamma}.${advice}`;
+      + `at γ = ${gamma}.`;
   }
   const balance = `A round yields ${fixed(m.tau, 2)} tokens ${priceOf(costs.price)}`;
   if (speedup > 1 + NEAR) {
     return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than ${
-      chance(break_even)} of the judged guesses are accepted; here ${chance(m.alpha)} are.${advice}`;
+      chance(break_even)} of the judged guesses are accepted; here ${chance(m.alpha)} are.`;
   }
-  if (speedup > 1 - NEAR) return `${balance}: that is as good as even.${advice}`;
+  if (speedup > 1 - NEAR) return `${balance}: that is as good as even.`;
   if ((m.alpha ?? 0) < break_even) {
     return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} are accepted; at this price ${
-      chance(break_even)} would have to be.${advice}`;
+      chance(break_even)} would have to be.`;
   }
   return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses are accepted: they come in `
-    + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.${advice}`;
+    + `clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.`;
 }
 
 /**

@@ -1,7 +1,8 @@
 // The card that says why a token got its verdict; follows hover, focus and tap.
 
 import { closest, element, find } from "specviz/dom/dom.js";
-import { isOwn, isUnseen, tokensOf } from "specviz/race/lane.js";
+import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
+import { isSpecial } from "specviz/words/markdown.js";
 import { chance, keep } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
@@ -136,7 +137,7 @@ function content(at, isPending, rule) {
   const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
   word.append(element("span", "w", visible(token.text)));
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
-  title.append(word, element("small", "", where));
+  title.append(word, element("small", "", isSpecial(token.text) ? `${where}, id ${token.id}` : where));
   /** @type {HTMLElement[]} */
   const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), two(token), numbers(token, rule),
     lists(token, rule)];

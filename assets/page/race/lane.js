@@ -2,9 +2,10 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
-import { isSpecial, read, START } from "specviz/words/markdown.js";
+import { isWritten, restOfWord, tokenNode, tokensOf, tokensSoFar } from "specviz/race/token.js";
+import { read, START } from "specviz/words/markdown.js";
 
-/** @import { Piece, Reading } from "specviz/words/markdown.js" */
+/** @import { Reading } from "specviz/words/markdown.js" */
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
@@ -33,13 +34,14 @@ const MOST_FRESH = 12; // rounds that are looked at for that
  * @property {number} at  ms, when it was drawn
  */
 
-/** Draws one lane into its article. Model text only ever becomes text nodes. */
+/** Draws one lane into its article. */
 export class Lane {
   /** @type {LaneName} */
   name;
   stream;
   #text = element("div");
   #caret = element("i", "sv-caret");
+  #ahead = element("span", "sv-ahead");
   /** @type {DrawnRound[]} */
   #drawn = [];
   /** @type {Block[]} */
@@ -92,14 +94,18 @@ export class Lane {
    * Show these finished rounds and, if given, as much of the next as an event tells.
    * @param {Round[]} rounds
    * @param {PlayEvent | null} [part]
+   * @param {Round[]} [next]  the rounds that follow, as far as they are known
    */
-  show(rounds, part) {
+  show(rounds, part, next = []) {
     const last = this.#drawn[this.#drawn.length - 1];
     if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
     if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
-    this.#blocks[this.#blocks.length - 1]?.node.append(this.#caret);
+    // The rest of a word holds its place, or the word would jump to the next line as it grows.
+    const [first, ...later] = next;
+    this.#ahead.textContent = first ? restOfWord([...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)]) : "";
+    this.#blocks[this.#blocks.length - 1]?.node.append(this.#ahead, this.#caret);
     if (this.name !== ALONE) this.#calm();
   }
 
@@ -230,93 +236,9 @@ export class Lane {
 }
 
 /**
- * The drafted tokens of a round in order, then the one that the target added.
- * @param {Round} round
- */
-export function tokensOf(round) {
-  return [...round.drafted, ...round.emitted.filter((token) => token.outcome !== "accepted")];
-}
-
-/**
- * Whether the target wrote a token of the lane with drafts without any guess before it.
- * @param {ShownToken} token
- * @param {Round} round
- */
-export const isOwn = (token, round) =>
-  round.lane !== ALONE && token.outcome === "bonus" && !round.drafted.length;
-
-/**
- * The drafted tokens of an unfinished round: some judged, the others still waiting.
- * @param {PlayEvent} event
- * @returns {ShownToken[]}
- */
-function tokensSoFar({ round, seen, judged }) {
-  return round.drafted.slice(0, seen).map((token, i) =>
-    (i < judged ? token : { ...token, outcome: "pending" }));
-}
-
-/**
  * @param {Block} block
  * @param {boolean} atBreak
  */
 function isFull(block, atBreak) {
   return block.tokens >= LONGEST_BLOCK || (block.tokens >= BLOCK && atBreak);
-}
-
-/** @param {ShownToken} token */
-const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
-
-/**
- * Whether a watched server rejected a token without telling which.
- * @param {ShownToken} token
- */
-export const isUnseen = (token) => token.id === undefined && !isWritten(token);
-
-/**
- * @param {ShownToken} token
- * @param {Round} round
- * @param {number} index of the token in its lane
- * @param {boolean} atBreak whether the text before ends in a line break
- * @param {Piece[]} [told] its text in pieces, if it is Markdown
- */
-function tokenNode(token, round, index, atBreak, told) {
-  const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
-  node.classList.toggle("unseen", isUnseen(token));
-  node.dataset.round = String(round.index);
-  node.dataset.index = String(index);
-  if (token.outcome !== "pending") node.dataset.outcome = token.outcome;
-  node.tabIndex = -1;
-  const lead = token.text.match(/^[ \t]+(?=\S)/)?.[0] ?? "";
-  if (lead) node.append(lead);
-  node.classList.toggle("code", Boolean(told?.some(({ kind }) => kind === "code")));
-  for (const { text: piece, kind } of piecesOf(token.text, lead.length, told)) {
-    const isBreak = piece === "\n";
-    const part = element("span", isBreak ? "w nl" : piece.trim() ? "w" : "w blank", piece);
-    if (kind) part.classList.add(`md-${kind}`);
-    // Every line break shows its mark. It breaks no line if it was rejected, nor if one stands
-    // before it already: an empty line would only cost room.
-    if (isBreak && (atBreak || !isWritten(token))) part.classList.add("flat");
-    if (isWritten(token)) atBreak = isBreak;
-    node.append(part);
-  }
-  if (!token.text) node.append(element("span", "w none"));
-  return node;
-}
-
-/**
- * A token's text behind its first blanks, in pieces: line breaks stand alone.
- * @param {string} text
- * @param {number} lead how many blanks
- * @param {Piece[]} [told]
- * @returns {Piece[]}
- */
-function piecesOf(text, lead, told) {
-  if (!told) return (text.slice(lead).match(/\n|[^\n]+/g) ?? []).map((piece) => ({ text: piece, kind: "" }));
-  if (isSpecial(text)) return [{ text: text.slice(lead), kind: "sign" }];
-  let left = lead;
-  return told.flatMap((piece) => {
-    const rest = piece.text.slice(left);
-    left = Math.max(0, left - piece.text.length);
-    return rest ? [{ ...piece, text: rest }] : [];
-  });
 }

@@ -23,7 +23,6 @@ const CALM = 1000; // ms between two figures of a run that goes on: more often t
 
 export class Readout {
   #root;
-  #mostGamma;
   #charts;
   #toldAt = -Infinity; // ms
   /** @type {Headline | null} */
@@ -31,12 +30,10 @@ export class Readout {
 
   /**
    * @param {HTMLElement} root
-   * @param {number} mostGamma the longest draft that is looked at for a better one
    * @param {LiveCharts} charts
    */
-  constructor(root, mostGamma, charts) {
+  constructor(root, charts) {
     this.#root = root;
-    this.#mostGamma = mostGamma;
     this.#charts = charts;
   }
 
@@ -57,7 +54,7 @@ export class Readout {
     const isOver = race.end !== null && all.length === race.rounds.length;
     if (this.#isDue() || !this.#told) {
       const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
-      this.#told = headlineOf(all, race, chosen, ratios, this.#mostGamma);
+      this.#told = headlineOf(all, race, chosen, ratios);
       this.#showHeadline(this.#told, race.end !== null);
       this.#set("[data-identical]", samenessOf(settled(all, race), race, chosen));
       this.#tellFigures(metrics, race.header);

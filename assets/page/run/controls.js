@@ -76,15 +76,15 @@ function pairOf({ target, draft, settings }, { pairs }) {
 }
 
 /**
- * What becomes of the control of the drafter with a pair: the drafters that it offers and, if the
- * chosen one is not among them, its default.
+ * What becomes of the control of the drafter with a pair: the drafters that it offers and, if none of
+ * them is wanted, its default.
  * @param {string} pair
- * @param {string} drafter
+ * @param {string | null} drafter
  * @param {Pick<Config, "drafters" | "drafterLabels">} config
  */
 export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
   const offered = drafters[pair] ?? drafterLabels.map(([, value]) => value);
-  const value = offered.includes(drafter) ? drafter : offered[0];
+  const value = drafter !== null && offered.includes(drafter) ? drafter : offered[0];
   return { __type__: "update", choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
 }
 

@@ -19,10 +19,9 @@ import { comparison, fixed } from "specviz/words/words.js";
  * @param {Trace} race
  * @param {LaneName} chosen  the lane with drafts that it is about
  * @param {Map<LaneName, number | null>} ratios  of all lanes with drafts
- * @param {number} mostGamma  the longest draft that is looked at
  * @returns {Headline}
  */
-export function headlineOf(shown, race, chosen, ratios, mostGamma) {
+export function headlineOf(shown, race, chosen, ratios) {
   const trace = twoOf(race, chosen), rounds = twoRounds(settled(shown, race), chosen);
   const m = measure(rounds, trace.header), found = uncertainty(rounds);
   const isOver = race.end !== null, isFinal = isFinished(race), isUnfair = isImpossible(found);
@@ -33,7 +32,7 @@ export function headlineOf(shown, race, chosen, ratios, mostGamma) {
     ratio: ratio === null ? "?" : fixed(ratio, 2),
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
-    detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, rounds, trace.header, mostGamma, isFinal),
+    detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, isFinal),
     beside: soFarOf(shown, race, chosen)
       || (found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : ""),
     doubt: doubt(m, found, isOver),

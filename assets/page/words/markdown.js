@@ -110,7 +110,7 @@ function newLine(state) {
 }
 
 /**
- * Whether a token is one of those that a chat template sets, such as the end of a turn.
+ * Whether a token is one of those that a chat template sets, such as the end of a turn; a tag of HTML is none.
  * @param {string} text
  */
-export const isSpecial = (text) => /^<\|?\/?[\w▁-]{1,30}\|?>$/.test(text.trim());
+export const isSpecial = (text) => /^(<([|｜])[\w▁-]{1,40}\2>|<\/?(s|bos|eos|pad|unk|start_of_turn|end_of_turn)>)$/.test(text.trim());

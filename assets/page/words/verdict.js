@@ -1,12 +1,10 @@
 // What is said of a ratio: the verdict, why it is so, and whether it can be trusted.
 
-import { explain } from "specviz/facts/costs.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { watchedVerdict } from "specviz/words/watched.js";
 import { fixed, percent, plural } from "specviz/words/words.js";
 
-/** @import { Explanation } from "specviz/facts/costs.js" */
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 /** @import { Uncertainty } from "specviz/facts/uncertainty.js" */
 
@@ -62,20 +60,16 @@ export function verdict(m, trace, differAt, isFinal = false) {
 /**
  * Two figures in words, and the cause if a finished run was slower with drafts.
  * @param {Metrics} m
- * @param {Round[]} rounds
- * @param {Header} header
- * @param {number} mostGamma the longest draft that is looked at
  * @param {boolean} [isFinal] whether the figures are of a finished run
  */
-export function detail(m, rounds, header, mostGamma, isFinal = false) {
+export function detail(m, isFinal = false) {
   if (!m.tau || m.speedup === null) return isFinal ? TOO_SHORT : UNSETTLED;
   const { accepted, rejected } = m.counts;
   const judged = accepted + rejected;
   const figures = `${judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : ""}${
     fixed(m.tau, 1)} tokens per pass.`;
   if (m.drafted === 0 || !isFinal || m.rounds < FEWEST_ROUNDS || m.speedup >= 1 - NEAR) return figures;
-  const why = explain(rounds, header, mostGamma);
-  return `${figures} ${causeOfLoss(m)}${why ? adviceOf(why, header.settings) : ""}`;
+  return `${figures} ${causeOfLoss(m)}`;
 }
 
 /** @param {Metrics} m */
@@ -85,19 +79,6 @@ function causeOfLoss(m) {
   }
   const wasted = m.drafted ? (m.drafted - m.counts.accepted) / m.drafted : 0;
   return `The draft is right ${percent(m.alpha)} of the time and ${percent(wasted)} of its guesses are wasted.`;
-}
-
-/**
- * What another number of guesses would do: one answer, wherever it is given.
- * @param {Pick<Explanation, "best_gamma" | "best_speedup" | "speeds" | "costs">} why
- * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
- */
-export function adviceOf({ best_gamma, best_speedup, speeds, costs }, settings) {
-  if (best_gamma === null || best_speedup === null) return "";
-  if (best_gamma === 0) return " By the formula no γ would pay at these prices.";
-  if (adapts(settings, costs.gamma)) return "";
-  const isBetter = best_speedup > (1 + NEAR) * (speeds[settings.gamma] ?? 0);
-  return isBetter && best_gamma !== settings.gamma ? ` By the formula γ = ${best_gamma} may be better: it was not measured.` : "";
 }
 
 /**

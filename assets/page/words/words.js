@@ -188,3 +188,13 @@ export function guesser({ drafter, gamma }) {
   if (!gamma || drafter === "none") return drafterKind("none").clause;
   return `${drafterKind(drafter).clause}, one pass of the target judges`;
 }
+
+/**
+ * Where the guesses of a run come from, as the first half of a sentence.
+ * @param {Pick<Header, "source" | "lanes" | "settings">} header
+ */
+export function helper({ source, lanes, settings }) {
+  if (source) return "the server guesses ahead by itself";
+  const isNamed = !lanes && settings.gamma > 0 && settings.drafter !== "none";
+  return isNamed ? drafterKind(settings.drafter).clause : "a helper guesses the next tokens";
+}

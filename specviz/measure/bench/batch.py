@@ -231,7 +231,7 @@ def batch_report(
     threads = options.threads[-1] if options.threads else most_threads()
     with all_with(threads):
         its = in_fp32(pair) if pair.device.type == "cpu" else pair
-        limits = [context_length(model) for model in (its.target, its.draft)]
+        limits = [context_length(model) for model in (its.target, its.draft_model)]
         room = [limit - settings.gamma - 1 for limit in limits if limit]
         context = max(1, min([CONTEXT, *room]))
         times = batch_times(its, batches, settings.gamma + 1, context, options.repeats)
@@ -296,7 +296,7 @@ def _timed(passes: BatchedPasses, ids: Tensor, device: torch.device) -> Iterator
 
 def _texts(pair: Pair, rows: int, length: int) -> Tensor:
     """Random ids [rows, length], the same in each call: texts that differ from each other."""
-    most = min(pair.vocab, logit_width(pair.draft))
+    most = min(pair.vocab, logit_width(pair.draft_model))
     generator = torch.Generator().manual_seed(rows * length)
     return torch.randint(most, (rows, length), generator=generator).to(pair.device)
 

@@ -16,8 +16,7 @@ from ...errors import SpecvizError
 from ...options import add_settings, also_called, check_writable, real, settings_from, whole
 from ...pairs.load import load_pair
 from ...pairs.pair import Pair
-from ...pairs.served import address_of
-from ...pairs.spec import is_row
+from ...pairs.spec import address_of, is_row
 from ...prompts import OWN_SET, in_turn, prompts_file
 from ...settings import Settings
 from ..racing import all_with

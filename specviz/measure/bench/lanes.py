@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from ...core.eager import EagerEngine
-from ...core.engine import now
-from ...core.engines import eager_only, make_engine
+from ...core.engine import eager_only, make_engine, now
 from ...core.events import Header, Round
 from ...core.loop import decode
 from ...core.types import Prefilled
@@ -179,16 +178,17 @@ def generate_seconds(
     It emits `max_new_tokens` tokens, even after an end of text. assisted: use the draft as the
     assistant, with a constant `settings.gamma` tokens per round, whatever the draft's confidence.
     """
-    ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
+    target: Any = pair.target
+    ids = torch.tensor([list(prompt_ids)], device=target.device)
     options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
-    config = _generation_config(pair.target, settings)
+    config = _generation_config(target, settings)
     torch.manual_seed(settings.seed)
     with _constant_drafts(pair.draft if assisted else None, settings.gamma) as assistant:
         if assistant is not None:
             options["assistant_model"] = assistant
         start = now(pair.device)
         with torch.inference_mode():
-            output = pair.target.generate(ids, generation_config=config, **options)
+            output = target.generate(ids, generation_config=config, **options)
         seconds = now(pair.device) - start
     return seconds, output[0, ids.shape[1] :].tolist()
 

@@ -121,7 +121,7 @@ def _random_model(config: PreTrainedConfig) -> Any:
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-def _numbers(vocab: int) -> PreTrainedTokenizerFast:
+def _numbers(vocab: int) -> Any:
     """A tokenizer whose tokens are the numbers from 0 to vocab - 1."""
     words = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

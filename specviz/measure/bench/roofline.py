@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from ...core.engine import now
-from ...core.engines import make_engine, make_state_engine
+from ...core.engine import make_engine, make_state_engine, now
 from ...core.states import EAGLE, make_head_engine
 from ...kinds import drafter_kind
 from ...pairs.metadata import configured_caches

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...core.cost import extra_token_cost, pass_cost
 from ...core.drafting import Drafter, make_drafter
-from ...core.engines import make_engine, make_state_engine
+from ...core.engine import make_engine, make_state_engine
 from ...core.paths import make_context
 from ...core.protocols import DecodingPath, StateEngine
 from ...core.sampling import probabilities
@@ -80,7 +80,7 @@ def acceptance_along(
         return None
     with torch.inference_mode():
         layers = best_exit(pair.target, pair.vocab).layers if kind.needs == "layers" else None
-        model = pair.draft if layers is None else pair.target
+        model = pair.draft_model if layers is None else pair.target
         engine = make_engine(model, pair.vocab)
         q = _probabilities_of(engine, ids, begin, settings, layers, context_length(model))
         if settings.greedy:  # the target's own distribution is one-hot at the text

@@ -16,14 +16,13 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...core.states import StateReader
-from ...errors import PairError, ran_out_of_memory
+from ...errors import PairError
 from ..hub import failure_sentence, find_source
-from ..memory import MemoryNeed
-from ..metadata import Caches
 from ..pair import logit_width, parameter_count, text_config
-from ..progress import Watcher, watched
+from ..progress import Watcher
+from ..sizes import Caches, MemoryNeed
 from ..truncated import FINAL
-from ..weights import ModelSource, hub_options
+from ..weights import LoadOptions, ModelSource, hub_options, load_model
 from .eagle_files import config_values
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Assistant:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Beside the engine of its target, whose cache it reads."""
-        from ...sides.heads.assistant_engine import AssistantEngine
+        from ...sides.heads.engine import AssistantEngine
 
         return AssistantEngine(self, vocab, target)
 
@@ -120,28 +119,10 @@ def load_assistant(
     """
     found = read_assistant(name, target)
     assert found is not None
-    source, dtype = found.source, target.dtype if target.dtype.is_floating_point else torch.bfloat16
-    try:
-        with watched(on_progress, source.shown) as watching:
-            model, info = type(found.model).from_pretrained(
-                source.name,
-                config=found.config,
-                dtype=dtype,
-                use_safetensors=True,
-                output_loading_info=True,
-                **hub_options(source),
-                **watching,
-            )
-    except Exception as error:
-        if ran_out_of_memory(error):
-            raise
-        raise PairError(failure_sentence(source, error)) from error
-    if info["missing_keys"]:
-        raise PairError(
-            f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
-            "again."
-        )
-    return Assistant(model.to(device).eval(), target)
+    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+    options = LoadOptions(dtype=dtype, device=device)
+    model = load_model(found.source, options, on_progress, config=found.config)
+    return Assistant(model, target)
 
 
 def buildable(config: Any) -> Any:

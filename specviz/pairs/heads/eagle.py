@@ -50,35 +50,6 @@ class HeadConfig:
     head_norms: bool = False
 
 
-class HeadCache:
-    """Keys and values of the places that a head has read.
-
-    keys, values: [kv_heads, capacity, head_dim]. length: places that are in use; lower it to forget
-    the last ones.
-    """
-
-    def __init__(self, device: torch.device, dtype: torch.dtype, config: Any) -> None:
-        shape = (config.num_key_value_heads, 0, config.head_dim)
-        self.keys = torch.empty(shape, device=device, dtype=dtype)
-        self.values = self.keys.clone()
-        self.length = 0
-
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add [kv_heads, n, head_dim] each; returns all in use, [kv_heads, length, head_dim]."""
-        end = self.length + keys.shape[1]
-        if end > self.keys.shape[1]:
-            self.keys, self.values = self._grown(self.keys, end), self._grown(self.values, end)
-        self.keys[:, self.length : end], self.values[:, self.length : end] = keys, values
-        self.length = end
-        return self.keys[:, :end], self.values[:, :end]
-
-    def _grown(self, held: Tensor, least: int) -> Tensor:
-        heads, _, width = held.shape
-        grown = held.new_empty((heads, max(128, 2 * least), width))
-        grown[:, : self.length] = held[:, : self.length]
-        return grown
-
-
 class HeadAttention(nn.Module):
     """Attention whose inputs are an embedding and a state side by side, [.., 2 * width]."""
 
@@ -213,20 +184,19 @@ class Head(nn.Module):
         found: tuple[Tensor, Tensor] = self.rotary(self.fc.weight, places.unsqueeze(0))
         return found
 
-    def step(self, ids: Tensor, hidden: Tensor, cache: HeadCache) -> Tensor:
-        """Read n more places: ids int64 [n], hidden [n, width]. Returns the outputs [n, width],
+    def step(self, ids: Tensor, hidden: Tensor, cache: Any) -> Tensor:
+        """Read n more places: ids int64 [n], hidden [n, width]. cache: a layer of one of
+        transformers' caches, with the places before. Returns the outputs [n, width],
         before the final norm: `logits` makes predictions of them, a next step reads them."""
-        begin, n = cache.length, len(ids)
+        begin, n = int(cache.get_seq_length()), len(ids)
         residual, (q, k, v) = self.midlayer.begin(
             self.embed(ids).unsqueeze(0), hidden.unsqueeze(0), self.angles(begin, n)
         )
-        keys, values = cache.append(k[0], v[0])
+        keys, values = cache.update(k, v)  # [1, kv_heads, begin + n, head_dim]
         mask = None
         if n > 1:
             mask = torch.ones(n, begin + n, dtype=torch.bool, device=q.device).tril(begin)
-        seen = nnf.scaled_dot_product_attention(
-            q, keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask, enable_gqa=True
-        )
+        seen = nnf.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
         return self.midlayer.finish(residual, seen)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -21,10 +21,9 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
 from ..hub import failure_sentence, find_source, general_sentence, hub_listing
-from ..memory import MemoryNeed
-from ..metadata import Caches, LayerCache
 from ..pair import text_config
 from ..progress import Watcher, watched
+from ..sizes import Caches, LayerCache, MemoryNeed
 from ..weight_headers import no_safetensors, weight_files
 from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head

@@ -5,7 +5,7 @@ from __future__ import annotations
 import transformers
 
 from ...errors import PairError
-from ..findings import Finding, access_findings, file_findings
+from ..findings import Finding, access_findings, file_findings, good, stop, warning
 from ..hub import failure_sentence, find_source, hub_listing
 from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
@@ -33,13 +33,13 @@ def examined_head(
         if source.folder is not None:
             folder_weights(source)
         elif listing is None and facts:
-            found.append(_table_finding(facts))
+            found += _table_findings(facts)
             if facts.safetensors is False:
                 raise PairError(no_safetensors(source.shown, {"pytorch_model.bin"}))
         elif listing and not any(file.endswith(".safetensors") for file in listing.files):
             raise PairError(no_safetensors(source.shown, set(listing.files)))
     except PairError as error:
-        found.append(Finding("stop", "head", str(error)))
+        found += stop("head", str(error))
         return None
     found += file_findings(source, listing)
     return _read(name, target, found) if target is not None else None
@@ -52,7 +52,7 @@ def _read(name: str, target: ModelMetadata, found: list[Finding]) -> AnyMetadata
             raise PairError(failure_sentence(find_source(name), PairError()))
         return head
     except PairError as error:
-        found.append(Finding("stop", "head", str(error)))
+        found += stop("head", str(error))
         return None
 
 
@@ -70,76 +70,85 @@ def own_layers_findings(target: ModelMetadata) -> list[Finding]:
     if not mtp_count(target.config):
         return []
     if runnable(target.model) is None:
-        return [Finding("good", "head", dropped_sentence(target))]
-    sentence = (
+        return good("head", dropped_sentence(target))
+    return good(
+        "head",
         f"{target.source.shown} names {counted(mtp_count(target.config))} in its config: "
-        f"'{MTP}' in the place of the draft lets them draft."
+        f"'{MTP}' in the place of the draft lets them draft.",
     )
-    return [Finding("good", "head", sentence)]
 
 
 def _layers_findings(head: MtpMetadata) -> list[Finding]:
     count = len(head.model.layers)
-    sentence = (
+    return good(
+        "head",
         f"{head.source.shown} has {counted(count)} of {shown_count(head.need.parameters)} "
         f"parameters: choose the drafter 'head'. Of a draft run the first "
         f"{'token is' if count == 1 else f'{count} tokens are'} what it was trained for; further "
-        "ones rest on its own output, so a small gamma may be best."
+        "ones rest on its own output, so a small gamma may be best.",
     )
-    return [Finding("good", "head", sentence)]
 
 
 def _assistant_findings(head: AssistantMetadata) -> list[Finding]:
-    sentence = (
+    found = good(
+        "head",
         f"{head.source.shown} is an assistant of {shown_count(head.need.parameters)} parameters: "
-        "it reads the target's last state and its cache; choose the drafter 'head'."
+        "it reads the target's last state and its cache; choose the drafter 'head'.",
     )
-    found = [Finding("good", "head", sentence)]
     if asks_sharing_modes(head.config):
-        sentence = (
+        found += good(
+            "version",
             f"transformers {transformers.__version__} does not build assistants by itself, since "
             "it asks their config for a layer that keeps keys: here it gets the answer that it "
-            "needs, so nothing is to be done."
+            "needs, so nothing is to be done.",
         )
-        found.append(Finding("good", "version", sentence))
     if head.config.use_ordered_embeddings:
         whole = text_config(head.model).vocab_size
         scored = whole // head.config.num_centroids * head.config.centroid_intermediate_top_k
-        sentence = (
+        found += good(
+            "vocabulary",
             f"at each place the assistant scores the {scored:,} likeliest of {whole:,} tokens, and "
-            "all others share one low score: the text stays exact."
+            "all others share one low score: the text stays exact.",
         )
-        found.append(Finding("good", "vocabulary", sentence))
     return found
 
 
 def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> list[Finding]:
     shown, config = head.source.shown, head.config
-    layers = text_config(target.model).num_hidden_layers
     places = ", ".join(map(str, config.states))
-    sentence = (
+    found = good(
+        "head",
         f"{shown} is an EAGLE-3 head of {shown_count(head.need.parameters)} parameters: it reads "
-        f"the target's states after {places} of its {layers} layers; choose the drafter 'head'."
+        f"the target's states after {places} of its {text_config(target.model).num_hidden_layers} "
+        "layers; choose the drafter 'head'.",
     )
-    found = [Finding("good", "head", sentence), _vocabulary(head)]
+    drafted, whole = config.draft_vocab, config.layer.vocab_size
+    if drafted == whole:
+        found += good("vocabulary", "the head can draft every token of the target.")
+    else:
+        found += good(
+            "vocabulary",
+            f"the head can draft {drafted:,} of the target's {whole:,} tokens: the others only the "
+            "target writes, and the text stays exact.",
+        )
     made_for = _made_for(head)
     if made_for and made_for.rpartition("/")[2] != target.source.shown.rpartition("/")[2]:
-        sentence = (
+        found += warning(
+            "head",
             f"{shown} was trained for {made_for}: on another target its drafts are kept less "
-            "often, though the text stays exact."
+            "often, though the text stays exact.",
         )
-        found.append(Finding("warning", "head", sentence))
     own, theirs = config.layer.max_position_embeddings, context_length(target.model)
     if theirs is None or own < theirs:
-        sentence = (
+        found += good(
+            "context",
             f"{shown} was made for texts of {own:,} tokens: in longer ones its drafts may be kept "
-            "less often."
+            "less often.",
         )
-        found.append(Finding("good", "context", sentence))
     return found
 
 
-def _table_finding(facts: HeadFacts) -> Finding:
+def _table_findings(facts: HeadFacts) -> list[Finding]:
     """What the table says of a head whose files cannot be read now."""
     known = {
         "parameters": facts.parameters and f"{shown_count(facts.parameters)} parameters",
@@ -155,18 +164,7 @@ def _table_finding(facts: HeadFacts) -> Finding:
     unknown = [name for name, text in known.items() if not text]
     if unknown:
         sentence += f"; unknown until the hub is asked: {', '.join(unknown)}"
-    return Finding("good", "head", f"{sentence}.")
-
-
-def _vocabulary(head: HeadMetadata) -> Finding:
-    drafted, whole = head.config.draft_vocab, head.config.layer.vocab_size
-    if drafted == whole:
-        return Finding("good", "vocabulary", "the head can draft every token of the target.")
-    sentence = (
-        f"the head can draft {drafted:,} of the target's {whole:,} tokens: the others only the "
-        "target writes, and the text stays exact."
-    )
-    return Finding("good", "vocabulary", sentence)
+    return good("head", f"{sentence}.")
 
 
 def _made_for(head: HeadMetadata) -> str:

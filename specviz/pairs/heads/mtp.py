@@ -17,9 +17,9 @@ from torch import nn
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
-from ..memory import MemoryNeed
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import text_config
+from ..sizes import MemoryNeed
 from ..truncated import FINAL
 from ..weight_headers import weight_names
 from ..weights import ModelSource
@@ -61,7 +61,7 @@ class MtpHead:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
-        from ...sides.heads.mtp_engine import MtpEngine  # older versions of it lack its cache
+        from ...sides.heads.engine import MtpEngine
 
         return MtpEngine(self, vocab)
 

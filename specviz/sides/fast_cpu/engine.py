@@ -14,12 +14,11 @@ from torch import Tensor
 from ...core.draws import TIE, Distributions, softmax_only
 from ...core.engine import OwnEngine, one_torch_thread, used_threads
 from ...core.numpy_path import NumpyPath
-from ...core.types import Draft, RunContext
+from ...core.types import Doubles, Draft, Floats, RunContext
 from ...pairs.pair import context_length
 from ...settings import Settings
 from . import forward as f
-from .crew import MOST_THREADS, crew, lead
-from .drafting import run_draft
+from .crew import MOST_THREADS, crew, lead, run_draft
 from .rows import Sizes
 from .support import forget_stale_code
 from .vector import BYTES, KINDS
@@ -35,8 +34,6 @@ ALIGNED = 64  # places: a cache holds a multiple of them
 BYTES_PER_THREAD = 4_000_000
 
 DEPTH, CAPACITY = Sizes._fields.index("depth"), Sizes._fields.index("capacity")
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 forget_stale_code()
 
@@ -49,23 +46,20 @@ class WeightTable:
     """
 
     def __init__(self, model: Any, vocab: int, threads: int) -> None:
-        config, first, rotary = (
-            model.config,
-            model.model.layers[0].self_attn,
-            model.model.rotary_emb,
-        )
-        depth = len(model.model.layers)
-        self.sizes = sizes_of(config, model.dtype, first.head_dim, vocab, depth, threads)
-        self._layers = np.array([_addresses(layer) for layer in model.model.layers], np.int64)
+        inner, layers = model.model, model.model.layers
+        first, rotary = layers[0].self_attn, inner.rotary_emb
+        shape = first.head_dim, vocab, len(layers), threads
+        self.sizes = sizes_of(model.config, model.dtype, *shape)
+        self._layers = np.array([layer_addresses(layer) for layer in layers], np.int64)
         self.plan = np.zeros(f.PLAN, np.int64)
         self.plan[: len(self.sizes)] = self.sizes
         self.plan[f.LAYERS] = self._layers.ctypes.data
         self.plan[f.FREQUENCIES] = rotary.inv_freq.data_ptr()
-        rest = (model.model.embed_tokens, model.model.norm, model.get_output_embeddings())
+        rest = (inner.embed_tokens, inner.norm, model.get_output_embeddings())
         self.plan[f.EMBEDDING : f.HEAD + 1] = addresses_of(rest)
-        eps = model.model.norm.variance_epsilon
+        eps = inner.norm.variance_epsilon
         self.numbers = np.array([eps, rotary.attention_scaling, first.scaling, 1.0], np.float32)
-        self.limit = context_length(model) or 0
+        self.limit = context_length(model)
 
 
 def sizes_of(
@@ -88,7 +82,7 @@ def sizes_of(
     )
 
 
-def _addresses(layer: Any) -> list[int]:
+def layer_addresses(layer: Any) -> list[int]:
     """The addresses of a layer's tensors, in the order of the columns of `forward`."""
     attention, mlp = layer.self_attn, layer.mlp
     linears = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
@@ -122,10 +116,8 @@ class CompiledEngine(OwnEngine):
         self.vocab = vocab
         self._table = WeightTable(model, vocab, threads_for(model))
         self._crew = crew()
-        self._capacity = 0
-        self._keys: Floats = np.empty(0, np.float32)
-        self._values = self._keys
-        self._plans: dict[int, _Plan] = {}  # by tokens of a pass
+        self._places = Places(self._table.sizes, self._table.limit)
+        self._plans: dict[int, PassPlan] = {}  # by tokens of a pass
         self._slots = np.full(self._table.sizes.depth, -1, np.int64)  # of the kept states
         self._states = np.empty((0, 0), np.float32)
 
@@ -155,7 +147,7 @@ class CompiledEngine(OwnEngine):
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         places = ids.numpy()
-        self._reserve(self.length + len(places))
+        self._places.reserve(self.length + len(places), self.length)
         logits = np.empty((keep, self.vocab), np.float32)
         kept = len(places) - keep  # tokens before the first whose logits are asked for
         self._states = np.empty((len(places), self._kept * self._table.sizes.width), np.float32)
@@ -184,7 +176,7 @@ class CompiledEngine(OwnEngine):
         """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them;
         all but the last are appended too. rows: written."""
         n, fed = len(uniforms), len(ids)
-        self._reserve(self.length + fed + n - 1)
+        self._places.reserve(self.length + fed + n - 1, self.length)
         drafted, logits = np.empty(n, np.int64), np.empty((n, self.vocab), np.float32)
         first = self._planned(fed, layers, rows.temperature, 1)
         first.entries[f.IDS] = ids.ctypes.data
@@ -216,46 +208,65 @@ class CompiledEngine(OwnEngine):
             lead(boxes, plan.entries, plan.numbers)
         self.length += len(ids)
 
-    def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> _Plan:
+    def _planned(self, n: int, layers: int | None, temperature: float, keep: int) -> PassPlan:
         """The plan of a pass of n tokens that begins here, without ids and logits."""
-        plan = self._plans.get(n) or _Plan(self._table, n)
+        table = self._table
+        plan = self._plans.get(n) or PassPlan(table.sizes, table.plan, table.numbers, n)
         if n <= KEPT_WIDTHS:
             self._plans[n] = plan
         entries = plan.entries
-        entries[DEPTH] = self._table.sizes.depth if layers is None else layers
-        entries[CAPACITY] = self._capacity
+        entries[DEPTH] = table.sizes.depth if layers is None else layers
         entries[f.START], entries[f.KEEP] = self.length, keep
-        entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
+        self._places.enter(entries)
         entries[f.STATES] = 0
         plan.numbers[f.LOGIT_FACTOR] = 1 / temperature
         return plan
 
-    def _reserve(self, length: int) -> None:
+
+class Places:
+    """The keys and values of a cache, which grows. limit: of the context, None if there is none."""
+
+    def __init__(self, sizes: Sizes, limit: int | None = None) -> None:
+        self._sizes, self._limit = sizes, limit
+        self._capacity = 0
+        self._keys: Floats = np.empty(0, np.float32)
+        self._values = self._keys
+
+    def reserve(self, length: int, used: int) -> None:
+        """Make room for `length` places, of which the first `used` hold something."""
         if length <= self._capacity:
             return
-        s, limit = self._table.sizes, self._table.limit
-        # Only a prompt is fed past the context, and nothing comes after it.
-        places = min(max(2 * self._capacity, length, FIRST_PLACES), max(limit, length))
+        s = self._sizes
+        places = max(2 * self._capacity, length, FIRST_PLACES)
+        if self._limit is not None:
+            # Only a prompt is fed past the context, and nothing comes after it.
+            places = min(places, max(self._limit, length))
         capacity = -(-places // ALIGNED) * ALIGNED
         # One memory for all, which the system backs with huge pages.
         memory = np.zeros((2, s.depth, s.kv_heads, s.head_dim * capacity), np.float32)
         keys = memory[0].reshape(s.depth, s.kv_heads, s.head_dim, capacity)
         values = memory[1].reshape(s.depth, s.kv_heads, capacity, s.head_dim)
         if self._capacity:
-            keys[..., : self.length] = self._keys[..., : self.length]
-            values[:, :, : self.length] = self._values[:, :, : self.length]
+            keys[..., :used] = self._keys[..., :used]
+            values[:, :, :used] = self._values[:, :, :used]
         self._keys, self._values, self._capacity = keys, values, capacity
 
+    def enter(self, entries: NDArray[np.int64]) -> None:
+        """Write to a plan where they lie."""
+        entries[CAPACITY] = self._capacity
+        entries[f.KEYS], entries[f.VALUES] = self._keys.ctypes.data, self._values.ctypes.data
 
-class _Plan:
-    """A plan of passes of n tokens, with the memory that their threads share."""
 
-    def __init__(self, table: WeightTable, n: int) -> None:
-        s = table.sizes
+class PassPlan:
+    """A plan of passes of n tokens, with the memory that their threads share. plan, numbers: what
+    they have in common."""
+
+    def __init__(self, sizes: Sizes, plan: NDArray[np.int64], numbers: Floats, n: int) -> None:
+        s = sizes
         q, k = s.heads * s.head_dim, s.kv_heads * s.head_dim
         widths = (s.width, q, k, k, q, s.width, s.inner, s.inner)
         self._shared = [np.empty((n, width), np.float32) for width in widths]
-        self.entries, self.numbers = table.plan.copy(), table.numbers.copy()
+        self.entries, self.numbers = plan.copy(), numbers.copy()
         self.entries[f.TOKENS] = n
         self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self._shared]
 

@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ...core.engine import thread_counts, use_threads
-from ...core.engines import make_engine
+from ...core.engine import make_engine, thread_counts, use_threads
 from ...pairs.pair import context_length
 
 if TYPE_CHECKING:

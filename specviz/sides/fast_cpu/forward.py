@@ -50,6 +50,22 @@ COLUMNS = 18
 
 
 @njit(nogil=True, cache=True)
+def sizes_in(p):
+    """The sizes that a plan begins with."""
+    return Sizes(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10])
+
+
+@njit(nogil=True, cache=True)
+def cached_places(sizes, plan, layer):
+    """Keys and values of a layer, as in `attend`."""
+    before = 4 * layer * sizes.kv_heads * sizes.head_dim * sizes.capacity  # bytes
+    places = (sizes.kv_heads, sizes.head_dim, sizes.capacity)
+    keys = carray(float_pointer(plan[KEYS] + before), places)
+    places = (sizes.kv_heads, sizes.capacity, sizes.head_dim)
+    return keys, carray(float_pointer(plan[VALUES] + before), places)
+
+
+@njit(nogil=True, cache=True)
 def attend(sizes, q, keys, values, start, thread, seen):
     """The thread's share of softmax(q k) v over all places up to each token's own.
 
@@ -99,18 +115,17 @@ def attend(sizes, q, keys, values, start, thread, seen):
 
 
 @njit(nogil=True, cache=True)
-def _attention_block(
-    sizes, layer, thread, arrivals, plan, numbers, angles, x, normed, keys, values
+def attention_block(
+    sizes, layer, thread, arrivals, plan, numbers, angles, arranged, x, keys, values
 ):
-    """x += attention(norm(x)), the thread's share; returns the arrivals."""
+    """x += attention over inputs [n, ...] in the order of `arranged_rows`, the thread's share;
+    returns the arrivals."""
     kind, threads, head_dim, n = sizes.kind, sizes.threads, sizes.head_dim, x.shape[0]
     eps, one, start, meeting = numbers[EPS], np.float32(1.0), plan[START], plan[MEETING]
     q = matrix(plan[SHARED + 1], n, sizes.heads * head_dim)
     k = matrix(plan[SHARED + 2], n, sizes.kv_heads * head_dim)
     v = matrix(plan[SHARED + 3], n, sizes.kv_heads * head_dim)
     seen = matrix(plan[SHARED + 4], n, sizes.heads * head_dim)
-    norm(kind, x, layer[INPUT_NORM], eps, one, normed)
-    arranged = arranged_rows(kind, normed)
     first, last = share(sizes.heads, thread, threads, 1)
     begin, end = first * head_dim, last * head_dim
     product(sizes, arranged, layer[QUERY], layer[QUERY_BIAS], begin, end, q)
@@ -142,7 +157,7 @@ def _add_product(sizes, inputs, weight, bias, thread, plan, x):
 
 
 @njit(nogil=True, cache=True)
-def _mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
+def mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share; returns the arrivals."""
     kind, threads, n = sizes.kind, sizes.threads, x.shape[0]
     gate = matrix(plan[SHARED + 6], n, sizes.inner)
@@ -184,19 +199,7 @@ def run_pass(thread, plan, numbers):
     kv_heads, capacity, head_dim], single weights, and memory for states, fp32 [tokens, ...].
     numbers: fp32, eps of the norms and three factors.
     """
-    sizes = Sizes(
-        plan[0],
-        plan[1],
-        plan[2],
-        plan[3],
-        plan[4],
-        plan[5],
-        plan[6],
-        plan[7],
-        plan[8],
-        plan[9],
-        plan[10],
-    )
+    sizes = sizes_in(plan)
     threads, start, n, keep = sizes.threads, plan[START], plan[TOKENS], plan[KEEP]
     arrivals = plan[ARRIVALS]
     ids = carray(int_pointer(plan[IDS]), n)
@@ -207,16 +210,14 @@ def run_pass(thread, plan, numbers):
     angles = angles_of(frequencies, numbers[ROTARY_FACTOR], start, n)
     embed(sizes, plan[EMBEDDING], ids, thread, x)
     arrivals = meet(plan[MEETING], arrivals, threads)
-    cached = 4 * sizes.kv_heads * sizes.head_dim * sizes.capacity  # bytes of a layer
     for i in range(sizes.depth):
-        places = (sizes.kv_heads, sizes.head_dim, sizes.capacity)
-        keys = carray(float_pointer(plan[KEYS] + i * cached), places)
-        places = (sizes.kv_heads, sizes.capacity, sizes.head_dim)
-        values = carray(float_pointer(plan[VALUES] + i * cached), places)
-        arrivals = _attention_block(
-            sizes, layers[i], thread, arrivals, plan, numbers, angles, x, normed, keys, values
+        keys, values = cached_places(sizes, plan, i)
+        norm(sizes.kind, x, layers[i][INPUT_NORM], numbers[EPS], np.float32(1.0), normed)
+        arranged = arranged_rows(sizes.kind, normed)
+        arrivals = attention_block(
+            sizes, layers[i], thread, arrivals, plan, numbers, angles, arranged, x, keys, values
         )
-        arrivals = _mlp_block(sizes, layers[i], thread, arrivals, plan, numbers, x, normed)
+        arrivals = mlp_block(sizes, layers[i], thread, arrivals, plan, numbers, x, normed)
         # No thread writes to x before all have met twice in the next layer.
         if thread == 0 and plan[STATES] != 0:
             _keep_states(sizes, i, plan, x)

@@ -52,6 +52,11 @@ def store(b: ir.IRBuilder, value: Any, address: Any) -> None:
 def broadcast(b: ir.IRBuilder, address: Any) -> Any:
     value = b.load(b.inttoptr(address, F32.as_pointer()))
     value.align = 4
+    return spread(b, value)
+
+
+def spread(b: ir.IRBuilder, value: Any) -> Any:
+    """A vector whose lanes all hold one number."""
     single = b.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.Constant(I32, 0))
     return b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * LANES))
 

@@ -52,11 +52,6 @@ def _outputs(rows: int) -> int:
     return fitting[0] if fitting else 1
 
 
-def _ahead(rows: int) -> int:
-    """How many bytes ahead weights are fetched: more than arrive during a memory access."""
-    return 8192 if rows == 1 else 24576
-
-
 def _product_body(kind: int, rows: int) -> Body:
     def body(b: ir.IRBuilder, args: Sequence[Any]) -> None:
         x, x_step, w, w_step, inputs, outputs, y, y_step = args
@@ -88,7 +83,8 @@ def _tiles(b: ir.IRBuilder, kind: int, rows: int, width: int, args: Sequence[Any
         for address in ws:
             here = b.add(address, w_place)
             weights.append(widened(b, here, kind))
-            _prefetch(b, b.add(here, i64(_ahead(rows))))
+            # More bytes than arrive during a memory access.
+            _prefetch(b, b.add(here, i64(8192 if rows == 1 else 24576)))
         for half in (0, 1):
             for r, address in enumerate(xs):
                 part = b.add(b.add(address, x_place), i64(4 * LANES * half))

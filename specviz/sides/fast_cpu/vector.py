@@ -17,7 +17,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from .ir import (
-    I32,
     INTEGERS,
     LANES,
     VECTOR,
@@ -32,6 +31,7 @@ from .ir import (
     i64,
     load,
     splat,
+    spread,
     store,
 )
 
@@ -130,17 +130,14 @@ def _softmax_body(b: ir.IRBuilder, args: Sequence[Any]) -> None:
         return b.select(b.fcmp_ordered(">", x, y), x, y)
 
     top = fold(b, highest, larger)
-    single = b.insert_element(ir.Constant(VECTOR, ir.Undefined), top, ir.Constant(I32, 0))
-    tops = b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * LANES))
+    tops = spread(b, top)
     loop = Loop(b, count, LANES, [splat(0.0)])
     here = b.add(scores, b.mul(loop.index, i64(4)))
     weight = exp(b, b.fsub(load(b, here), tops))
     store(b, weight, here)
     sums = b.fadd(loop.carried[0], weight)
     loop.end([sums])
-    total = fold(b, sums, b.fadd)
-    single = b.insert_element(ir.Constant(VECTOR, ir.Undefined), total, ir.Constant(I32, 0))
-    totals = b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * LANES))
+    totals = spread(b, fold(b, sums, b.fadd))
     loop = Loop(b, count, LANES, [])
     here = b.add(scores, b.mul(loop.index, i64(4)))
     store(b, b.fdiv(load(b, here), totals), here)

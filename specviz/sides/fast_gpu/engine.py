@@ -5,6 +5,7 @@ Caches and their programs belong to the model: a run takes one from a pool and g
 
 from __future__ import annotations
 
+import inspect
 import warnings
 import weakref
 from collections.abc import Hashable, Iterable, Sequence
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from transformers import StaticCache
+from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from ...core.eager import memory_limited
 from ...core.engine import OwnEngine
@@ -22,7 +25,6 @@ from ...pairs.pair import context_length
 from ...variables import COMPILE
 from .cache import InPlaceCache, capacity_for
 from .programs import Function, Program, compiled
-from .support import refusal
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
@@ -31,6 +33,9 @@ MOST_IDLE = 3  # caches kept per model: two lanes, and a draft that is the targe
 MOST_PROGRAMS = 96  # captured for one cache
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit
 HALF_TOLERANCE = 0.05  # bf16 and fp16
+MOVING_ROPE = ("dynamic", "longrope")  # frequencies that depend on the length
+ATTENTION = ("sdpa", "eager")  # those that take a mask as a tensor
+UNLIMITED = 1 << 20  # a length for models without a stated limit
 
 
 class CachePool:
@@ -191,7 +196,55 @@ def _trial(model: Any, vocab: int, pool: CachePool) -> str | None:
         off = (torch.cat([first[:-1], rest]) - wanted).abs().max()
         allowed = TOLERANCE.get(model.dtype, HALF_TOLERANCE) * wanted.abs().max().clamp(min=1.0)
         if off <= allowed:
-            return None
+            cache, places = engine.reserve(count), torch.arange(half, count, device=ids.device)
+            # What cannot be captured sets the pool's reason, with a warning of its own.
+            engine.program("trial", lambda i, at: (cache.logits(i, at, 1),), (ids[half:], places))
+            return pool.reason
         reason = "it gave other logits"
     warnings.warn(f"the static form cannot run this model: {reason}", stacklevel=5)
     return reason
+
+
+def refusal(model: Any) -> str | None:
+    """Why the architecture of `model` cannot run over a static cache; None if it may.
+
+    A trial run decides in the end.
+    """
+    if (
+        not {"position_ids", "past_key_values"}
+        <= inspect.signature(model.forward).parameters.keys()
+    ):
+        return "it takes no positions"
+    attention = getattr(model.config, "_attn_implementation", None)
+    if attention not in ATTENTION:
+        return f"its attention ({attention}) takes no mask of this kind"
+    modules = list(model.modules())
+    if any(m._forward_hooks or m._forward_pre_hooks for m in modules):
+        return "hooks on its modules would not run in a captured pass"
+    devices = {t.device for t in (*model.parameters(), *model.buffers())}
+    if len(devices) > 1 or any(hasattr(m, "_hf_hook") for m in modules):
+        return "it is spread over several devices"
+    if any(kind in MOVING_ROPE for m in modules for kind in _rope_types(m)):
+        return "its rotary frequencies follow the length"
+    return _layers(model)
+
+
+def _rope_types(module: Any) -> list[Any]:
+    kinds = getattr(module, "rope_type", None)
+    return list(kinds.values()) if isinstance(kinds, dict) else [kinds]
+
+
+def _layers(model: Any) -> str | None:
+    limit = context_length(model) or UNLIMITED
+    try:
+        layers = StaticCache(config=model.config, max_cache_len=limit).layers
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "transformers knows no static cache for it"
+    for layer in layers:
+        if type(layer) is StaticSlidingWindowLayer:
+            # A window as long as the context never slides.
+            if layer.max_cache_len < limit:
+                return f"its window of {layer.max_cache_len} tokens slides"
+        elif type(layer) is not StaticLayer:
+            return "some of its layers keep a running state"
+    return None

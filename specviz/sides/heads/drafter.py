@@ -75,4 +75,5 @@ class HeadDrafter(Drafter):
 def described_head(pair: Pair, form: str, layers: int | None) -> dict[str, Any]:
     """What a header says of a head: it may have been trained on shorter texts, but it reads any
     length."""
+    assert pair.head is not None
     return described(pair.head, form, None)

@@ -40,7 +40,6 @@ class SuffixDrafter(Drafter):
             self._index.extend(text)
             self._index.separate()
         self._before = self._index.size  # ids of earlier texts and between them
-        self._rows = _Rows(run.vocab, run.device)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         self._index.extend(ids[self._index.size - self._before :])
@@ -50,10 +49,10 @@ class SuffixDrafter(Drafter):
         run = self._run
         if run.settings.greedy:
             drafted = [followers.ids[followers.likeliest] for followers in seen]
-            q = self._rows.write([[i] for i in drafted], [[1.0]] * len(drafted))
+            q = _rows([[i] for i in drafted], [[1.0]] * len(drafted), run)
         else:
             drafted, seen = self._drawn(len(seen))
-            q = self._rows.write([f.ids for f in seen], [f.shares for f in seen])
+            q = _rows([f.ids for f in seen], [f.shares for f in seen], run)
         return Draft(
             torch.tensor(drafted, device=run.device),
             q,
@@ -105,33 +104,12 @@ def _drawn_place(followers: Followers, uniform: float) -> int:
     return bisect_right(list(accumulate(followers.counts)), uniform * followers.total)
 
 
-class _Rows:
-    """Rows of shares in memory that is used again: few entries of a row are not 0, and a
-    vocabulary is long."""
-
-    def __init__(self, vocab: int, device: torch.device) -> None:
-        self._vocab, self._device = vocab, device
-        self._q = torch.zeros(0, vocab, device=device)
-        self._written: list[int] = []  # places in `_q`, row after row
-
-    def write(self, ids: list[list[int]], shares: list[list[float]]) -> Tensor:
-        """fp32 [n, vocab], valid until the next call: the shares of the ids of each row."""
-        if len(self._q) < len(ids):
-            self._q, self._written = torch.zeros(len(ids), self._vocab, device=self._device), []
-        places = [row * self._vocab + i for row, some in enumerate(ids) for i in some]
-        values = [share for some in shares for share in some]
-        flat = self._q.view(-1)
-        if self._device.type == "cpu":  # a call of torch takes some microseconds
-            array = flat.numpy()
-            array[self._written] = 0.0
-            array[places] = values
-        else:
-            flat[torch.tensor(self._written, dtype=torch.long, device=self._device)] = 0.0
-            flat[torch.tensor(places, device=self._device)] = torch.tensor(
-                values, device=self._device
-            )
-        self._written = places
-        return self._q[: len(ids)]
+def _rows(ids: list[list[int]], shares: list[list[float]], run: RunContext) -> Tensor:
+    """fp32 [n, vocab]: in each row the shares of its ids, and 0 elsewhere."""
+    rows = torch.zeros(len(ids), run.vocab)
+    for row, some, values in zip(rows.numpy(), ids, shares, strict=True):
+        row[some] = values
+    return rows.to(run.device)
 
 
 class _Shares(Sequence[Tensor]):

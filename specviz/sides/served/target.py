@@ -20,9 +20,8 @@ from ...remote.address import ServerAddress
 from ...remote.identity import LLAMA_CPP, Identity, identity_of
 from ...remote.wire import Server, UnknownError
 from ...settings import Settings
-from .completions import Completions
+from .adapters import Completions, LlamaTarget
 from .interface import Drawn, Spent, TargetServer, UnsuitedError
-from .llama_server import LlamaServer
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -47,7 +46,7 @@ class RemoteTarget(ModelElsewhere):
 
     training = False
     device = torch.device("cpu")  # where its distributions arrive
-    dtype = "unknown"
+    dtype: Any = "unknown"
 
     def __init__(self, server: TargetServer, identity: Identity, vocab: int) -> None:
         self.server, self.identity, self.vocab = server, identity, vocab
@@ -232,7 +231,7 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
 def _answering(server: Server, model: str, identity: Identity, vocab: int) -> RemoteTarget:
     """The target in the form of questions that the server understands. Of a server that does not
     say what it is, both forms are tried. Raises `ServerError` and `PairError`."""
-    known = (LlamaServer,) if identity.engine == LLAMA_CPP else (Completions, LlamaServer)
+    known = (LlamaTarget,) if identity.engine == LLAMA_CPP else (Completions, LlamaTarget)
     reasons: list[Exception] = []
     for form in known:
         try:

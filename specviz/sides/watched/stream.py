@@ -40,7 +40,7 @@ class Arrival:
     counts: Counts | None = None
 
 
-class Engine:
+class WatchedEngine:
     """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
     otherwise a chunk is taken as a step."""
 
@@ -74,7 +74,7 @@ class Engine:
 class Reader:
     """Reads the chunks of one stream, in order."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
         self._server, self._most = engine.server, settings.max_new_tokens
         self._count = 0  # tokens so far
 

@@ -24,10 +24,9 @@ from ...remote.address import ServerAddress, server_address
 from ...remote.identity import LLAMA_CPP, Counted, counters, identity_of, moved
 from ...remote.wire import Server
 from ...settings import Settings
-from .llama_server import LlamaServer
+from .engines import LlamaEngine, VllmEngine
 from .steps import Counts, Step, Word, reconciled, rounds_of
-from .stream import Arrival, Engine, Prompt, stamped
-from .vllm import Vllm
+from .stream import Arrival, Prompt, WatchedEngine, stamped
 
 WARM_PROMPT = "The"  # not the run's own prompt, which would then lie in the server's cache
 WARM_TOKENS = 8
@@ -35,7 +34,9 @@ WARM_TOKENS = 8
 Stoppable = Generator[Event, bool | None, None]
 
 
-def watch(watched: Engine, alone: Engine | None, prompt: Prompt, settings: Settings) -> Stoppable:
+def watch(
+    watched: WatchedEngine, alone: WatchedEngine | None, prompt: Prompt, settings: Settings
+) -> Stoppable:
     """Watch one stream of a server, then one of the server of its target alone if there is one.
 
     Yields a `Header`, the `Round`s as they come, and an `End`. If the server tells only at the end
@@ -90,7 +91,7 @@ class _Lane:
     """One stream, as rounds. emitted: the rounds so far, as they were told last. counts: of its
     verify steps, if they are told at its end."""
 
-    engine: Engine
+    engine: WatchedEngine
     lane: Lane
     settings: Settings
     reason: EndReason = "stopped"
@@ -181,13 +182,13 @@ class _Grouped:
         return [Step(words[:1], 0, 0), *([Step(words[1:])] if words[1:] else [])]
 
 
-def tells_steps(engine: Engine) -> bool:
+def tells_steps(engine: WatchedEngine) -> bool:
     """Whether an engine tells what each of its steps drafts, by a short stream. Raises
     `ServerError`."""
     return _warm_up(engine, served_settings(Settings()))
 
 
-def _warm_up(engine: Engine, settings: Settings) -> bool:
+def _warm_up(engine: WatchedEngine, settings: Settings) -> bool:
     """Let an engine write a few tokens; returns whether it tells what its steps draft."""
     few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     path, body = engine.request(WARM_PROMPT, few)
@@ -198,7 +199,7 @@ def _warm_up(engine: Engine, settings: Settings) -> bool:
 
 
 def _header(
-    engines: dict[Lane, Engine], prompt: str, ids: Sequence[int], settings: Settings
+    engines: dict[Lane, WatchedEngine], prompt: str, ids: Sequence[int], settings: Settings
 ) -> Header:
     watched, alone = engines[SPECULATIVE], engines.get(BASELINE)
     versions = {"specviz": __version__, "python": platform.python_version()}
@@ -246,8 +247,8 @@ class Watched:
     """
 
     name: str
-    stream: Engine
-    alone: Engine | None = None
+    stream: WatchedEngine
+    alone: WatchedEngine | None = None
 
     drafters = ("none",)  # of ours: the server drafts
 
@@ -285,9 +286,9 @@ def load_watched(spec: WatchedSpec, asked: Any) -> Watched:
     return watched_pair(spec)
 
 
-def recognised(address: ServerAddress, model: str) -> Engine:
+def recognised(address: ServerAddress, model: str) -> WatchedEngine:
     """The engine at an address, which has this model. Raises `ServerError`, and `PairError` if it
     does not have it."""
     server = Server(address)
     identity = identity_of(server, model)
-    return (LlamaServer if identity.engine == LLAMA_CPP else Vllm)(server, model, identity)
+    return (LlamaEngine if identity.engine == LLAMA_CPP else VllmEngine)(server, model, identity)

@@ -1,5 +1,9 @@
-"""vLLM's stream: one chunk per engine step, and at its end, if the server was started with
-`--per-request-spec-decode-metrics detailed`, what every verify step drafted and accepted."""
+"""The streams of the engines that can be watched.
+
+vLLM sends one chunk per engine step, and at the end, if it was started with
+`--per-request-spec-decode-metrics detailed`, what every verify step drafted and accepted.
+llama.cpp's server sends a chunk per token, with the drafted and accepted tokens so far.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...core.events import EndReason
-from ...errors import PairError, ServerError
+from ...core.events import UNKNOWN_ID, EndReason
+from ...errors import PairError, ServerError, SettingsError
 from ...remote.identity import Identity
 from ...remote.wire import Server
 from ...settings import Settings
 from .steps import Counts, counts_of
-from .stream import Arrival, Engine, Prompt, Reader
+from .stream import Arrival, Prompt, Reader, WatchedEngine
 
 MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for
@@ -22,7 +26,7 @@ BROKEN = "\ufffd"
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
 
 
-class Vllm(Engine):
+class VllmEngine(WatchedEngine):
     """A model on a vLLM server, or on another that speaks its form of OpenAI's completions."""
 
     def __init__(self, server: Server, model: str, identity: Identity) -> None:
@@ -79,7 +83,7 @@ class VllmReader(Reader):
     """Reads one stream. Its text may lag behind its tokens, by a part of a character or of a stop
     string: a token's text is then the vocabulary's."""
 
-    def __init__(self, engine: Vllm, settings: Settings) -> None:
+    def __init__(self, engine: VllmEngine, settings: Settings) -> None:
         super().__init__(engine, settings)
         self._known = engine.texts
         self._lag = ""  # told by tokens, but not yet by the server
@@ -124,3 +128,68 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     if not isinstance(told, Mapping):
         return None
     return counts_of(told.get("per_step_drafted"), told.get("per_step_accepted"))
+
+
+RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
+
+
+class LlamaEngine(WatchedEngine):
+    """A model on llama.cpp's server."""
+
+    steps_told = True
+
+    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
+        if settings.seed >= RANDOM_SEED:
+            raise SettingsError(
+                f"llama.cpp takes seeds below {RANDOM_SEED}: choose a smaller seed."
+            )
+        return "/completion", {
+            "prompt": prompt if isinstance(prompt, str) else list(prompt),
+            "n_predict": settings.max_new_tokens,
+            "temperature": settings.temperature,
+            "top_k": settings.top_k,
+            "top_p": settings.top_p,
+            "min_p": 0.0,
+            "repeat_penalty": 1.0,
+            "samplers": ["temperature", "top_k", "top_p"],
+            "seed": settings.seed,
+            "stop": list(settings.stop),
+            "ignore_eos": settings.ignore_eos,
+            "stream": True,
+            "timings_per_token": True,  # nosec B105
+            "return_tokens": True,  # nosec B105
+        }
+
+    def reader(self, settings: Settings) -> Reader:
+        return LlamaReader(self, settings)
+
+    def tokenize(self, prompt: str) -> list[int]:
+        return self.told_ids({"content": prompt, "add_special": True})
+
+
+class LlamaReader(Reader):
+    """Reads one stream. A token that holds a part of a character is not sent, only counted."""
+
+    _drafted = _accepted = 0
+    _step: object = None
+
+    def _told(self, chunk: dict[str, Any]) -> Arrival:
+        ids = [int(one) for one in chunk["tokens"]]
+        text, count = str(chunk["content"]), int(chunk["tokens_predicted"])
+        timings = chunk.get("timings") or {}
+        # Until something was drafted the counts are left out.
+        self._drafted = int(timings.get("draft_n", self._drafted))
+        self._accepted = int(timings.get("draft_n_accepted", self._accepted))
+        missing = [UNKNOWN_ID] * max(0, count - self._count - len(ids))
+        self._count = max(count, self._count)
+        ended = self._reason(chunk) if chunk["stop"] else None
+        if ended is None or self._step is None:
+            # The last chunk's time is that of the whole text.
+            self._step = (self._drafted, self._accepted, timings.get("predicted_ms"))
+        ids = [*missing, *ids]
+        texts = [""] * (len(ids) - 1) + [text] if ids else []
+        return Arrival(ids, texts, self._drafted, self._accepted, self._step, ended)
+
+    def _reason(self, chunk: dict[str, Any]) -> EndReason:
+        reason = chunk.get("stop_type")
+        return self._full() if reason == "limit" else "stop" if reason == "word" else "eos"

@@ -1,1 +1,0 @@
-"""Drafts of a model with another tokenizer than the target's."""
