@@ -25,6 +25,8 @@ from specviz.measure.bench.lanes import (
 )
 from specviz.measure.bench.random_models import scripted, shaped_pair
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -170,3 +172,20 @@ def test_everything_but_compiled_passes_works_without_numba(folders: str) -> Non
     )
     assert ended.returncode == 0, ended.stderr
     assert "draft + target" in ended.stdout
+
+
+def test_what_needs_no_model_needs_no_torch() -> None:
+    """It takes seconds to import, and most command lines ask for help or read a file."""
+    recording = ROOT / "assets" / "recordings" / "easy.json.gz"
+    lines = ["variables", "--help", "run --help", "doctor --help", "page --help"]
+    lines += [f"check {recording}", "--bogus"]
+    script = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "from specviz.__main__ import main\n"
+        f"for line in {lines}:\n"
+        "    try: main(line.split())\n"
+        "    except SystemExit: pass\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "usage: specviz run" in ended.stdout and "easy.json.gz: " in ended.stdout

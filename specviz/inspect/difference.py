@@ -7,7 +7,7 @@ that must agree within rounding, and how much rounding moves logits here is meas
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,17 +47,14 @@ def explain_difference(pair: Pair, trace: Trace, lane: Lane | None = None) -> Di
     parting = parting_of(trace, lane)
     if parting is None:
         return None
-    steps = examined(pair, parting)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            found: Difference = stop.value
-            return found
+    *_, found = examined(pair, parting)
+    assert isinstance(found, Difference)
+    return found
 
 
-def examined(pair: Pair, parting: Parting) -> Generator[str, None, Difference]:
-    """Score the place again; yields a sentence before each step. Raises `PairError`."""
+def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
+    """Score the place again; yields a sentence before each step, and the answer. Raises
+    `PairError`."""
     check_pair(pair, parting)
     with torch.inference_mode():
         yield "Writing the baseline's text again, one token per pass."
@@ -87,7 +84,7 @@ def examined(pair: Pair, parting: Parting) -> Generator[str, None, Difference]:
     if wrong := sum(margin is None or margin > rounding for margin in rejected):
         reasons.append(f"the target refused {wrong} of its own guesses by a clear margin")
     rows = {"the lane with drafts, repeated": repeated, **place}
-    return Difference(
+    yield Difference(
         index=parting.index,
         ours=pair.tokenizer.decode([ours]),
         theirs=pair.tokenizer.decode([theirs]),

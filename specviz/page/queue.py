@@ -14,7 +14,7 @@ from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
 from ..worker.tasks import LoadTask, Machine, MachineTask
 from .jobs import Job, Run
-from .tally import Durations, Tally, about
+from .probes import Durations, Tally, about
 
 log = logging.getLogger(__name__)
 

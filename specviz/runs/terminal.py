@@ -11,7 +11,7 @@ from ..lanes import BASELINE, LANES, Lane, label_of
 from .metrics import Metrics, best_lane, compute_metrics
 from .tables import shown_number
 from .trace import Trace
-from .uncertainty import DOUBTS, uncertainty
+from .uncertainty import DOUBTS, NEAR, uncertainty
 
 END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
 UNSEEN = "?"  # in the place of a token that a server rejected without telling it
@@ -107,16 +107,20 @@ def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
         yield _comparison(trace.end.agreement(lane))
 
 
+def _paid(speedup: float | None) -> str:
+    if speedup is None:
+        return "too short to compare"
+    if abs(speedup - 1) < NEAR:
+        return "as good as even"
+    return "drafting pays" if speedup > 1 else "drafting costs more than it saves"
+
+
 def _rows(trace: Trace, m: Metrics) -> dict[str, tuple[str, str]]:
     """The figures of a lane with what they mean, by name."""
-    pays = "the draft pays" if (m.speedup or 0.0) > 1 else "the draft costs more than it saves"
     predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
     beta = verdict_kind(trace.header.settings_of(trace.header.speculative[0]).rule).beta
     return {
-        "speed-up": (
-            shown_number(m.speedup, 2),
-            "too short to compare" if m.speedup is None else pays,
-        ),
+        "speed-up": (shown_number(m.speedup, 2), _paid(m.speedup)),
         "  with prefill": (shown_number(m.speedup_end_to_end, 2), "of the prompt"),
         "  end to end": (shown_number(m.speedup_wall, 2), END_TO_END),
         "alpha": (shown_number(m.alpha, 3), "of judged drafts were accepted"),

@@ -26,6 +26,8 @@ from ..lanes import BASELINE, Lane
 from .metrics import compute_metrics
 from .trace import Trace
 
+NEAR = 0.03
+"""A speed-up that differs from 1 by less is as good as even, also in `words/verdict.js`."""
 SAMPLES = 2000
 LEVEL = (2.5, 97.5)  # percentiles of a 95% interval
 

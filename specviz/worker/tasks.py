@@ -198,12 +198,9 @@ class DifferenceTask:
         from ..inspect.difference import examined  # imports torch
 
         pair = yield from models.pair(self.pair)
-        steps = examined(pair, self.parting)
-        while not stop.is_set():
-            try:
-                yield next(steps)
-            except StopIteration as found:
-                yield found.value
+        for said in examined(pair, self.parting):
+            yield said
+            if stop.is_set():
                 return
 
 

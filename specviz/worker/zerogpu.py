@@ -165,10 +165,6 @@ def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[lis
         thread.join()
 
 
-def _lost_device(item: Any) -> bool:
-    return isinstance(item, Failure) and item.fatal
-
-
 class LoadedModels(Models):
     """The pairs of a fixed list, loaded before the first call: a later load reaches no GPU."""
 
@@ -215,7 +211,8 @@ class ZeroGpuWorker(LocalWorker):
             for items in lists_of_results(task, models, seconds):
                 yield items
                 # ZeroGPU would use this process again, although the device is lost to it.
-                if any(map(_lost_device, items)) and os.getpid() != here:
+                lost = any(isinstance(item, Failure) and item.fatal for item in items)
+                if lost and os.getpid() != here:
                     os._exit(1)
 
         self._call = decorate(call, duration=duration)

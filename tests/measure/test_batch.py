@@ -95,7 +95,7 @@ def test_a_small_pair_is_measured(
     found = json.loads(file.read_text())
     assert (found["alpha"], found["temperature"]) == (0.25, None)
     for wrong, says in (
-        (["--batch", "0"], "use numbers of texts from 1 to 1024"),
+        (["--batch", "0"], "use a whole number from 1 to 1024"),
         (["--batch", "2", "--gamma", "0"], "--batch needs a draft model"),
         (["--batch", "2", "--max-new-tokens", "1"], "no draft was judged"),
         (["--batch", "2", "--out", str(tmp_path / "no" / "x.json")], "make it first"),

@@ -17,7 +17,7 @@ from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
 from specviz.kinds import swept_drafters
 from specviz.measure.racing import raced
-from specviz.measure.sweep.advice import NEAR, recommendations
+from specviz.measure.sweep.advice import recommendations
 from specviz.measure.sweep.cli import add_arguments
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
@@ -31,7 +31,7 @@ from specviz.measure.sweep.types import (
     SweepRequest,
     SweepResult,
 )
-from specviz.runs.uncertainty import Estimate
+from specviz.runs.uncertainty import NEAR, Estimate
 
 VOCAB = 12
 PASS = 0.01  # seconds

@@ -21,9 +21,9 @@ from specviz.page import delivery, jobs
 from specviz.page import queue as runs
 from specviz.page.delivery import delivery_functions, deltas
 from specviz.page.jobs import Question, Run
+from specviz.page.probes import Durations
 from specviz.page.queue import RunQueue
 from specviz.page.requests import client_of
-from specviz.page.tally import Durations
 from specviz.worker.client import Limits, LocalWorker
 from specviz.worker.tasks import READING, SampleTask
 

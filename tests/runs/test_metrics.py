@@ -7,6 +7,7 @@ import random
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -203,6 +204,23 @@ def test_a_run_of_one_round_or_token_has_no_speedup(
     }
     said = "\n".join(metric_lines(Trace(trace.header, rounds)))
     assert ("too short to compare" in said) != compared
+
+
+@pytest.mark.parametrize(
+    ("per_token", "said"),
+    [(0.5, "drafting pays"), (0.98, "even"), (1.02, "even"), (1.5, "costs more than it saves")],
+)
+def test_a_terminal_says_what_drafting_is_worth(pair: Pair, per_token: float, said: str):
+    trace = Trace.from_events(race(pair, PROMPT, RUNS["sampled"]))
+    rounds = []
+    for lane, seconds in (("speculative", per_token), ("baseline", 1.0)):
+        ends = np.cumsum([0 if r.reads_prompt else len(r.emitted) for r in trace.lane(lane)])
+        rounds += [
+            replace(r, clock=seconds * end)
+            for r, end in zip(trace.lane(lane), ends.tolist(), strict=True)
+        ]
+    lines = metric_lines(replace(trace, rounds=rounds))
+    assert said in next(line for line in lines if line.startswith("speed-up"))
 
 
 def test_an_old_recording_has_no_speedup_on_the_wall_clock(pair: Pair):

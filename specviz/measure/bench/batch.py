@@ -198,14 +198,6 @@ class BatchedPasses:
             ) from error
 
 
-def check_batches(batches: Sequence[int]) -> list[int]:
-    """The batches in rising order, each once. Raises `SpecvizError` for sizes out of range."""
-    wrong = [size for size in batches if not 1 <= size <= LARGEST]
-    if wrong:
-        raise SpecvizError(f"--batch has {wrong[0]}: use numbers of texts from 1 to {LARGEST}.")
-    return sorted(set(batches))
-
-
 def batch_report(
     pair: Pair,
     prompts: Sequence[str],

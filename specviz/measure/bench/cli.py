@@ -20,7 +20,7 @@ from ...pairs.spec import address_of, is_row
 from ...prompts import OWN_SET, in_turn, prompts_file
 from ...settings import Settings
 from ..racing import all_with
-from .batch import batch_report, check_batches
+from .batch import LARGEST, batch_report
 from .drafters import comparison_report
 from .lanes_table import lanes_report
 from .random_models import SHAPES, scripted, shaped_pair
@@ -82,7 +82,7 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
     )
     add(
         "--batch",
-        type=int,
+        type=whole(1, LARGEST),
         nargs="+",
         metavar="ROWS",
         help="only passes over several texts at once, and from which batch on drafts stop paying",
@@ -169,10 +169,9 @@ def _server(options: argparse.Namespace) -> None:
 
 
 def _batch(options: argparse.Namespace) -> None:
-    batches = check_batches(options.batch)
     its = _subject(options)
     at = replace(its.settings, temperature=options.temperatures[0])
-    batch_report(its.pair, its.prompts, at, batches, options)
+    batch_report(its.pair, its.prompts, at, sorted(set(options.batch)), options)
 
 
 MODES: dict[str, Callable[[argparse.Namespace], None]] = {

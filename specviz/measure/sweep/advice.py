@@ -7,12 +7,10 @@ from functools import partial
 from urllib.parse import urlencode
 
 from ...environment import BUILTIN
+from ...runs.uncertainty import NEAR
 from .deploy import engine_settings
 from .types import Answer, Configuration, Machine, Measured, Recommendation, Row, SweepRequest
 
-NEAR = 0.03
-"""A speed-up that differs from 1 by less is as good as even, as in the page's
-`words/verdict.js`."""
 FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
 BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 

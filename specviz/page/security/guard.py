@@ -38,17 +38,19 @@ from .addresses import (
     API,
     LOGIN,
     POSTS,
+    PREFLIGHT,
     SIGN_IN,
     TOOL_POST,
     TOOLS,
     Post,
+    Sites,
+    is_preflight,
     is_readable,
     path_of,
     stream_of,
 )
 from .answers import LOCKED, NOTHING, Answer
 from .bodies import NOT_OURS, Bodies, Body, Refused
-from .sites import PREFLIGHT, Sites, is_preflight
 
 log = logging.getLogger(__name__)
 
