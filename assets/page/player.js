@@ -153,7 +153,7 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
      */
     paired(pair, drafter) {
       const isGiven = given[names.indexOf("pair")] === pair && given[names.indexOf("drafter")] === drafter;
-      return drafterControl(pair, isGiven ? drafter : null, config);
+      return drafterControl(pair, isGiven || !config.drafters[pair] ? drafter : null, config);
     },
     /**
      * Another drafter is chosen, perhaps by a preset that knows nothing of the pair.
