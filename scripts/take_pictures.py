@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from scripts.browsers import chromium, served_page
-from specviz.environment import ASSETS, SERVED
+from specviz.environment import ASSETS, BUILTIN, SERVED
+from specviz.variables import PAIR
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 RECORDED = '[data-player][data-source="recording"][data-state="ended"]'
@@ -159,6 +163,20 @@ def take_motion(page: Any, out: Path) -> None:
     print(path)
 
 
+@contextmanager
+def visited() -> Iterator[tuple[Any, str]]:
+    """A window on a page that is served meanwhile, and its address."""
+    with served_page() as url, chromium() as browser:
+        yield (
+            browser.new_page(
+                viewport={"width": 1440, "height": 900},
+                color_scheme="light",
+                reduced_motion="reduce",
+            ),
+            url,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
     parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
@@ -168,31 +186,32 @@ def main() -> None:
     parser.add_argument("--server", metavar="NAME", help="only NAME.png, a race with a server")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with served_page() as url, chromium() as browser:
-        page = browser.new_page(
-            viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce"
-        )
+    if not (options.close_ups or options.server):
+        with visited() as (page, url):
+            page.goto(f"{url}/?__theme=light")
+            page.wait_for_selector("[data-player][data-ready]")
+            # The recording that a visit begins with: a picture of it depends on no machine's load.
+            page.wait_for_selector(RECORDED)
+            page.mouse.move(0, 0)
+            if options.tree:
+                print_tree(page)
+                return
+            take_stills(page, options.out)
+            take_round(page, options.out)
+            take_motion(page, options.out)
+        if options.recorded:
+            return
+    if not options.server:
+        os.environ[PAIR.name] = BUILTIN  # it has every drafter, and presets that show them
+    with visited() as (page, url):
         if options.server:
             take_server(page, url, options.out, options.server)
             return
-        if options.close_ups:
-            take_close_ups(page, url, options.out)
-            return
-        page.goto(f"{url}/?__theme=light")
-        page.wait_for_selector("[data-player][data-ready]")
-        # The recording that a visit begins with: a picture of it depends on no machine's load.
-        page.wait_for_selector(RECORDED)
-        page.mouse.move(0, 0)
-        if options.tree:
-            print_tree(page)
-            return
-        take_stills(page, options.out)
-        take_round(page, options.out)
-        take_motion(page, options.out)
-        if options.recorded:
-            return
-        take_choose(page, options.out)
-        take_lanes(page, url, options.out)
+        if not options.close_ups:
+            page.goto(f"{url}/?__theme=light")
+            page.wait_for_selector("[data-player][data-ready]")
+            take_choose(page, options.out)
+            take_lanes(page, url, options.out)
         take_close_ups(page, url, options.out)
 
 

@@ -51,10 +51,10 @@ VERDICTS: dict[str, VerdictKind | str] = {
         decide=".core.verdicts:decide",
         label="token by token",
         clause="drafts are judged one after another by p / q",
-        law="Exact does not mean the same words, it means the same chances. A guess is kept with "
-        "probability min(1, p/q); after a refusal the token is drawn from max(0, p − q). Together "
-        "they give every token exactly the probability p that the target alone gives it (Leviathan "
-        "et al. 2022, theorem 1).",
+        law="Exact does not mean the same words, it means the same chances. A guess is accepted "
+        "with probability min(1, p/q); after a rejection the token is drawn from max(0, p − q). "
+        "Together they give every token exactly the probability p that the target alone gives it "
+        "(Leviathan et al. 2022, theorem 1).",
         left="left: max(0, p − q)",
     ),
     "block": ".more_kinds:BLOCK",

@@ -82,12 +82,12 @@ BLOCK = VerdictKind(
     label="block",
     clause="all drafts of a round are judged together",
     law="Exact does not mean the same words, it means the same chances. Block verification "
-    "judges the guesses of a round together: it keeps more of them than one test after the "
-    "other would, and makes up for exactly what it refuses, so every text keeps the "
+    "judges the guesses of a round together: it accepts more of them than one test after the "
+    "other would, and makes up for exactly what it rejects, so every text keeps the "
     "probability that the target alone gives it (Sun et al. 2024).",
-    note="The guesses are judged together, but shown one after the other: kept are all up to "
-    "the last one whose draw is below its threshold. So the text follows p, and never fewer "
-    "are kept on average than one by one.",
+    note="The guesses are judged together, but shown one after the other: all up to the last "
+    "one whose draw is below its threshold are accepted. So the text follows p, and never fewer "
+    "are accepted on average than one by one.",
     left="left: max(0, w p − q)",
     beta="mean overlap of the two distributions, as the token rule has it",
     threshold="u",
@@ -103,13 +103,13 @@ EXACT_MATCH = VerdictKind(
     label="exact match",
     clause="drafts are compared with the target's own draws",
     law="Exact does not mean the same words, it means the same chances. Here the target draws "
-    "each token itself, from p, and a guess is kept only if it is that token: what is written "
+    "each token itself, from p, and a guess is accepted only if it is that token: what is written "
     "are always the target’s own draws.",
     note="The target’s own draws are what is written, so the text follows p. Fewer guesses "
-    "hold than with the ratio p / q, which may keep a guess that the target would not have "
-    "drawn this time.",
-    left="p without the refused one",
-    beta="mean probability that the rule keeps a draft",
+    "hold than with the ratio p / q, which may accept a guess that the target would not "
+    "have drawn this time.",
+    left="p without the rejected one",
+    beta="mean probability that the rule accepts a draft",
     chance=True,
     numbers=".core.verdicts:exact_match_shown",
     after=".core.verdicts:left_of_exact_match",
@@ -127,7 +127,7 @@ TYPICAL = VerdictKind(
     "distribution (Cai et al. 2024). The experiment below shows by how much.",
     note="Kept means “likely enough” here: nothing makes up for guesses that the draft makes "
     "too often. The text does not follow the target’s distribution.",
-    beta="mean probability that the rule keeps a draft",
+    beta="mean probability that the rule accepts a draft",
     chance=True,
     threshold="p",
     draws=False,

@@ -34,11 +34,11 @@ COMPARED = {
 """What the lanes with drafts of a run may differ in."""
 
 OUTCOMES = {
-    "accepted": {"mark": "", "meaning": "drafted, kept"},
-    "rejected": {"mark": "✗", "meaning": "drafted, refused"},
+    "accepted": {"mark": "", "meaning": "drafted, accepted"},
+    "rejected": {"mark": "✗", "meaning": "drafted, rejected"},
     "ignored": {"mark": "", "meaning": "drafted, never judged"},
-    "corrected": {"mark": "↳", "meaning": "the target’s, after a refusal"},
-    "bonus": {"mark": "★", "meaning": "the target’s, if all were kept"},
+    "corrected": {"mark": "↳", "meaning": "the target’s, after a rejection"},
+    "bonus": {"mark": "★", "meaning": "the target’s, if all were accepted"},
     "untold": {"mark": "·", "meaning": "the end of a watched server’s step"},
 }
 """What may become of a token."""

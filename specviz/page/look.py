@@ -11,20 +11,16 @@ from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..runs.charts import PALETTE
-from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, first_modules, styles
+from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
 from .probes import Probes
 from .requests import Requests
 from .security.answers import DESCRIPTION, PICTURE
 from .security.guard import guarded_options
 
 FONTS = PAGE / "fonts"
-FONT = FONTS / "source-serif-4-latin.woff2"
 RECORDINGS = ASSETS / "recordings"
 SHEETS = ("page.css", "doctor.css", *PLAYER_SHEETS)
 SANS = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # served by Gradio itself
-SANS_FILES = [
-    f"static/fonts/SourceSansPro/SourceSansPro-{weight}.woff2" for weight in ("Regular", "Bold")
-]
 
 COLOURS = {
     "body_background_fill": "page",
@@ -115,15 +111,7 @@ def _theme() -> gr.themes.Base:
 
 
 def _head() -> str:
-    """The page's styles, so that it is never shown without them, and links to its scripts, so that
-    they are loaded before Gradio needs them."""
+    """The page's styles, so that it is never shown without them."""
     style = f"{css_variables()}\n{styles(SHEETS)}".replace("@fonts", static_url(FONTS))
-    fonts = "".join(
-        f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{url}">'
-        for url in (static_url(FONT), *SANS_FILES)
-    )
-    scripts = "".join(
-        f'<link rel="modulepreload" href="{static_url(path)}">' for path in first_modules()
-    )
     about = f'<meta name="description" content="{DESCRIPTION}">'
-    return f"{about}{fonts}{scripts}<style>{style}</style>"
+    return f"{about}<style>{style}</style>"

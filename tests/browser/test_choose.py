@@ -43,6 +43,8 @@ def saved(visitor: Visitor, name: str) -> str:
 def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:
     visitor = opened(visit)
     page = visitor.page
+    head = page.locator(".sc-head").bounding_box()  # over the whole width, what follows below it
+    assert head and head["width"] == page.evaluate("document.documentElement.clientWidth")
     small(visitor, 5)
     expect(page.locator(".sc-start p")).to_have_text("4 rows, 3 prompts")
     visitor.button("Start").click()

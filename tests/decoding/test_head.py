@@ -77,6 +77,21 @@ def test_the_chains_of_published_heads_are_what_their_description_says(
     assert counts["accepted"] > 3 and counts["rejected"] > 3
 
 
+@pytest.mark.parametrize("prompt", [[7], [7, 8], [7, 8, 9]], ids=len)
+def test_the_first_chain_after_a_short_prompt_reads_all_of_it(prompt: list[int], tmp_path: Path):
+    head, pair = eagle(tmp_path / "head")
+    text = list(prompt)
+    for r in speculate(pair, prompt, SAMPLED):
+        if r.drafted:  # not in the first round after a single token
+            break
+        text += [t.id for t in r.emitted]
+    assert len(text) <= 1 + len(prompt)
+    for place, token in enumerate(r.drafted):
+        ids = [*text, *(t.id for t in r.drafted[:place])]
+        q = head.logits(ids, place).softmax(-1)
+        assert token.q == pytest.approx(q[token.id].item(), abs=2e-4)
+
+
 def test_layers_that_a_checkpoint_names_are_counted_as_in_their_format(tmp_path: Path):
     """In `eagle_config` a layer means its output; `speculators` counts layers that have run."""
     head = ToyHead(deep(), (1, 2, 5), range(VOCAB))

@@ -67,6 +67,39 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
     assert {outcome for _, outcome, _ in by_numpy} >= wanted
 
 
+@pytest.mark.parametrize("form", ["compiled", "eager", "static"])
+def test_cards_tell_the_numbers_of_their_own_place(
+    pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch
+):
+    """beta, and what the draft thought of a correction, from passes without caches."""
+    if form == "static":
+        monkeypatch.setenv("SPECVIZ_FORM", form)
+    settings = Settings(gamma=4, temperature=1.0, max_new_tokens=60, seed=5, ignore_eos=True)
+    text, judged, corrected = [1, 2, 3] * 4, 0, set()
+    with eager_only() if form == "eager" else nullcontext():
+        rounds = list(speculate(pair, text, settings))
+    for r in rounds:
+        ids = torch.tensor([[*text, *(t.id for t in r.drafted)]])
+        with torch.inference_mode():
+            p, q = (
+                model(ids, use_cache=False).logits[0, len(text) - 1 :].softmax(-1)
+                for model in (pair.target, pair.draft)
+            )
+        for place, token in enumerate(r.drafted):
+            if token.outcome in ("accepted", "rejected"):
+                both = torch.minimum(p[place], q[place]).sum().item()
+                assert token.beta == pytest.approx(both, abs=1e-4)
+                judged += 1
+        own = r.emitted[-1]
+        if own.outcome == "corrected":
+            place = len(r.emitted) - 1
+            likeliest = q[place].topk(len(own.top_q)).indices.tolist()
+            assert likeliest and [choice.id for choice in own.top_q] == likeliest
+            corrected.add(place)
+        text = [*text, *(t.id for t in r.emitted)]
+    assert judged > 20 and len(corrected) > 1
+
+
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
     """Also where u lies next to p / q, and where p and q agree."""

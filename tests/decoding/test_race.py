@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from toy_models import VirtualTime, emitted_ids, llama, mini, pair_of, relative,
 
 import specviz.core.loop
 from specviz import End, Header, Pair, Round, Settings, Trace, race
+from specviz.core.events import agreement_of
 from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
 from specviz.core.verdicts import decide
@@ -210,6 +212,17 @@ def test_greedy_lanes_are_compared_token_by_token(pair: Pair):
     _, _, end = raced(pair, Settings(max_new_tokens=50))
     assert (end.identical, end.compared, end.divergence) == (True, 50, None)
     assert end.reasons == dict.fromkeys(LANES, "length")
+
+
+@pytest.mark.parametrize("place", [0, 20, 49])
+def test_the_first_other_token_is_found_wherever_it_is(pair: Pair, place: int):
+    _, rounds, _ = raced(pair, Settings(max_new_tokens=50))
+    alone = of("baseline", rounds)
+    (token,) = alone[place].emitted
+    other = replace(alone[place], emitted=[replace(token, id=(token.id + 1) % 9)])
+    found = agreement_of(of("speculative", rounds), [*alone[:place], other, *alone[place + 1 :]])
+    assert (found.identical, found.compared) == (False, 50)
+    assert found.divergence is not None and found.divergence.index == place
 
 
 def test_sampled_lanes_are_two_draws_and_not_compared(pair: Pair):

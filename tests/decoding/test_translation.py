@@ -19,6 +19,7 @@ from toy_models import (
     llama,
     metaspace,
     mini,
+    next_logits,
     pair_of,
     tokenizer_of,
     words,
@@ -26,6 +27,7 @@ from toy_models import (
 from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
+from specviz.core.loop import _Run
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.pair import tokenizer_size
@@ -207,6 +209,26 @@ def small_pair(**config: Any) -> Pair:
 
 
 SAMPLED = Settings(gamma=3, temperature=1.0)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_after_every_draft_the_draft_has_read_the_text_and_its_own_guesses(
+    kind: str, temperature: float
+):
+    pair = pair_with(TOKENIZERS[kind]())
+    settings = Settings(gamma=4, temperature=temperature, max_new_tokens=40, ignore_eos=True)
+    run = _Run(pair, pair.encode("the cat sat"), settings, "speculative")
+    run.prefill()
+    while run.end_reason() is None:
+        run.round()
+        drafter: Any = run.drafter
+        proposed = [] if drafter._proposed is None else drafter._proposed.tolist()
+        read = [*drafter._text.ids, *proposed]
+        with torch.inference_mode():
+            wanted = pair.draft(torch.tensor([read]), use_cache=False).logits[0, -1]
+        found = next_logits(drafter.engine, read)
+        torch.testing.assert_close(found, wanted[: len(found)], atol=1e-4, rtol=1e-4)
 
 
 def test_sampled_sequences_follow_the_target():

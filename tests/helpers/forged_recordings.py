@@ -82,7 +82,7 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "gamma was larger in a loss": (LOSES, put(SETTINGS, "gamma", 6)),
     "gamma was smaller": (SAMPLED, put(SETTINGS, "gamma", 4)),
     "gamma adapts": (LOSES, put(SETTINGS, "gamma_policy", "heuristic")),
-    "longer text": (SAMPLED, put(SETTINGS, "max_new_tokens", 400)),
+    "longer text": (SAMPLED, put(SETTINGS, "max_new_tokens", 160)),
     "corrected called bonus": (SAMPLED, lambda d: call_it_a_bonus(refused(d))),
     "rejected called accepted": (SAMPLED, rejected_called_accepted),
     "bonus called corrected": (

@@ -11,5 +11,6 @@ test("the room that a word needs is known up to its end, over several tokens", (
   assert.equal(restOfWord(of("ing", "ly", " then")), "ingly");
   assert.equal(restOfWord(of(" then", "ce")), "");
   assert.equal(restOfWord(of("\n", "Then")), "");
+  assert.equal(restOfWord(of(".", "<|im_end|>")), ".");
   assert.equal(restOfWord([]), "");
 });

@@ -14,7 +14,7 @@ from forged_recordings import EDITED, edited
 from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
 
-from specviz import Trace, load_pair
+from specviz import Pair, Trace, load_pair
 from specviz.__main__ import main
 from specviz.core.events import Header
 from specviz.environment import ASSETS
@@ -36,10 +36,15 @@ RECORDINGS = [
 
 
 @cache
+def builtin() -> Pair:
+    return load_pair("builtin")
+
+
+@cache
 def again(header: bytes) -> Trace:
     """A second run of the built-in pair, made once for all edits that leave the settings alone."""
     given: dict[str, Any] = {"schema": 1, "header": orjson.loads(header), "rounds": [], "end": None}
-    return rerun(Trace.from_dict(given), load_pair("builtin")).again
+    return rerun(Trace.from_dict(given), builtin()).again
 
 
 @cache

@@ -18,6 +18,7 @@ const AIR = 1.15; // how much further than what is there the axis of a live run 
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
 const LABEL = 22; // px between two labels, at least
+const ROOM = 0.22; // of the clock, that a name takes
 const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
 
 /**
@@ -322,6 +323,7 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
   const on = (/** @type {Point[]} */ line, /** @type {number} */ share) => line[Math.floor((line.length - 1) * share)];
   const left = isAhead ? { line: ours, text: name, className: "is-ours" } : { line: alone, text: "alone", className: "is-alone" };
   const right = isAhead ? { line: alone, text: "alone", className: "is-alone" } : { line: ours, text: name, className: "is-ours" };
+  if (on(left.line, 0.52).x < ROOM * clock) return found; // a name would stand beside the chart
   found.push({ at: on(left.line, 0.52), text: left.text, className: `${left.className} is-left`, by: [-12, -4] });
   found.push({ at: on(right.line, 0.5), text: right.text, className: `${right.className} is-beside`, by: [12, 12] });
   return found;

@@ -8,7 +8,7 @@ import { fixed, plural } from "specviz/words/words.js";
 /** @import { Balance } from "specviz/explain/numbers.js" */
 /** @import { Step } from "specviz/explain/steps.js" */
 
-const NOT_FASTER = "More tokens in a round are not always faster: each guess costs time, kept or not.";
+const NOT_FASTER = "More tokens in a round are not always faster: each guess costs time, accepted or not.";
 
 /**
  * The last step of every round.

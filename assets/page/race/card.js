@@ -15,7 +15,7 @@ const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
-  + "at temperature 1. Every verdict keeps the same guesses here.";
+  + "at temperature 1. Every verdict accepts the same guesses here.";
 
 const AS_USED = "Chances after temperature, top-k and top-p. Step by step (E) goes through the round.";
 

@@ -97,4 +97,7 @@ function piecesOf(text, lead, told) {
  * The letters that go on from a text up to the next blank.
  * @param {ShownToken[]} tokens  that follow it
  */
-export const restOfWord = (tokens) => /^\S*/.exec(tokens.map(({ text }) => text).join(""))?.[0] ?? "";
+export const restOfWord = (tokens) => {
+  const end = tokens.findIndex(({ text }) => isSpecial(text)); // drawn as a mark
+  return /^\S*/.exec(tokens.slice(0, end < 0 ? undefined : end).map(({ text }) => text).join(""))?.[0] ?? "";
+};

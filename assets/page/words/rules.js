@@ -70,7 +70,7 @@ const TOGETHER = {
   accepted: (token, at) => {
     const passed = (token.u ?? 0) < (token.threshold ?? 0);
     return `${tested(token)}${passed ? ": below it, so this guess and all before it are accepted."
-      : `: not below it, but the guess at place ${lastPassed(at) + 1} passed, and a block keeps all before that one.`}`;
+      : `: not below it, but the guess at place ${lastPassed(at) + 1} passed, and a block accepts all before that one.`}`;
   },
   rejected: (token, { round }) => {
     const own = round.emitted[round.emitted.length - 1];

@@ -86,7 +86,7 @@ export function watchedReason(token, { round, place }) {
   if (round.lane === "baseline") return `One pass of the target alone, one token: ${word}.`;
   switch (token.outcome) {
     case "accepted":
-      return `The server drafted ${word}, and its target kept it. With which chances it does not tell.`;
+      return `The server drafted ${word}, and its target accepted it. With which chances it does not tell.`;
     case "rejected":
       return `The guess at place ${place + 1} was rejected. Which token it was the server does not tell.`;
     case "ignored":

@@ -102,9 +102,9 @@ def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
     price = m.tau / m.speedup.value if m.tau and m.speedup else None
     if m.tau is not None and price is not None and price >= 1:  # it has a whole target pass
-        yield f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target steps."
+        yield f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target passes."
     if m.c is not None and m.alpha is not None:
-        yield f"A guess costs {m.c:.2f} of a step and {m.alpha:.0%} of those judged hold."
+        yield f"A guess costs {m.c:.2f} of a pass, and {m.alpha:.0%} of those judged are accepted."
         if answer == "do not speculate" and m.c >= m.alpha:
             yield "A guess costs more than it brings: find a smaller or a better draft."
     if len(m.by_kind) > 1:

@@ -127,7 +127,7 @@ class Measured:
     with drafts and without. speedup: geometric mean over prompts, with a bootstrap interval over
     prompts; None if all runs are too short to compare. by_kind: the same by kind of prompt.
     alpha, alpha_by_position, efficiency, tau, tau_predicted, drafted: as in `runs.metrics`, over
-    the rounds of all prompts; drafted is per round. c: a draft step in target steps, median over
+    the rounds of all prompts; drafted is per round. c: a draft step in target passes, median over
     runs. doubts: for how many runs `runs.uncertainty` doubts the ratio because the machine was
     busy.
     """

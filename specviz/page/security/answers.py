@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
+from functools import cache
 
 import orjson
 from anyio import move_on_after
@@ -23,7 +24,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from ...environment import ASSETS
-from ...runs.html import PAGE, served_map
+from ...runs.html import PAGE, first_modules, served_map
 from ...worker.failures import FAILED
 from .addresses import HUB
 from .bodies import NOT_OURS
@@ -45,6 +46,11 @@ NO_TIMER = b"""<script>
   window.requestAnimationFrame = (then) => (isTimer(String(then)) ? 0 : next(then));
 }
 </script>"""
+_FONTS = (
+    f"gradio_api/file={PAGE}/fonts/source-serif-4-latin.woff2",
+    *(f"static/fonts/SourceSansPro/SourceSansPro-{one}.woff2" for one in ("Regular", "Bold")),
+)
+"""Those of the first screen: one that comes later moves what is there."""
 _BASE = re.compile(rb"<head>(?:\s*<(?:meta|base)\b[^>]*>)*")
 
 
@@ -75,11 +81,24 @@ def with_card(page: bytes, address: str | None) -> bytes:
 
 
 def with_scripts(page: bytes) -> bytes:
-    """The HTML page with both, behind the address that all others on it start from. Gradio keeps
-    the timer that it finds, and a browser may ignore an import map behind the first module."""
+    """The HTML page with the import map, the timer, and links to what the first screen needs,
+    behind the address that all others on it start from. Gradio keeps the timer that it finds, and
+    a browser may ignore an import map behind the first module."""
     names = served_map(f"gradio_api/file={PAGE}/").encode()
-    added = b'<script type="importmap">%s</script>%s' % (names, NO_TIMER)
+    added = b'<script type="importmap">%s</script>%s%s' % (names, NO_TIMER, _preloads())
     return _BASE.sub(lambda head: head.group() + added, page, count=1)
+
+
+@cache
+def _preloads() -> bytes:
+    fonts = "".join(
+        f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{url}">'
+        for url in _FONTS
+    )
+    modules = "".join(
+        f'<link rel="modulepreload" href="gradio_api/file={path}">' for path in first_modules()
+    )
+    return (fonts + modules).encode()
 
 
 _SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)

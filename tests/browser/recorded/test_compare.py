@@ -15,7 +15,7 @@ FACTS = """() => [...document.querySelectorAll(".sv-compare table.is-other tr + 
   .map((row) => [...row.children].map((cell) => cell.textContent))"""
 FIGURES = """() => [...document.querySelectorAll(".sv-compare table.is-figures tr + tr")]
   .map((row) => [...row.querySelectorAll("td")].map((cell) => cell.innerText.split("\\n")[0]))"""
-LAST_POINTS = """() => [...document.querySelectorAll(".sv-curves path")]
+LAST_POINTS = """() => [...document.querySelectorAll(".sv-curves .sv-line")]
   .map((path) => path.getTotalLength() > 100)"""
 
 
