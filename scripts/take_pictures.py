@@ -19,10 +19,10 @@ from PIL import Image
 
 from scripts.browsers import chromium, served_page
 from specviz.environment import ASSETS, BUILTIN, SERVED
+from specviz.variables import PAIR
 
 FINISHED = '[data-player][data-source="live"][data-state="ended"]'
 RECORDED = '[data-player][data-source="recording"][data-state="ended"]'
-PAIR = "SPECVIZ_PAIR"
 FRAMES = 48
 FRAME_MS = 140
 LAST_FRAME_MS = 3000
@@ -202,7 +202,7 @@ def main() -> None:
         if options.recorded:
             return
     if not options.server:
-        os.environ[PAIR] = BUILTIN  # it has every drafter, and presets that show them
+        os.environ[PAIR.name] = BUILTIN  # it has every drafter, and presets that show them
     with visited() as (page, url):
         if options.server:
             take_server(page, url, options.out, options.server)

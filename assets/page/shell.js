@@ -22,6 +22,10 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
+    // A question longer than its line shows its beginning again once it is left.
+    document.querySelector("#prompt")?.addEventListener("focusout", ({ target }) => {
+      if (target instanceof HTMLElement) target.scrollLeft = 0;
+    });
   }
 
   /** @param {string} theme */

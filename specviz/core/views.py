@@ -13,9 +13,9 @@ from ..errors import ModelError
 from ..kinds import verdict_kind
 from ..settings import Settings
 from .events import DIGITS, Choice, Outcome, Token
-from .kinds import resolved
+from .kinds import VerdictKind, resolved
 from .text import Pieces
-from .types import Judged
+from .types import Draft, Judged
 
 LISTED = 5  # alternatives shown per distribution
 
@@ -171,12 +171,12 @@ def _shown_numbers(judged: Judged, settings: Settings, partial: bool) -> dict[st
     found["u"] = torch.as_tensor(judged.u)
     found["beta"] = torch.minimum(p[:-1], draft.q).sum(-1)
     found |= _best("q", soft_q)
-    found |= shown_numbers(settings.rule, p, draft.q, draft.ids)
+    kind = verdict_kind(settings.rule)
+    if kind.numbers is not None:
+        found |= resolved(kind.numbers)(p, draft.q, draft.ids)
     if outcome == "corrected":
         found["last_q"], found["last_soft_q"] = draft.q[row, next_id], soft_q[row, next_id]
-        left = left_after_rejection(settings.rule, p, draft.q, draft.ids, row)
-        if left is not None:
-            found |= _best("residual", left.unsqueeze(0))
+        found |= _left_after_rejection(kind, p, draft, row)
     return found
 
 
@@ -189,29 +189,17 @@ def _best(name: str, rows: Tensor) -> dict[str, Tensor]:
     return {f"best_{name}": best.values, f"ids_{name}": best.indices}
 
 
-def shown_numbers(name: str, p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
-    """What a reader must know of each draft besides p, q and u, [gamma] by field of `Token`."""
-    numbers = verdict_kind(name).numbers
-    return resolved(numbers)(p, q, drafted) if numbers else {}
-
-
-def left_after_rejection(
-    name: str, p: Tensor, q: Tensor, drafted: Tensor, place: int
-) -> Tensor | None:
-    """The distribution, fp32 [vocab], of the token that replaces the rejected draft at `place`.
-
-    None where it is p itself.
-    """
-    kind = verdict_kind(name)
+def _left_after_rejection(
+    kind: VerdictKind, p: Tensor, draft: Draft, place: int
+) -> dict[str, Tensor]:
+    """The likeliest of what the rejected draft at `place` is replaced from; empty where that is p
+    itself."""
     if not kind.residual:
-        return None
-    found: Tensor = resolved(kind.after or left_of_p)(p, q, drafted, place)
-    return found
-
-
-def left_of_p(p: Tensor, q: Tensor, drafted: Tensor, place: int) -> Tensor:
-    """What the token rule draws a correction from."""
-    return residual(p[place], q[place])
+        return {}
+    if kind.after is None:
+        return _best("residual", residual(p[place], draft.q[place]).unsqueeze(0))
+    left = resolved(kind.after)(p, draft.q, draft.ids, place)
+    return {} if left is None else _best("residual", left.unsqueeze(0))
 
 
 def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:

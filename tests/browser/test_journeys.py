@@ -56,6 +56,13 @@ def test_from_the_landing_to_a_saved_picture_by_keyboard(visit: Visit) -> None:
                 return
         raise AssertionError(f"{name} is not reached")
 
+    prompt, scrolled = page.locator("#prompt textarea"), "(field) => field.scrollLeft"
+    prompt.fill("Once upon a time. " * 9)
+    prompt.press("End")
+    assert prompt.evaluate(scrolled) > 0
+    page.keyboard.press("Tab")
+    assert prompt.evaluate(scrolled) == 0
+
     page.locator(".sv-brand").focus()
     tab_to("Run")
     page.keyboard.press("Enter")
