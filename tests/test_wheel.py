@@ -117,17 +117,18 @@ def test_the_pair_races_the_doctor_knows_it_and_a_recording_is_read(
 
 
 def test_the_page_serves_its_modules_styles_and_recordings(url: str, site_packages: Path) -> None:
-    assert b"gradio" in fetched(url)
-    config = fetched(f"{url}/config").decode()
-    head = json.loads(config)["head"]
-    assert (ASSETS / "page" / "styles" / "player.css").read_text("utf-8") in head
+    page, config = fetched(url).decode(), fetched(f"{url}/config").decode()
+    assert "gradio" in page
+    assert (ASSETS / "page" / "styles" / "player.css").read_text("utf-8") in json.loads(config)[
+        "head"
+    ]
     assets = site_packages / "specviz" / "assets"
     # What the landing needs is asked for at once; all else only when a visitor opens it.
     first = {path.relative_to(ASSETS) for path in first_modules()}
     assert {Path("page/player.js"), Path("page/charts/live.js")} <= first < set(MODULES)
     for module in MODULES:
         address = f"gradio_api/file={assets / module}"
-        assert (address in head) == (module in first), module
+        assert (f'href="{address}"' in page) == (module in first), module
         assert fetched(f"{url}/{address}") == (ASSETS / module).read_bytes()
     for name in RECORDINGS:
         address = f"gradio_api/file={assets / 'recordings' / name}"

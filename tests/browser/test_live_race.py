@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from series import series
 from serve import UNHURRIED
-from visitor import PATIENCE, Visit, Visitor
+from visitor import PATIENCE, Visit, Visitor, two_places
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
@@ -68,14 +68,14 @@ def check_numbers(visitor: Visitor, trace: Trace) -> None:
     assert points == approximately(series(trace.rounds))
 
     text = visitor.page.locator("[data-headline]").inner_text()
-    assert text == f"{metrics.speedup:.2f}"
-    formula = f"{metrics.tau_predicted:.2f} formula"
+    assert text == two_places(metrics.speedup)
+    formula = f"{two_places(metrics.tau_predicted)} formula"
     expect(visitor.page.locator("[data-head=tau] small")).to_have_text(formula)
     visitor.button("Why this speed?").click()
     for name in ("alpha", "tau", "tau_predicted", "c", "efficiency"):
         shown_figure = visitor.page.locator(f"[data-metric={name}]")
         expect(shown_figure).to_be_visible()
-        expect(shown_figure).to_have_text(f"{getattr(metrics, name):.2f}")
+        expect(shown_figure).to_have_text(two_places(getattr(metrics, name)))
     drawer = visitor.page.get_by_role("dialog", name="Why this speed?")
     drawer.get_by_role("button", name="Close").click()
 

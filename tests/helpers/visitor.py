@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeAlias
 
 from playwright.sync_api import Locator, Page, expect
@@ -21,6 +22,11 @@ FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimati
 
 
 ADVANCED = ("Top-k", "Top-p")
+
+
+def two_places(number: float) -> str:
+    """How the browser writes a number: 0.625 as 0.63, where Python writes 0.62."""
+    return str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 class Visitor:

@@ -16,7 +16,7 @@ from malformed_recordings import DAMAGED_FILES, INVALID
 from playwright.sync_api import Browser, expect
 from serve import UNHURRIED
 from toy_recordings import SAMPLED, recorded, saved, sentence, values
-from visitor import Visit, Visitor
+from visitor import Visit, Visitor, two_places
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
@@ -105,7 +105,7 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
         for name, count in expected["counts"].items():
             expect(page.locator(f"[data-count={name}]")).to_have_text(str(count))
         # The finished run's own ratio stays: that of a part of it is small, if there is one.
-        expect(page.locator("[data-headline]")).to_have_text(f"{whole.speedup:.2f}")
+        expect(page.locator("[data-headline]")).to_have_text(two_places(whole.speedup))
         said = re.compile("^replay" if len(rounds) < len(run.rounds) else "^parts of the run: ")
         expect(page.locator("[data-spread]")).to_have_text(said)
     visitor.state("ended")
@@ -129,7 +129,7 @@ def test_the_charts_go_with_the_text(visitor: Visitor) -> None:
             assert f"{metrics['tokens'][lane]} tokens in" in said
         for name in ("alpha", "tau"):
             shown = page.locator(f"[data-metric={name}]")
-            expect(shown).to_have_text(f"{metrics[name]:.2f}")
+            expect(shown).to_have_text(two_places(metrics[name]))
 
 
 def test_a_saved_run_is_a_recording_and_opens_again(visitor: Visitor, tmp_path: Path) -> None:
