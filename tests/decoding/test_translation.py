@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -28,12 +28,13 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import Pair, Settings, Trace, load_pair, race, speculate
 from specviz.core.loop import _Run
+from specviz.core.paths import make_context
 from specviz.errors import PairError
 from specviz.pairs.doctor import examine
 from specviz.pairs.pair import tokenizer_size
 from specviz.pairs.shared_tokens import Spelling, spelling
 from specviz.runs.identities import check_trace
-from specviz.sides.other_tokenizer import DraftText, SharedTokensDrafter
+from specviz.sides.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter
 
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
 ENDS = ("<|end|>",)
@@ -175,6 +176,29 @@ def test_a_draft_that_writes_the_targets_text_is_kept_across_unfinished_characte
     assert kept > 0.4 * len(script)
     said = writer.said.decode(errors="ignore").strip()
     assert said.startswith("don't the cat 日本 sat\n\n  on the 🙂")
+
+
+def test_the_draft_keeps_its_own_tokens_up_to_the_first_that_was_wrong():
+    pair = pair_with(coarse())
+    known, end = pair.shared.draft, 0
+    prompt, word = pair.encode("a"), pair.tokenizer("the", add_special_tokens=False)["input_ids"]
+    letters, spelled = [known.ids[bytes([b])] for b in b"the"], known.spell(b"the")
+    assert letters != spelled
+    text = DraftText(pair, pair.shared, prompt)
+    text.extend([*prompt, *word], letters)
+    assert text.ids[-3:] == letters
+    text.extend([*prompt, *word, end, *word], [letters[0], *letters])
+    assert text.ids[-1 - len(spelled) :] == [pair.shared.to_draft[end], *spelled]
+
+
+def test_every_token_of_the_target_may_be_drafted():
+    pair = pair_with(coarse())
+    context = make_context(Settings(), pair.vocab, pair.device, None, "speculative")
+    drafter: Any = TextDrafter(pair, context, cast(Any, None))
+    texts = {i: text for i, text in pair.shared.target.texts.items() if text.isascii()}
+    assert max(texts) > pair.vocab - 9
+    for i, text in texts.items():
+        assert drafter._encoded([], pair.shared.draft.spell(text)) == [i]
 
 
 def speaking(pair: Pair, script: list[int], begin: int) -> Any:

@@ -114,7 +114,6 @@ MUTANTS = [
     Mutant("drafters", "SuffixDrafter.__init__", "self._index.separate()", "pass", "suffix"),
     Mutant("drafters", "_drawn_place", "uniform * followers.total", "uniform", "suffix"),
     Mutant("drafters", "SuffixIndex.followers", "if rank > highest:", "if rank[0] > highest[0]:", "suffix"),
-    Mutant("drafters", "SuffixIndex._count_end", "self._settled(*self._end)", "self._end", "suffix"),
     Mutant("drafters", "SharedTokensDrafter._drafted", "own[:, self._theirs]", "own[:, self._ours.clamp(max=own.shape[-1] - 1)]", "translation"),
     Mutant("drafters", "DraftText.extend", "if waiting[:1] == [text] else []", "", "translation"),
     Mutant("drafters", "TranslatedDrafter.draft", "known + kept, self.engine", "known + len(proposed), self.engine", "translation"),

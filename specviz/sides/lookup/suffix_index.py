@@ -139,9 +139,9 @@ class SuffixIndex:
     def _count_end(self, token_id: int) -> None:
         """Count the runs of up to `DEPTH` ids at the text's end, to which `token_id` was added."""
         self.size += 1
-        before = self._settled(*self._end)  # its state may have parted
-        size = min(before.size + 1, DEPTH)
-        self._end = self._settled(self._next[before.state][token_id], size)
+        # Its state may just have parted: both parts go on to the same state with this id.
+        state, size = self._end
+        self._end = self._settled(self._next[state][token_id], min(size + 1, DEPTH))
         state = self._end.state
         while state != ROOT:
             self._count[state] += 1

@@ -249,7 +249,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visitor: Visitor) -> None:
     visitor.page.locator("[data-scrub]").fill("30")
     visitor.drawn()  # tokens of the moment before would go, and their card with them
     expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(hostile)
-    visitor.lane("speculative").locator("[data-index='0']").focus()
+    visitor.lane("speculative").locator("[data-index='0']").click()
     expect(visitor.page.locator(".sv-card")).to_be_visible()
     assert visitor.page.locator("[data-player] :is(img, script, iframe)").count() == 0
 
