@@ -15,8 +15,13 @@ from toy_models import finish, llama, pair_of, relative
 from specviz import Pair, Round, Settings
 from specviz.core.sampling import probabilities
 from specviz.kinds import own_drafters
-from specviz.measure.sweep.acceptance import Along, acceptance_along
-from specviz.measure.sweep.rounds import KnownText, predicted_counts, simulated_rounds
+from specviz.measure.sweep.along import (
+    DraftsAlong,
+    KnownText,
+    acceptance_along,
+    predicted_rounds,
+    simulated_rounds,
+)
 from specviz.pairs.heads.eagle import Head
 from specviz.pairs.pair import context_length
 
@@ -64,9 +69,8 @@ def text_of(pair: Pair, rounds: list[Round], settings: Settings) -> KnownText:
 
 
 def predicted(pair: Pair, text: KnownText, settings: Settings) -> list[tuple[int, int, int, int]]:
-    known = acceptance_along(pair, text.ids, text.begin, settings)
-    along = Along(pair, text.ids, text.begin, settings, known)
-    return list(simulated_rounds(text, along.run(), settings, random.Random(0)))
+    drafts = DraftsAlong(pair, text, settings, acceptance_along(pair, text, settings))
+    return list(simulated_rounds(drafts, settings, random.Random(0)))
 
 
 @pytest.mark.parametrize("drafter", [kind.name for kind in own_drafters() if kind.predicted])
@@ -121,7 +125,7 @@ def test_a_draft_with_a_shorter_context_drafts_no_further(pair: Pair):
 def test_a_sampled_token_was_accepted_with_the_probability_that_theory_gives(pair: Pair):
     settings = Settings(temperature=0.8, top_k=8, gamma=4, max_new_tokens=20, ignore_eos=True)
     text = text_of(pair, finish(pair, PROMPT, settings)[0], settings)
-    known = acceptance_along(pair, text.ids, text.begin, settings)
+    known = acceptance_along(pair, text, settings)
     assert known is not None and len(known) == 20
     ids = torch.tensor([text.ids])
     with torch.inference_mode():
@@ -142,10 +146,9 @@ def test_the_expected_rounds_of_sampled_texts_are_those_of_real_runs(pair: Pair)
         large = Settings(temperature=1.0, gamma=6, max_new_tokens=16, seed=seed, ignore_eos=True)
         small = replace(large, gamma=2, seed=1000 + seed)
         text = text_of(pair, finish(pair, PROMPT, large)[0], large)
-        known = acceptance_along(pair, text.ids, text.begin, small)
-        counts = predicted_counts(text, Along(pair, text.ids, text.begin, small, known), small)
-        expected += counts.rounds / 32
-        expected_accepted += counts.accepted.total() / 32
+        rounds = predicted_rounds(pair, text, small, acceptance_along(pair, text, small))
+        expected += rounds.total() / 32
+        expected_accepted += sum(one[2] * count for one, count in rounds.items()) / 32
         measured = told(finish(pair, PROMPT, small)[0])
         real += len(measured)
         drafted += sum(one[0] for one in measured)

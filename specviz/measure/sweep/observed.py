@@ -1,5 +1,4 @@
-"""What one race tells a sweep: its numbers, the text that it wrote, where it ran, and what a round
-costs, in rounds of the target alone: measured, and interpolated where it was not.
+"""What one race tells a sweep: its numbers, and what a round costs, in rounds of the target alone.
 
 Each run is compared with its own baseline, which was interleaved with it, so that a machine that
 becomes slower or faster between runs changes nothing.
@@ -8,22 +7,15 @@ becomes slower or faster between runs changes nothing.
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from ...core.header import model_name
-from ...environment import ASSETS
-from ...kinds import drafter_kind
-from ...pairs.pair import Pair, context_length
+import numpy as np
+
 from ...runs.metrics import Metrics, compute_metrics
 from ...runs.trace import Trace
 from ...runs.uncertainty import seconds_of, uncertainty
-from ...sides.early_exit import best_exit
-from .rounds import KnownText, RoundCounts
-from .types import Machine
+from .along import Rounds
 
 BUSY = ("price", "delay", "spread")
 """The doubts of `runs.uncertainty` that mean that something else used the machine."""
@@ -33,14 +25,14 @@ BUSY = ("price", "delay", "spread")
 class Run:
     """What one race gave.
 
-    key: of the configuration. question: the index of its prompt. alone: seconds per round of the
-    target alone. doubted: whether the machine was busy.
+    key: of the configuration. question: the index of its prompt. rounds: with drafts. alone:
+    seconds per round of the target alone. doubted: whether the machine was busy.
     """
 
     key: str
     question: int
     metrics: Metrics
-    counts: RoundCounts
+    rounds: Rounds
     alone: float
     doubted: bool
 
@@ -48,21 +40,17 @@ class Run:
 def run_of(key: str, question: int, trace: Trace) -> Run:
     """The numbers of a race."""
     m, found = compute_metrics(trace), uncertainty(trace)
-    alone = trace.lane("baseline")
-    seconds = m.seconds["baseline"] / len(alone) if alone else 0.0
-    doubted = found is not None and found.doubt in BUSY
-    return Run(key, question, m, counts_of(trace), seconds, doubted)
-
-
-def known_text(pair: Pair, trace: Trace) -> KnownText:
-    """The text that the speculative lane of a race wrote."""
-    header, rounds = trace.header, trace.lane("speculative")
-    begin = len(header.prompt_ids)
-    ids = header.prompt_ids + tuple(token.id for r in rounds for token in r.emitted)
-    reason = trace.end.reasons["speculative"] if trace.end else "stopped"
-    # A run that was stopped is read as one whose budget was what it wrote.
-    budget = len(ids) if reason == "stopped" else begin + header.settings.max_new_tokens
-    return KnownText(ids, begin, budget, context_length(pair.target))
+    rounds = Counter(
+        (
+            len(r.drafted),
+            sum(token.outcome != "ignored" for token in r.drafted),
+            sum(token.outcome == "accepted" for token in r.drafted),
+            len(r.emitted),
+        )
+        for r in trace.lane("speculative")
+    )
+    seconds = m.seconds["baseline"] / max(1, len(trace.lane("baseline")))
+    return Run(key, question, m, rounds, seconds, found is not None and found.doubt in BUSY)
 
 
 @dataclass(slots=True)
@@ -77,10 +65,8 @@ class Costs:
     def add(self, trace: Trace) -> None:
         """Take account of a run, which may have ended early."""
         alone, rounds = trace.lane("baseline"), trace.lane("speculative")
-        if not alone or not rounds:
-            return
-        single = statistics.median(map(seconds_of, alone))
-        if single <= 0.0:  # the clock is too coarse for these passes
+        single = statistics.median(map(seconds_of, alone)) if alone and rounds else 0.0
+        if single <= 0.0:  # there was no round, or the clock is too coarse for these passes
             return
         by_width: dict[int, list[float]] = defaultdict(list)
         for r in rounds:
@@ -88,92 +74,37 @@ class Costs:
         self.verify[1].append(statistics.median(r.verify_seconds / single for r in alone))
         for width, shares in by_width.items():
             self.verify[width].append(statistics.median(shares))
-        drafting = [r for r in rounds if r.drafted]
-        if drafting:
-            shares = [r.draft_seconds / len(r.drafted) / single for r in drafting]
-            self.step[trace.header.settings.drafter].append(statistics.median(shares))
+        steps = [r.draft_seconds / len(r.drafted) / single for r in rounds if r.drafted]
+        if steps:
+            self.step[trace.header.settings.drafter].append(statistics.median(steps))
         self.overhead.append(statistics.median(r.overhead_seconds / single for r in rounds))
 
-    def price(self, drafter: str, counts: RoundCounts) -> float | None:
-        """The mean cost of such rounds in rounds of the target alone; None if it is unknown."""
-        if drafter not in self.step or len(self.verify) < 2 or not counts.rounds:
+    def speedup(self, drafter: str, rounds: Rounds) -> float | None:
+        """The tokens of such rounds by their cost in rounds of the target alone; None if a cost is
+        unknown."""
+        if drafter not in self.step or len(self.verify) < 2 or not rounds:
             return None
         step, overhead = statistics.median(self.step[drafter]), statistics.median(self.overhead)
-        total = sum(
-            rounds * (length * step + self._verify(1 + length) + overhead)
-            for length, rounds in counts.lengths.items()
+        known = self._by_width()
+        cost = sum(
+            # The cost of a pass between two measured widths lies on the line through them.
+            count * (length * step + np.interp(1 + length, *known) + overhead)
+            for (length, *_), count in rounds.items()
         )
-        return total / counts.rounds
+        tokens = sum(emitted * count for (*_, emitted), count in rounds.items())
+        return float(tokens / cost) if cost > 0 else None
 
-    def speedup(self, drafter: str, counts: RoundCounts) -> float | None:
-        """tau / price: the speed-up of such rounds; None if it is unknown."""
-        price, tau = self.price(drafter, counts), counts.tau
-        return tau / price if price and tau else None
-
-    def _verify(self, width: int) -> float:
-        """The cost of a pass of this width, on the line through the nearest measured widths."""
-        found = _rising({w: self.verify[w] for w in sorted(self.verify)})
-        if width in found:
-            return found[width]
-        known = list(found)
-        above = next((i for i, w in enumerate(known) if w > width), len(known) - 1)
-        left, right = known[max(0, above - 1)], known[max(1, above)]
-        slope = (found[right] - found[left]) / (right - left)
-        return found[left] + slope * (width - left)
-
-
-def _rising(samples: dict[int, list[float]]) -> dict[int, float]:
-    """The median by width, averaged with its neighbours where it falls: a wider pass costs no
-    less, so a fall is noise (isotonic regression, by pooling adjacent violators)."""
-    blocks: list[tuple[float, int, list[int]]] = []  # mean, samples, widths
-    for width, some in samples.items():
-        mean, count, widths = statistics.median(some), len(some), [width]
-        while blocks and blocks[-1][0] > mean:
-            before, many, wide = blocks.pop()
-            mean = (before * many + mean * count) / (many + count)
-            count, widths = many + count, wide + widths
-        blocks.append((mean, count, widths))
-    return {width: mean for mean, _, widths in blocks for width in widths}
-
-
-def counts_of(trace: Trace) -> RoundCounts:
-    """The counts of a run's speculative rounds."""
-    counts = RoundCounts()
-    for r in trace.lane("speculative"):
-        judged = sum(token.outcome != "ignored" for token in r.drafted)
-        accepted = sum(token.outcome == "accepted" for token in r.drafted)
-        counts.add(len(r.drafted), judged, accepted, len(r.emitted))
-    return counts
-
-
-def only(values: Sequence[float | None]) -> list[float]:
-    """The values that are not None."""
-    return [value for value in values if value is not None]
-
-
-def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:
-    """Where a race ran. known: the same from races before it."""
-    head = trace.header
-    layers = known.exit_layers if known else None
-    if layers is None and drafter_kind(head.settings.drafter).needs == "layers":
-        layers = best_exit(pair.target, pair.vocab).layers
-    return Machine(
-        pair=pair.name,
-        target=_named(pair.target),
-        draft=None if pair.draft is None else _named(pair.draft),
-        device=head.device,
-        processor=head.processor,
-        dtype=head.dtype,
-        form=str(head.target["form"]),
-        threads=(head.lane_threads or {}).get("baseline", head.threads),
-        versions=head.versions,
-        date=known.date if known else head.date,
-        exit_layers=layers,
-    )
-
-
-def _named(model: Any) -> str:
-    # The built-in pair is named by its place in the repository, which can be pasted.
-    path = Path(str(getattr(model, "name_or_path", "")))
-    is_ours = path.is_relative_to(ASSETS)
-    return f"assets/{path.relative_to(ASSETS).as_posix()}" if is_ours else model_name(model)
+    def _by_width(self) -> tuple[list[int], list[float]]:
+        """Rising widths, and the median cost of each, averaged with its neighbours where it falls:
+        a wider pass costs no less, so a fall is noise (isotonic regression, by pooling adjacent
+        violators)."""
+        blocks: list[tuple[float, int, list[int]]] = []  # mean, samples, widths
+        for width, some in sorted(self.verify.items()):
+            mean, count, widths = statistics.median(some), len(some), [width]
+            while blocks and blocks[-1][0] > mean:
+                before, many, wide = blocks.pop()
+                mean = (before * many + mean * count) / (many + count)
+                count, widths = many + count, wide + widths
+            blocks.append((mean, count, widths))
+        pairs = [(width, mean) for mean, _, widths in blocks for width in widths]
+        return [width for width, _ in pairs], [mean for _, mean in pairs]

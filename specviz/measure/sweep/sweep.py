@@ -8,35 +8,33 @@ serves somebody else.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from ...core.header import model_name
+from ...environment import ASSETS
 from ...errors import SpecvizError
+from ...kinds import drafter_kind
 from ...pairs.pair import Pair
 from ...pairs.sizes import parameter_bytes
 from ...prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...settings import Settings
+from ...sides.early_exit import best_exit
 from ..racing import raced, seeded
-from .acceptance import Along, acceptance_along, is_predictable
-from .agenda import (
-    SCOUTED,
-    Agenda,
-    Piece,
-    Standing,
-    checked,
-    impossible_drafters,
-    readable,
-)
-from .observed import known_text, machine_of, run_of
-from .rounds import KnownText, predicted_counts
-from .table import Findings, finished_rows
+from .advice import page_query, recommendations
+from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left, readable
+from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
+from .observed import run_of
+from .table import Findings
 from .types import (
     Configuration,
     Machine,
     Plan,
     Progress,
-    Row,
     SweepEvent,
     SweepRequest,
     SweepResult,
@@ -77,48 +75,42 @@ class Sweep(Findings):
         self.request = checked(request)
         super().__init__(self.request.configurations(), in_turn(self.request.prompts))
         self.spent = 0.0
-        self.agenda: Agenda | None = None  # until it is planned
+        self.queue: list[Piece] | None = None  # the next pieces; None until the sweep is planned
         self.notes: tuple[str, ...] = ()  # what went wrong on the way, as sentences
         self.machine: Machine | None = None
         self._length = self.request.base.max_new_tokens
-        self._shortened = False
+        self._timed: set[str] = set()  # rows whose rounds were timed
         self._done = 0
 
     @property
     def is_done(self) -> bool:
         """Whether no piece is left, or no time for one."""
-        return self.agenda is not None and self.agenda.stage == "done"
+        return self.queue == []
 
     def advance(self, pair: Pair, stop: Callable[[], bool] = lambda: False) -> Iterator[SweepEvent]:
         """Do the next piece and yield its events: a `Plan` first, later rows with news and a
         `Progress`."""
         begin = time.perf_counter()
-        if self.agenda is None:
+        if self.queue is None:
             yield self._plan(pair)  # engines are made here: the budget is for decoding
             return
-        if self.is_done:
-            return
-        piece = self.agenda.queue.pop(0)
-        changed = self._measure(pair, piece, stop)
+        changed = self._measure(pair, self.queue[0], stop) if self.queue else None
         self.spent += time.perf_counter() - begin
-        if changed is None:
-            self.agenda.queue.insert(0, piece)
+        if changed is None:  # the same piece is due again
             return
         self._done += 1
         now = self._standing()
-        self.agenda.refill(now)
-        table = {row.configuration.key: row for row in now.table}
-        yield from (table[key] for key in changed)
-        yield self._progress(now)
+        self.queue, left = due(now), pieces_left(now)
+        yield from (row for row in now.table if row.configuration.key in changed)
+        seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
+        words = self._words(self.queue[0]) if self.queue else "done"
+        yield Progress(self._done, self._done + left, seconds, words)
 
     def result(self) -> SweepResult:
         """All that is known, with the recommendations."""
-        from .advice import page_query, recommendations
-
         rows = self.table()
         advice = recommendations(rows, self.machine, self.request)
         best = next((one.best for one in advice if one.best is not None), None)
-        link = page_query(best, self.request, self.machine) if best else ""
         return SweepResult(
             request=self.request,
             rows=rows,
@@ -126,25 +118,14 @@ class Sweep(Findings):
             machine=self.machine,
             stopped=not self.is_done,
             spent=self.spent,
-            link=link,
+            link=page_query(best, self.request, self.machine) if best else "",
             notes=self.notes,
         )
 
-    def table(self) -> tuple[Row, ...]:
-        """Every row as it is known now."""
-        return finished_rows(self, self.agenda.eliminated if self.agenda else set())
-
     def _standing(self) -> Standing:
-        return Standing(self.table(), self.runs, self.spent, self._done)
-
-    def _progress(self, now: Standing) -> Progress:
-        assert self.agenda is not None
-        left = self.agenda.pieces_left(now)
-        seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
-        due = [] if self.is_done else self.agenda.queue
-        return Progress(
-            self._done, self._done + left, seconds, self._words(due[0]) if due else "done"
-        )
+        ran = Counter((run.key, run.question) for run in self.runs)
+        times = (self.spent, self.request.seconds, self._done)
+        return Standing(self.table(), ran, self._timed, len(self.questions), *times)
 
     def _words(self, piece: Piece) -> str:
         row, kind = self._row(piece.key), self.questions[piece.question].kind
@@ -159,24 +140,18 @@ class Sweep(Findings):
         self.questions, self.notes = readable(pair, self.questions, base.chat)
         prompt = self.questions[0].text
         self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
-        self.weights = (
-            parameter_bytes(pair.target),
-            None if pair.draft is None else parameter_bytes(pair.draft),
-        )
-        possible = [row for row in self.rows if row.drafter not in self.missing]
-        self.agenda = Agenda(possible, len(self.questions), self.request.seconds)
-        scouted = min(SCOUTED, len(self.questions)) * len({row.drafter for row in possible})
-        pieces = scouted + len(possible) * len(self.questions) // 2
-        return Plan(self.table(), kinds_of(self.questions), pieces, self.request.seconds)
+        draft = None if pair.draft is None else parameter_bytes(pair.draft)
+        self.weights = (parameter_bytes(pair.target), draft)
+        now = self._standing()
+        self.queue, pieces = due(now), pieces_left(now)
+        return Plan(now.table, kinds_of(self.questions), pieces, self.request.seconds)
 
-    def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> list[str] | None:
+    def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> set[str] | None:
         """Run a piece; returns the rows with news, or None if it is to be done again."""
-        settings = self._settings(piece)
-        question = self.questions[piece.question]
         trace = raced(
             pair,
-            question.text,
-            settings,
+            self.questions[piece.question].text,
+            self._settings(piece),
             stop,
             most_seconds=PIECE_SECONDS,
             most_rounds=TIMED_ROUNDS if piece.timing else None,
@@ -188,43 +163,65 @@ class Sweep(Findings):
             return None
         self.costs.add(trace)
         if piece.timing:
-            return [row.key for row in self.rows if row.key in self.predicted]
+            self._timed.add(piece.key)
+            return set(self.predicted)
         self.runs.append(run_of(piece.key, piece.question, trace))
         self._predict(pair, piece, known_text(pair, trace))
-        assert self.agenda is not None
-        self.agenda.eliminate(self.runs)
-        row = self._row(piece.key)
-        same = [one.key for one in self.rows if one.temperature == row.temperature]
-        return [key for key in same if key in self.predicted or key == piece.key]
+        temperature = self._row(piece.key).temperature
+        same = {row.key for row in self.rows if row.temperature == temperature}
+        return same & {piece.key, *self.predicted}
 
     def _settings(self, piece: Piece) -> Settings:
         settings = self._row(piece.key).settings(self.request.base)
-        settings = replace(settings, max_new_tokens=self._length)
-        return seeded(settings, piece.repeat)
+        return seeded(replace(settings, max_new_tokens=self._length), piece.repeat)
 
     def _shorten(self, trace: Trace) -> bool:
         """Whether texts are too long for short pieces here; all later ones are then shorter."""
         stopped = trace.end is not None and "stopped" in trace.end.reasons.values()
-        if not stopped or self._shortened or self._length <= FEWEST_TOKENS:
+        is_whole = self._length == self.request.base.max_new_tokens
+        if not stopped or not is_whole or self._length <= FEWEST_TOKENS:
             return False
-        lengths = [
-            sum(len(r.emitted) for r in trace.lane(lane)) for lane in ("speculative", "baseline")
-        ]
-        self._shortened = True
-        self._length = max(FEWEST_TOKENS, min(lengths))
-        return True
+        written = [sum(len(r.emitted) for r in trace.lane(lane)) for lane in trace.lanes]
+        self._length = max(FEWEST_TOKENS, min(written))
+        return self._length < self.request.base.max_new_tokens
 
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
         done, settings = self._row(piece.key), self._settings(piece)
-        if not is_predictable(settings, pair) or piece.question in self.predicted.get(
-            piece.key, {}
-        ):
+        is_known = piece.question in self.predicted.get(piece.key, {})
+        if is_known or not is_predictable(settings, pair):
             return
-        known = acceptance_along(pair, text.ids, text.begin, settings)
+        known = acceptance_along(pair, text, settings)
         for row in self.rows:
             if (row.temperature, row.drafter) == (done.temperature, done.drafter):
-                settings = self._settings(Piece(row.key, piece.question))
-                along = Along(pair, text.ids, text.begin, settings, known)
-                counts = predicted_counts(text, along, settings)
-                self.predicted.setdefault(row.key, {})[piece.question] = counts
+                own = self._settings(Piece(row.key, piece.question))
+                rounds = predicted_rounds(pair, text, own, known)
+                self.predicted.setdefault(row.key, {})[piece.question] = rounds
+
+
+def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:
+    """Where a race ran. known: the same from races before it."""
+    head = trace.header
+    layers = known.exit_layers if known else None
+    if layers is None and drafter_kind(head.settings.drafter).needs == "layers":
+        layers = best_exit(pair.target, pair.vocab).layers
+    return Machine(
+        pair=pair.name,
+        target=_named(pair.target),
+        draft=None if pair.draft is None else _named(pair.draft),
+        device=head.device,
+        processor=head.processor,
+        dtype=head.dtype,
+        form=str(head.target["form"]),
+        threads=(head.lane_threads or {}).get("baseline", head.threads),
+        versions=head.versions,
+        date=known.date if known else head.date,
+        exit_layers=layers,
+    )
+
+
+def _named(model: Any) -> str:
+    # The built-in pair is named by its place in the repository, which can be pasted.
+    path = Path(str(getattr(model, "name_or_path", "")))
+    is_ours = path.is_relative_to(ASSETS)
+    return f"assets/{path.relative_to(ASSETS).as_posix()}" if is_ours else model_name(model)
