@@ -183,7 +183,7 @@ def _row(
         beta=pooled.beta,
         efficiency=pooled.efficiency,
         tau=pooled.tau,
-        c=c and c.median,
+        c=c.median if c else None,
         draft_step_seconds=statistics.median(drafted) if drafted else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
