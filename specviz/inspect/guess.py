@@ -206,8 +206,8 @@ def written_by(
     body: dict[str, Any] = {"model": model, "stream": True, **asked, "temperature": 0}
     while True:
         try:
-            with server.stream(path, body) as chunks:
-                text = "".join(piece for chunk in chunks for piece in _pieces(server, chunk))
+            chunks = server.stream(path, body)
+            text = "".join(piece for _, chunk in chunks for piece in _pieces(server, chunk))
         except RefusedError as refused:
             known = [name for name in REFUSABLE if name in body and name in refused.said]
             if "chat template" in refused.said and not continues:
@@ -228,8 +228,6 @@ def written_by(
 
 def _pieces(server: Server, chunk: dict[str, Any]) -> Iterator[str]:
     try:
-        if "error" in chunk:
-            raise ServerError(f"{server.shown} broke off in mid-answer: see its log, or try again.")
         for choice in chunk["choices"]:
             piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
             if piece:

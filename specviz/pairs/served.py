@@ -9,7 +9,7 @@ from ..core.kinds import resolved
 from ..errors import PairError, ServerError
 from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
-from ..sides.watched.stream import WatchedEngine
+from ..sides.watched.engines import WatchedEngine
 from ..sides.watched.watching import tells_steps, watched_pair
 from .doctor import Report, examine_pair, shown_model, stopped
 from .findings import Finding, good, warning

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import ssl
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeAlias
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 import orjson
 
-from ..errors import ServerError
+from ..errors import ServerError, causes_of
 from .address import ServerAddress, checked_url
 
 CONNECT_SECONDS = 5.0
@@ -23,9 +24,11 @@ ANSWER_SECONDS = 60.0
 MOST_BYTES = 256 * 2**20  # of one answer: gamma 32 and all of a vocabulary of 150,000 take 200 MB
 MOST_WAIT = 10.0  # seconds that a busy server may ask a client to wait
 RETRIES = 2  # where nothing is timed
-LEFT_OUT = ("model", "prompt", "messages", "stream")  # of a question, where a sentence names it
-MOST_SHOWN = 200  # characters of it
+MOST_SHOWN = 200  # characters of a question in a sentence
 RIGHT_AFTER = 10.0  # seconds
+
+Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
+"""The chunks of a streamed answer, each with the seconds from the request to its arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,8 @@ class Answer:
 class Server:
     """A server that speaks OpenAI's protocol, over connections that are kept.
 
-    where: its address with the key for it, or an address that takes none. The key stands in no
-    error and no repr. transport: for tests. Raises `ServerError` for what is no address.
+    where: its address with the key for it, or an address that takes none. transport: for tests.
+    Raises `ServerError` for what is no address.
     """
 
     def __init__(
@@ -53,7 +56,10 @@ class Server:
         self._url, self._key = self.address.url, self.address.key
         self._last: tuple[str, float] | None = None  # a question, and when it was answered
         self._client = httpx.Client(
-            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
+            headers={
+                "content-type": "application/json",
+                **({"authorization": f"Bearer {self._key}"} if self._key else {}),
+            },
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
             transport=transport,
@@ -85,17 +91,52 @@ class Server:
         `ServerError`."""
         return self._once("POST", path, body)
 
-    @contextmanager
-    def stream(self, path: str, body: dict[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
-        """The chunks of a streamed answer, as they come. Raises `ServerError`."""
-        question = _question(path, body)
-        sent = self._client.stream("POST", self._at(path), json=body)
+    def stream(self, path: str, body: dict[str, Any]) -> Stream:
+        """The chunks of an answer as they come.
+
+        A thread reads them, so that no work on one chunk delays the time of the next. Closing the
+        generator ends the request. Raises `ServerError`, also for a failure that a chunk tells.
+        """
+        arrived: SimpleQueue[Any] = SimpleQueue()
+        left = threading.Event()
+
+        def read() -> None:
+            try:
+                with closing(self._chunks(path, body)) as chunks:
+                    for chunk in chunks:
+                        arrived.put(chunk)
+                        if left.is_set():
+                            return
+                arrived.put(None)
+            except BaseException as error:
+                arrived.put(error)
+
+        threading.Thread(target=read, name="stream", daemon=True).start()
+        try:
+            while (chunk := arrived.get()) is not None:
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                yield chunk
+        finally:
+            left.set()
+
+    def _chunks(self, path: str, body: dict[str, Any]) -> Stream:
+        question, start = _question(path, body), time.perf_counter()
+        sent = self._client.stream("POST", self._at(path), content=orjson.dumps(body))
         with self._faults(question), sent as response:
             if response.status_code != httpx.codes.OK:
                 raise self._refusal(response, question, response.read())
-            lines = (line for line in response.iter_lines() if line.startswith("data:"))
-            told = (line.removeprefix("data:").strip() for line in lines)
-            yield (json.loads(data) for data in told if data != "[DONE]")
+            for line in response.iter_lines():
+                told = line.removeprefix("data:").strip()
+                if not line.startswith("data:") or told == "[DONE]":
+                    continue
+                at, chunk = time.perf_counter() - start, orjson.loads(told)
+                if not isinstance(chunk, dict):
+                    raise ValueError
+                if "error" in chunk:
+                    said = _said(chunk, self._key)
+                    raise ServerError(f"{self.shown} failed in mid-answer{said}.")
+                yield at, chunk
             self._last = question, time.monotonic()
 
     def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
@@ -116,12 +157,9 @@ class Server:
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> Answer:
         content = None if body is None else orjson.dumps(body)
-        headers = {"content-type": "application/json"} if content else {}
         question = _question(path, body)
         with self._faults(question):
-            request = self._client.build_request(
-                method, self._at(path), content=content, headers=headers
-            )
+            request = self._client.build_request(method, self._at(path), content=content)
             start = time.perf_counter()
             with closing(self._sent(request)) as response:
                 raw = self._read(response)
@@ -163,27 +201,31 @@ class Server:
         but host and port. question: what is asked inside the block."""
         try:
             yield
-        except httpx.ConnectTimeout as error:
-            raise ServerError(self._silent(CONNECT_SECONDS)) from error
-        except httpx.TimeoutException as error:
-            raise ServerError(self._silent(ANSWER_SECONDS)) from error
-        except httpx.ProxyError as error:
-            raise ServerError(
-                f"the proxy did not lead to {self.shown}: check HTTPS_PROXY and NO_PROXY."
-            ) from error
-        except httpx.ConnectError as error:
+        except (httpx.HTTPError, ValueError) as error:
+            raise ServerError(self._fault(error, question)) from error
+
+    def _fault(self, error: Exception, question: str) -> str:
+        if isinstance(error, httpx.TimeoutException):
+            connecting = isinstance(error, httpx.ConnectTimeout)
+            return (
+                f"{self.shown} did not answer within "
+                f"{CONNECT_SECONDS if connecting else ANSWER_SECONDS:g} s: see whether the server "
+                "is up and has loaded its model."
+            )
+        if isinstance(error, httpx.ProxyError):
+            return f"the proxy did not lead to {self.shown}: check HTTPS_PROXY and NO_PROXY."
+        if isinstance(error, httpx.ConnectError):
             if self._last and time.monotonic() - self._last[1] < RIGHT_AFTER:
-                raise ServerError(self._stopped(self._last[0])) from error
-            raise ServerError(self._unreachable(error)) from error
-        except httpx.TransportError as error:
+                return self._stopped(self._last[0])
+            return self._unreachable(error)
+        if isinstance(error, httpx.TransportError):
             if not self._is_alive():
-                raise ServerError(self._stopped(question)) from error
-            raise ServerError(
+                return self._stopped(question)
+            return (
                 f"{self.shown} ended the connection in mid-answer: see whether the server still "
                 "runs, and start again."
-            ) from error
-        except ValueError as error:  # not JSON
-            raise ServerError(self.rubbish()) from error
+            )
+        return self.rubbish()
 
     def _is_alive(self) -> bool:
         """Whether the server still answers; an engine that has ended makes vLLM's /health 503."""
@@ -199,21 +241,12 @@ class Server:
             "log for the reason, and start it again."
         )
 
-    def _silent(self, seconds: float) -> str:
-        return (
-            f"{self.shown} did not answer within {seconds:g} s: see whether the server is up and "
-            "has loaded its model."
-        )
-
     def _unreachable(self, error: BaseException) -> str:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, ssl.SSLError):
-                return (
-                    f"{self.shown} has a certificate that is not trusted here, or speaks no TLS: "
-                    "use http:// for a server without TLS, or set SSL_CERT_FILE."
-                )
-            cause = cause.__cause__ or cause.__context__
+        if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
+            return (
+                f"{self.shown} has a certificate that is not trusted here, or speaks no TLS: "
+                "use http:// for a server without TLS, or set SSL_CERT_FILE."
+            )
         if self._url.scheme in getproxies() and not proxy_bypass(self._url.host):
             return (
                 f"{self.shown} was not reached by way of the proxy: check "
@@ -229,7 +262,9 @@ class Server:
         )
 
     def _refusal(self, response: httpx.Response, question: str, raw: bytes) -> ServerError:
-        status, said = response.status_code, _message(raw, self._key)
+        status, said = response.status_code, ""
+        with suppress(ValueError):  # not JSON
+            said = _said(orjson.loads(raw), self._key)
         if status in (401, 403):
             return ServerError(f"{self.shown} refuses the key: {self.address.keyless}")
         if status == 429:
@@ -241,11 +276,12 @@ class Server:
             )
         if status in (502, 504) and not said:
             return ServerError(f"a proxy before {self.shown} cannot reach it: status {status}.")
-        if status >= 500 and not self._is_alive():
+        if status < 500:
+            refused = f"{self.shown} refused a request with status {status}{said}."
+            return RefusedError(refused, said)
+        if not self._is_alive():
             return ServerError(self._stopped(question))
-        if status >= 500:
-            return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
-        return RefusedError(f"{self.shown} refused a request with status {status}{said}.", said)
+        return ServerError(f"{self.shown} failed with status {status}{said}: see its log.")
 
 
 class RefusedError(ServerError):
@@ -269,22 +305,18 @@ class _BusyError(ServerError):
 
 
 def _question(path: str, body: dict[str, Any] | None) -> str:
-    """A question in a few words, for sentences: its path and what it sets, without any text."""
+    """A question in a few words, for sentences: its path and the numbers that it sets."""
     options = (body or {}).items()
     plain = (
         f"{name} {value}" for name, value in options if value and isinstance(value, int | float)
     )
-    return ", ".join([path, *(one for one in plain if one.split()[0] not in LEFT_OUT)])[:MOST_SHOWN]
+    return ", ".join([path, *plain])[:MOST_SHOWN]
 
 
-def _message(raw: bytes, key: str | None) -> str:
+def _said(answer: Any, key: str | None) -> str:
     """What a server says about an error, cut short, as the end of a sentence; without the key."""
-    try:
-        value = orjson.loads(raw)
-        error = value.get("error", value)
-        text = error.get("message") if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
-        return ""
+    error = answer.get("error", answer) if isinstance(answer, dict) else None
+    text = error.get("message") if isinstance(error, dict) else error
     if not isinstance(text, str) or not text.strip():
         return ""
     plain = " ".join(text.split())

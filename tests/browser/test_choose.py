@@ -22,7 +22,7 @@ def opened(visit: Visit, **size: int) -> Visitor:
 
 def only(visitor: Visitor, name: str, *values: str) -> None:
     """Choose exactly these chips of a list."""
-    for box in visitor.page.locator(f"dialog input[name={name}]").all():
+    for box in visitor.page.locator(f"dialog input[name={name}]:enabled").all():
         box.set_checked(box.get_attribute("value") in values, force=True)
 
 
@@ -38,6 +38,17 @@ def saved(visitor: Visitor, name: str) -> str:
     with visitor.page.expect_download() as download:
         visitor.page.locator(f"[data-export={name}]").click()
     return Path(str(download.value.path())).read_text("utf-8")
+
+
+def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
+    visitor = visit(query="?view=choose&pair=smollm2-135m")
+    page = visitor.page
+    expect(page.locator("dialog.sv-choose .sc-pair")).to_contain_text("smollm2-135m")
+    chips = page.locator("dialog label:has([name=drafters])")
+    expect(chips.filter(has_text="n-grams")).to_be_visible()
+    for absent in ("Draft model", "Head on the target"):
+        expect(chips.filter(has_text=absent)).to_be_hidden()
+    expect(page.locator(".sc-start p")).to_contain_text("15 rows")
 
 
 def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:

@@ -62,7 +62,7 @@ def test_an_api_is_asked_without_what_its_model_refuses():
     ("answer", "said"),
     [
         (chat(None), "wrote nothing"),
-        ([{"error": {"message": "overloaded"}}], "broke off in mid-answer"),
+        ([{"error": {"message": "overloaded"}}], "failed in mid-answer: overloaded"),
         ([{"object": "list"}], "something else than OpenAI's protocol"),
         ("you must provide a chat template", "has no chat template for m: let it continue"),
     ],

@@ -83,6 +83,17 @@ export class Form {
     }
   }
 
+  /**
+   * Show only the drafters that the pair has.
+   * @param {string[] | null} [drafters]  null or undefined if nobody knows
+   */
+  offer(drafters) {
+    for (const box of this.#boxes("drafters")) {
+      box.disabled = !(drafters?.includes(box.value) ?? true);
+      box.parentElement?.toggleAttribute("hidden", box.disabled);
+    }
+  }
+
   get #isOwn() {
     return find(this.node, "[name=source][value=own]", HTMLInputElement).checked;
   }
@@ -94,7 +105,7 @@ export class Form {
 
   /** @param {string} name */
   #chosen(name) {
-    return this.#boxes(name).filter((box) => box.checked).map((box) => box.value);
+    return this.#boxes(name).filter((box) => box.checked && !box.disabled).map((box) => box.value);
   }
 
   /** @param {"length" | "seconds"} name */

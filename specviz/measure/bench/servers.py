@@ -8,7 +8,6 @@ less that of one with a single token; and from the server's own clock, where it 
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -147,17 +146,15 @@ class RivalServer:
         texts: list[str] = []
         times: list[float] = []
         tokens, first, rates = count, 1, {}
-        with self._connected().stream("completions", body) as chunks:
-            for chunk in chunks:
-                now = time.perf_counter()
-                for choice in chunk.get("choices", ()):
-                    texts.append(str(choice.get("text", "")))
-                    times.append(now)
-                    if len(times) == 1:  # a step that speculates may bring several
-                        first = len(choice.get("token_ids") or [0])
-                tokens = _whole(chunk.get("usage"), "completion_tokens") or tokens
-                if (rate := _own_clock(chunk.get("timings"))) is not None:
-                    rates[OWN_CLOCK] = rate
+        for at, chunk in self._connected().stream("completions", body):
+            for choice in chunk.get("choices", ()):
+                texts.append(str(choice.get("text", "")))
+                times.append(at)
+                if len(times) == 1:  # a step that speculates may bring several
+                    first = len(choice.get("token_ids") or [0])
+            tokens = _whole(chunk.get("usage"), "completion_tokens") or tokens
+            if (rate := _own_clock(chunk.get("timings"))) is not None:
+                rates[OWN_CLOCK] = rate
         if len(times) < 2 or tokens != count:
             raise ServerError(
                 f"{self._server.shown} streamed {tokens if times else 0} tokens instead of "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -100,12 +99,10 @@ class TargetServer:
         so that the time between the first and the last of them says nothing.
         """
         body = self._body(prompt, count) | {"ignore_eos": True, "stream": True}
-        began = time.perf_counter()
-        with self.server.stream(self.path, body) as chunks:
-            times = [time.perf_counter() for chunk in chunks if self._has_text(chunk)]
+        times = [at for at, chunk in self.server.stream(self.path, body) if self._has_text(chunk)]
         if not times:
             raise PairError(f"{self.server.shown} streams nothing: its own speed is unknown.")
-        return count / (times[-1] - began)
+        return count / times[-1]
 
     def tokenize(self, text: str) -> list[int]:
         """The ids of a text without special tokens. Raises `ServerError`."""

@@ -1,4 +1,4 @@
-"""The streams of the engines that can be watched.
+"""The engines that can be watched: how each is asked for a stream, and which steps its chunks tell.
 
 vLLM sends one chunk per engine step, and at the end, if it was started with
 `--per-request-spec-decode-metrics detailed`, what every verify step drafted and accepted.
@@ -9,21 +9,84 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core.events import UNKNOWN_ID, EndReason
 from ...errors import PairError, ServerError, SettingsError
 from ...remote.identity import Identity
 from ...remote.wire import Server
 from ...settings import Settings
-from .steps import Counts, counts_of
-from .stream import Arrival, Prompt, Reader, WatchedEngine
+from .steps import Counts, Step, Word
+
+Prompt: TypeAlias = str | Sequence[int]
+"""A text, or token ids."""
 
 MARK = "␞"  # stands in no ordinary token, and parts the texts of tokens
 BLOCK = 4096  # ids whose texts one request asks for
 MOST_BLOCKS = 128
 BROKEN = "\ufffd"
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError)
+
+
+class WatchedEngine:
+    """A serving engine. model: as it calls it. steps_told: whether its chunks tell their steps;
+    otherwise a chunk is taken as a step."""
+
+    steps_told = False
+
+    def __init__(self, server: Server, model: str, identity: Identity) -> None:
+        self.server, self.model, self.identity = server, model, identity
+
+    def request(self, prompt: Prompt, settings: Settings) -> tuple[str, dict[str, Any]]:
+        """The address and the body that ask for a stream. Raises `SettingsError` for a setting that
+        this engine lacks."""
+        raise NotImplementedError
+
+    def reader(self, settings: Settings) -> Reader:
+        """A reader for one stream."""
+        raise NotImplementedError
+
+    def tokenize(self, prompt: str) -> list[int]:
+        """The ids of a prompt as the engine reads it; empty if it does not tell."""
+        raise NotImplementedError
+
+    def told_ids(self, body: dict[str, Any]) -> list[int]:
+        """The ids that it answers to a question of its tokenizer; empty if it does not tell."""
+        try:
+            found = self.server.ask("/tokenize", body)["tokens"]
+            return found if all(type(one) is int for one in found) else []
+        except (PairError, RuntimeError, KeyError, TypeError):
+            return []
+
+
+class Reader:
+    """Makes steps of the chunks of one stream, in order. ended: why the text ended, and counts: of
+    all verify steps, once a chunk has told them."""
+
+    def __init__(self, engine: WatchedEngine, settings: Settings) -> None:
+        self._server, self._most = engine.server, settings.max_new_tokens
+        self._count = 0  # tokens so far
+        self.ended: EndReason | None = None
+        self.counts: Counts | None = None
+
+    def read(self, chunk: dict[str, Any], at: float) -> list[Step]:
+        """The steps that are complete with a chunk, which came `at` seconds after the request.
+        Raises `ServerError` if it tells no token ids."""
+        try:
+            return self._steps(chunk, at)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ServerError(self._server.rubbish()) from error
+
+    def rest(self) -> list[Step]:
+        """The step whose tokens have all come, or all that will come."""
+        return []
+
+    def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
+        raise NotImplementedError
+
+    def _full(self) -> EndReason:
+        """Why a text ended that no token ended."""
+        return "length" if self._count >= self._most else "context"
 
 
 class VllmEngine(WatchedEngine):
@@ -88,10 +151,11 @@ class VllmReader(Reader):
         self._known = engine.texts
         self._lag = ""  # told by tokens, but not yet by the server
 
-    def _told(self, chunk: dict[str, Any]) -> Arrival:
+    def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         choices = chunk.get("choices")
         if not choices:
-            return Arrival(counts=counts_in(chunk))
+            self.counts = counts_in(chunk) or self.counts
+            return []
         choice = choices[0]
         ids, text, reason = choice.get("token_ids"), choice["text"], choice.get("finish_reason")
         if ids is None:
@@ -99,12 +163,18 @@ class VllmReader(Reader):
                 f"{self._server.shown} streams no token ids: watch vLLM from 0.11 on, or "
                 "llama.cpp's server."
             )
-        ids = [int(one) for one in ids]
+        ids, before = [int(one) for one in ids], self._count
         self._count += len(ids)
         texts, self._lag = spread(ids, str(text or ""), self._lag, self._known)
-        by_text = isinstance(choice.get("stop_reason"), str)
-        why: EndReason = self._full() if reason == "length" else "stop" if by_text else "eos"
-        return Arrival(ids, texts, ended=None if reason is None else why)
+        if reason is not None:
+            by_text = isinstance(choice.get("stop_reason"), str)
+            self.ended = self._full() if reason == "length" else "stop" if by_text else "eos"
+        words = [Word(*one, at) for one in zip(ids, texts, strict=True)]
+        if before:
+            return [Step(words)] if words else []
+        # The first token comes from reading the prompt, without any drafts.
+        first, others = words[:1], words[1:]
+        return [Step(one, *told) for one, told in ((first, (0, 0)), (others, ())) if one]
 
 
 def spread(
@@ -127,7 +197,11 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     told = (chunk.get("metrics") or {}).get("speculative_decoding")
     if not isinstance(told, Mapping):
         return None
-    return counts_of(told.get("per_step_drafted"), told.get("per_step_accepted"))
+    lists: list[Any] = [told.get(name) for name in ("per_step_drafted", "per_step_accepted")]
+    for one in lists:
+        if not isinstance(one, list) or not all(type(number) is int for number in one):
+            return None
+    return Counts(*lists)
 
 
 RANDOM_SEED = 2**32 - 1  # asks for a seed of the server's own
@@ -170,26 +244,45 @@ class LlamaEngine(WatchedEngine):
 class LlamaReader(Reader):
     """Reads one stream. A token that holds a part of a character is not sent, only counted."""
 
-    _drafted = _accepted = 0
-    _step: object = None
+    def __init__(self, engine: LlamaEngine, settings: Settings) -> None:
+        super().__init__(engine, settings)
+        self._words: list[Word] = []  # of the step that is coming
+        self._step: object = None  # the same for all its tokens
+        self._so_far = self._before = (0, 0)  # drafted and accepted with this step, and before it
 
-    def _told(self, chunk: dict[str, Any]) -> Arrival:
+    def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         ids = [int(one) for one in chunk["tokens"]]
         text, count = str(chunk["content"]), int(chunk["tokens_predicted"])
         timings = chunk.get("timings") or {}
-        # Until something was drafted the counts are left out.
-        self._drafted = int(timings.get("draft_n", self._drafted))
-        self._accepted = int(timings.get("draft_n_accepted", self._accepted))
-        missing = [UNKNOWN_ID] * max(0, count - self._count - len(ids))
+        ids = [*[UNKNOWN_ID] * max(0, count - self._count - len(ids)), *ids]
         self._count = max(count, self._count)
-        ended = self._reason(chunk) if chunk["stop"] else None
-        if ended is None or self._step is None:
-            # The last chunk's time is that of the whole text.
-            self._step = (self._drafted, self._accepted, timings.get("predicted_ms"))
-        ids = [*missing, *ids]
-        texts = [""] * (len(ids) - 1) + [text] if ids else []
-        return Arrival(ids, texts, self._drafted, self._accepted, self._step, ended)
+        if chunk["stop"]:
+            reason = chunk.get("stop_type")
+            self.ended = (
+                self._full() if reason == "limit" else "stop" if reason == "word" else "eos"
+            )
+        if not ids:
+            return []
+        # Until something was drafted the counts are left out.
+        names = "draft_n", "draft_n_accepted"
+        drafted, accepted = (
+            int(timings.get(name, so_far)) for name, so_far in zip(names, self._so_far, strict=True)
+        )
+        step: object = drafted, accepted, timings.get("predicted_ms")
+        if chunk["stop"] and self._step is not None:
+            step = self._step  # the last chunk's time is that of the whole text
+        done = [] if step == self._step else self.rest()
+        self._step, self._so_far = step, (drafted, accepted)
+        texts = [""] * (len(ids) - 1) + [text]
+        self._words += [Word(*one, at) for one in zip(ids, texts, strict=True)]
+        is_whole = len(self._words) > accepted - self._before[1]
+        return [*done, *(self.rest() if is_whole else [])]
 
-    def _reason(self, chunk: dict[str, Any]) -> EndReason:
-        reason = chunk.get("stop_type")
-        return self._full() if reason == "limit" else "stop" if reason == "word" else "eos"
+    def rest(self) -> list[Step]:
+        words, self._words = self._words, []
+        if not words:
+            return []
+        drafted, accepted = (now - was for now, was in zip(self._so_far, self._before, strict=True))
+        self._before = self._so_far
+        adds_up = 0 <= accepted <= drafted and len(words) <= accepted + 1
+        return [Step(words, drafted, accepted) if adds_up else Step(words)]

@@ -34,19 +34,11 @@ class Counts(NamedTuple):
     accepted: Sequence[int]
 
 
-def counts_of(drafted: object, accepted: object, own: int = 0) -> Counts | None:
-    """The counts in two lists of a server's answer; None if they are no lists of whole numbers.
-    own: how many of the target's own tokens each number holds as well."""
-    lists = []
-    for one in (drafted, accepted):
-        if not isinstance(one, list) or not all(type(number) is int for number in one):
-            return None
-        lists.append([number - own for number in one])
-    return Counts(*lists)
-
-
 def rounds_of(steps: Iterable[Step], lane: Lane) -> Iterator[Round]:
-    """The rounds of a lane's steps, as they come. The clock begins when the first tokens come."""
+    """The rounds of a lane's steps, as they come; in the baseline, one for each token. The clock
+    begins when the first tokens come."""
+    if lane == BASELINE:
+        steps = (Step([word]) for step in steps for word in step.words)
     begun: float | None = None  # seconds after the request
     before = 0.0
     for index, step in enumerate(steps):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -21,12 +21,11 @@ from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...pairs.progress import Progress
 from ...pairs.spec import WatchedSpec
 from ...remote.address import ServerAddress, server_address
-from ...remote.identity import LLAMA_CPP, Counted, counters, identity_of, moved
+from ...remote.identity import LLAMA_CPP, counters, identity_of, moved
 from ...remote.wire import Server
 from ...settings import Settings
-from .engines import LlamaEngine, VllmEngine
-from .steps import Counts, Step, Word, reconciled, rounds_of
-from .stream import Arrival, Prompt, WatchedEngine, stamped
+from .engines import LlamaEngine, Prompt, Reader, VllmEngine, WatchedEngine
+from .steps import Step, reconciled, rounds_of
 
 WARM_PROMPT = "The"  # not the run's own prompt, which would then lie in the server's cache
 WARM_TOKENS = 8
@@ -53,24 +52,25 @@ def watch(
         _warm_up(engine, settings)
     ids = watched.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
     shown = prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
-    header = _header(engines, shown, ids, settings)
-    results = {lane: _Lane(engine, lane, settings) for lane, engine in engines.items()}
-    reasons: dict[Lane, EndReason] = dict.fromkeys(engines, "stopped")
+    lanes = {lane: _Lane(engine, lane, settings) for lane, engine in engines.items()}
     counted = None
-    is_stopped = yield header
-    for lane, result in results.items():
+    is_stopped = yield _header(engines, shown, ids, settings)
+    for lane, one in lanes.items():
         if is_stopped:
             break
         before = counters(watched.server, watched.model) if lane == SPECULATIVE else None
-        with closing(result.rounds(prompt)) as rounds:
-            for one in rounds:
-                is_stopped = yield one
+        with closing(one.rounds(prompt)) as rounds:
+            for r in rounds:
+                is_stopped = yield r
                 if is_stopped:
                     break
-        reasons[lane] = result.reason
         if lane == SPECULATIVE and not is_stopped:
             counted = moved(before, counters(watched.server, watched.model))
-    yield _end(results, reasons, settings, counted)
+    found = Agreement()
+    if alone and settings.greedy:
+        found = agreement_of(*(one.emitted for one in lanes.values()))
+    reasons = {lane: one.reason for lane, one in lanes.items()}
+    yield End(reasons, found.identical, found.compared, found.divergence, counted=counted)
 
 
 def served_settings(settings: Settings) -> Settings:
@@ -86,100 +86,46 @@ def served_settings(settings: Settings) -> Settings:
     )
 
 
-@dataclass
 class _Lane:
-    """One stream, as rounds. emitted: the rounds so far, as they were told last. counts: of its
-    verify steps, if they are told at its end."""
+    """One stream, as rounds. emitted: the rounds so far, as they were told last. reason: why the
+    text ended."""
 
-    engine: WatchedEngine
-    lane: Lane
-    settings: Settings
-    reason: EndReason = "stopped"
-    counts: Counts | None = None
-    emitted: list[Round] = field(default_factory=list)
+    def __init__(self, engine: WatchedEngine, lane: Lane, settings: Settings) -> None:
+        self._engine, self._lane, self._settings = engine, lane, settings
+        self._steps: list[Step] = []  # so far
+        self.emitted: list[Round] = []
+        self.reason: EndReason = "stopped"
 
     def rounds(self, prompt: Prompt) -> Generator[Round]:
         """The rounds as they come; then those again whose counts were told only at the end."""
-        if not self.settings.max_new_tokens:
+        if not self._settings.max_new_tokens:
             self.reason = "length"
             return
-        steps: list[Step] = []
-        with closing(self._steps(prompt, steps)) as coming:
-            for one in rounds_of(coming, self.lane):
+        reader = self._engine.reader(self._settings)
+        with closing(self._coming(prompt, reader)) as coming:
+            for one in rounds_of(coming, self._lane):
                 self.emitted.append(one)
                 yield one
-        told = self.counts and steps and self.lane != BASELINE and reconciled(steps, self.counts)
-        if told:
-            self.emitted = list(rounds_of(told, self.lane))
+        if reader.ended is None:
+            raise ServerError(
+                f"{self._engine.server.shown} ended its stream in mid-answer: see its log."
+            )
+        self.reason = reader.ended
+        if not (reader.counts and self._steps) or self._lane == BASELINE:
+            return
+        if told := reconciled(self._steps, reader.counts):
+            self.emitted = list(rounds_of(told, self._lane))
             yield from self.emitted
 
-    def _steps(self, prompt: Prompt, steps: list[Step]) -> Generator[Step]:
-        """The steps as they come, which are added to `steps`."""
-        path, body = self.engine.request(prompt, self.settings)
-        reader = self.engine.reader(self.settings)
-        grouped = _Grouped(self.engine.steps_told, self.lane)
-        with closing(stamped(self.engine.server, path, body)) as chunks:
+    def _coming(self, prompt: Prompt, reader: Reader) -> Generator[Step]:
+        """The steps as they come."""
+        path, body = self._engine.request(prompt, self._settings)
+        with closing(self._engine.server.stream(path, body)) as chunks:
             for at, chunk in chunks:
-                for step in grouped.steps(reader.read(chunk), at):
-                    steps.append(step)
+                for step in reader.read(chunk, at):
+                    self._steps.append(step)
                     yield step
-        for step in grouped.rest():
-            steps.append(step)
-            yield step
-        if grouped.ended is None:
-            raise ServerError(
-                f"{self.engine.server.shown} ended its stream in mid-answer: see its log."
-            )
-        self.reason, self.counts = grouped.ended, grouped.counts
-
-
-class _Grouped:
-    """Puts the tokens of chunks together to steps. ended, counts: once a chunk has told them."""
-
-    def __init__(self, steps_told: bool, lane: Lane) -> None:
-        self.ended: EndReason | None = None
-        self.counts: Counts | None = None
-        self._told, self._single = steps_told, lane == BASELINE
-        self._words: list[Word] = []
-        self._step: object = None
-        self._before = (0, 0)  # drafted and accepted before this step
-        self._so_far = (0, 0)
-        self._is_first = True
-
-    def steps(self, arrival: Arrival, at: float) -> list[Step]:
-        """The steps that are complete with this chunk."""
-        self.ended = arrival.ended or self.ended
-        self.counts = arrival.counts or self.counts
-        words = [Word(*one, at) for one in zip(arrival.ids, arrival.texts, strict=True)]
-        if not words:
-            return []
-        if self._single:
-            return [Step([word]) for word in words]
-        if not self._told:
-            return self._chunk(words)
-        done = [] if arrival.step == self._step else self.rest()
-        self._step, self._so_far = arrival.step, (arrival.drafted or 0, arrival.accepted or 0)
-        self._words += words
-        accepted = self._so_far[1] - self._before[1]
-        return [*done, *(self.rest() if len(self._words) > accepted else [])]
-
-    def rest(self) -> list[Step]:
-        """The step whose tokens have all come, or all that will come."""
-        words, self._words = self._words, []
-        if not words:
-            return []
-        drafted = self._so_far[0] - self._before[0]
-        accepted = self._so_far[1] - self._before[1]
-        self._before = self._so_far
-        adds_up = 0 <= accepted <= drafted and len(words) <= accepted + 1
-        return [Step(words, drafted, accepted) if adds_up else Step(words)]
-
-    def _chunk(self, words: list[Word]) -> list[Step]:
-        """A chunk as a step. The first token comes from reading the prompt, without any drafts."""
-        if not self._is_first:
-            return [Step(words)]
-        self._is_first = False
-        return [Step(words[:1], 0, 0), *([Step(words[1:])] if words[1:] else [])]
+        yield from reader.rest()
 
 
 def tells_steps(engine: WatchedEngine) -> bool:
@@ -193,9 +139,9 @@ def _warm_up(engine: WatchedEngine, settings: Settings) -> bool:
     few = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     path, body = engine.request(WARM_PROMPT, few)
     reader = engine.reader(few)
-    with closing(stamped(engine.server, path, body)) as chunks:
-        arrivals = [reader.read(chunk) for _, chunk in chunks]
-    return engine.steps_told or any(one.counts is not None for one in arrivals)
+    for at, chunk in engine.server.stream(path, body):
+        reader.read(chunk, at)
+    return engine.steps_told or reader.counts is not None
 
 
 def _header(
@@ -224,18 +170,6 @@ def _header(
         mode="sequential",
         source=watched.identity.software,
     )
-
-
-def _end(
-    lanes: dict[Lane, _Lane],
-    reasons: dict[Lane, EndReason],
-    settings: Settings,
-    counted: Counted | None,
-) -> End:
-    found = Agreement()
-    if BASELINE in lanes and settings.greedy:
-        found = agreement_of(*(lanes[lane].emitted for lane in (SPECULATIVE, BASELINE)))
-    return End(reasons, found.identical, found.compared, found.divergence, counted=counted)
 
 
 @dataclass(frozen=True, eq=False)
