@@ -39,7 +39,7 @@ FORMS = {
     "compiled": {FORM.name: "static", COMPILE.name: "1"},
 }
 PAIRS = ("smollm2-1.7b-135m", "qwen3-8b-0.6b")  # no licence to accept
-SPEEDS = ("target alone", "draft + target", "generate()", "generate(assistant)")
+SPEEDS = ("target alone", "with drafts", "generate()", "generate(assistant)")
 
 
 @dataclass(frozen=True)

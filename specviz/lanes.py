@@ -19,7 +19,7 @@ BASELINE: Lane = "baseline"
 LANES: tuple[Lane, Lane] = (SPECULATIVE, BASELINE)
 """The lanes of a race of two."""
 
-LANE_LABELS: dict[Lane, str] = {SPECULATIVE: "draft + target", BASELINE: "target alone"}
+LANE_LABELS: dict[Lane, str] = {SPECULATIVE: "with drafts", BASELINE: "target alone"}
 """What these two are called in charts, tables and the terminal; other lanes go by their names."""
 
 NO_SETTINGS = "the settings are {}: use Settings(gamma=5), for example, or one for each lane."

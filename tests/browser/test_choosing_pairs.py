@@ -146,9 +146,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
         "ngram",
         "heuristic",
     )
-    expect(visitor.page.locator("[data-guesser=speculative]")).to_contain_text(
-        "copied from the text"
-    )
+    expect(visitor.page.locator("[data-guesser=speculative]")).to_contain_text("n-grams + target")
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("title", re.compile("≤"))
 
     choose(visitor, "Built-in pair")

@@ -171,7 +171,7 @@ def check_last_picture(painted: list[str], run: Trace) -> None:
         rounds = run.lane(lane)
         written, clock = sum(len(r.emitted) for r in rounds), rounds[-1].clock
         assert f"{written} tokens · {clock:.2f} s · {written / clock:.0f} tok/s" in words
-    assert {"Draft + target", "Target alone"} <= set(words)
+    assert {"With drafts", "Target alone"} <= set(words)
     shown = "".join(words)
     assert run.lane("baseline")[-1].emitted[-1].text.split("\n")[-1].strip() in shown
     assert painted.count("0 tokens · 0.00 s") >= 2  # and begins with none

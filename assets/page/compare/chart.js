@@ -20,7 +20,7 @@ const RUNS = ["earlier", "latest"]; // what they are to the style sheet
  */
 export function chart(sides, width) {
   const lines = sides.flatMap(({ name, trace }, run) => curves(trace.rounds).map((points, i) => ({
-    points, isThin: true, key: i ? `${RUNS[run]}-alone` : RUNS[run], said: `${name.toLowerCase()}, ${i ? "target alone" : "draft + target"}`,
+    points, isThin: true, key: i ? `${RUNS[run]}-alone` : RUNS[run], said: `${name.toLowerCase()}, ${i ? "target alone" : "with drafts"}`,
   })));
   const most = ends(lines.map(({ points }) => points));
   const drawing = element("div"), figure = element("figure", "sv-curves"), key = element("p", "sv-curves-key");

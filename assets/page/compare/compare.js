@@ -62,7 +62,7 @@ export class Compare {
       titled("What differs", ...settings(sides)), titled("Figures", figures(sides)),
       titled("Tokens against clock", element("div", "sv-compare-chart")),
       titled("Where a round’s time goes", ...times(sides)),
-      titled("Text of draft + target", ...texts(sides)));
+      titled("Text with drafts", ...texts(sides)));
     this.#drawChart();
     this.#body.scrollTop = 0;
     showDifference(this.#body);

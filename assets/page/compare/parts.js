@@ -123,7 +123,7 @@ export function figures(sides) {
     row("Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)),
     row("τ, tokens per round", ({ m }) => fixed(m.tau, 2)),
     row("c, of a pass", ({ m }) => fixed(m.c, 2)),
-    row("Tokens per second, draft + target", ({ m }) => speed(m.tokens_per_second.speculative)),
+    row("Tokens per second, with drafts", ({ m }) => speed(m.tokens_per_second.speculative)),
     row("Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)),
     row("Tokens written", ({ m }) => String(m.emitted)),
   ], "is-figures");
@@ -168,7 +168,7 @@ export function times(sides) {
     const mean = (/** @type {"draft" | "verify" | "overhead"} */ part) =>
       rounds.reduce((sum, round) => sum + round[`${part}_seconds`], 0) / Math.max(1, rounds.length);
     const parts = { draft: mean("draft"), verify: mean("verify"), overhead: mean("overhead") };
-    const label = `${side.name}, ${lane === "baseline" ? "target alone" : "draft + target"}`;
+    const label = `${side.name}, ${lane === "baseline" ? "target alone" : "with drafts"}`;
     return { label, parts, total: parts.draft + parts.verify + parts.overhead };
   }));
   const longest = Math.max(...means.map(({ total }) => total)) || 1;

@@ -48,7 +48,7 @@ export function clocks(round, { tokens, seconds, passes, alone }, written) {
   const list = element("dl", "sx-clocks");
   const words = element("p");
   for (const token of written) words.append(chip(token), " ");
-  list.append(...clock(round.lane === "baseline" ? "target alone" : "draft + target",
+  list.append(...clock(round.lane === "baseline" ? "target alone" : "with drafts",
     times(round, whole), seconds, tokens, words));
   if (alone === null || round.lane === "baseline") return list;
   const bar = element("span", "sx-times");

@@ -32,7 +32,7 @@ export function showGreedy(body, rounds, trace, check) {
     if (differAt === null) {
       parts.push(element("p", "", closestCall(theirs.slice(0, compared))));
     } else {
-      parts.push(flow("draft + target", ours.slice(end, end + AFTER), false, true),
+      parts.push(flow("with drafts", ours.slice(end, end + AFTER), false, true),
         flow("target alone", theirs.slice(end, end + AFTER), false, true),
         element("p", "", nearTie("There", theirs[end])), check);
     }
@@ -143,7 +143,7 @@ function cellRow({ text, ours, theirs }, most) {
 
 function keyOfPairs() {
   const key = element("p", "sv-pairs-key");
-  for (const [lane, name] of [["ours", "draft + target"], ["theirs", "target alone"]]) {
+  for (const [lane, name] of [["ours", "with drafts"], ["theirs", "target alone"]]) {
     const item = element("span");
     item.append(element("i", lane), name);
     key.append(item);

@@ -110,7 +110,7 @@ function times({ costs }) {
   const [total, alone] = [ours, theirs].map((parts) => parts.draft + parts.verify + parts.overhead);
   const longest = Math.max(total, alone);
   const list = element("dl", "sv-times");
-  list.append(element("dt", "", "draft + target"), timeBar(ours, total, longest),
+  list.append(element("dt", "", "with drafts"), timeBar(ours, total, longest),
     element("dt", "", "target alone"), timeBar(theirs, alone, longest));
   const key = timesKey((part) => `${part} ${milliseconds(costs[part])}`);
   key.append(element("span", "", `one-token pass ${milliseconds(costs.alone_verify)}`));

@@ -102,7 +102,7 @@ export class LaneGrid {
     bar.append(element("i"), mark);
     const stream = element("div", "sv-stream");
     stream.setAttribute("role", "group");
-    stream.setAttribute("aria-label", `Tokens of ${labelOf(name)}`);
+    stream.setAttribute("aria-label", `Tokens ${name === ALONE ? "of the " : ""}${labelOf(name)}`);
     stream.append(element("p", "sv-empty", name === ALONE ? IDLE_ALONE : IDLE_OURS));
     article.append(head, bar, stream, this.#foot(name));
     return article;

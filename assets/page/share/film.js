@@ -23,7 +23,7 @@ const TYPES = ["video/webm;codecs=vp8", "video/webm", "video/mp4"];
 const TEXT = { top: 236, bottom: 590 }; // px, of the lanes' text
 /** @type {{ lane: LaneName, name: string, left: number, width: number }[]} */
 const LANES = [
-  { lane: "speculative", name: "Draft + target", left: EDGE, width: 720 },
+  { lane: "speculative", name: "With drafts", left: EDGE, width: 720 },
   { lane: "baseline", name: "Target alone", left: EDGE + 744, width: WIDTH - 2 * EDGE - 744 },
 ];
 const PADDING = 20; // px inside a lane

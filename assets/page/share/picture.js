@@ -101,6 +101,6 @@ function chart(context, lines, colours) {
     });
     context.stroke();
     context.setLineDash([]);
-    write(context, i ? "··· target alone" : "— draft + target", left + 8 + 210 * i, top - 14, { font: `600 22px ${SANS}`, colour });
+    write(context, i ? "··· target alone" : "— with drafts", left + 8 + 210 * i, top - 14, { font: `600 22px ${SANS}`, colour });
   });
 }

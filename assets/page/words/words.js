@@ -185,8 +185,8 @@ export function threadsOf({ lane_threads, threads }) {
  * @param {Settings} settings
  */
 export function guesser({ drafter, gamma }) {
-  if (!gamma || drafter === "none") return drafterKind("none").clause;
-  return `${drafterKind(drafter).clause}, one pass of the target judges`;
+  if (!gamma || drafter === "none") return drafterKind("none").label;
+  return `${drafterKind(drafter).label} + target`;
 }
 
 /**
