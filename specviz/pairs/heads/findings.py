@@ -10,12 +10,13 @@ from ..hub import failure_sentence, find_source, hub_listing
 from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
 from ..sizes import shown_bytes, shown_count
+from ..spec import OWN_LAYERS
 from ..table import HeadFacts, known_head
 from ..weight_headers import folder_weights, no_safetensors
 from .assistant import AssistantMetadata, asks_sharing_modes
 from .eagle_files import HeadMetadata
 from .kinds import AnyMetadata, read_any_head
-from .mtp import MTP, MtpMetadata, counted, dropped_sentence, mtp_count, runnable
+from .mtp import MtpMetadata, counted, dropped_sentence, mtp_count, runnable
 
 
 def examined_head(
@@ -23,7 +24,7 @@ def examined_head(
 ) -> AnyMetadata | None:
     """The metadata of a head, or None if it cannot be used; adds the findings about it alone.
     target: None if that could not be read."""
-    if name == MTP:
+    if name == OWN_LAYERS:
         return _read(name, target, found) if target is not None else None
     source = find_source(name)
     listing = hub_listing(source)
@@ -74,7 +75,7 @@ def own_layers_findings(target: ModelMetadata) -> list[Finding]:
     return good(
         "head",
         f"{target.source.shown} names {counted(mtp_count(target.config))} in its config: "
-        f"'{MTP}' in the place of the draft lets them draft.",
+        f"'{OWN_LAYERS}' in the place of the draft lets them draft.",
     )
 
 
