@@ -102,7 +102,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         for path in folder.glob("model*.safetensors*"):
             if path.name not in fresh:
                 path.unlink()
-        for path in partial.iterdir():
+        # tokenizer.json marks a tokenizer as done, so it is moved last.
+        for path in sorted(partial.iterdir(), key=lambda path: path.name == "tokenizer.json"):
             path.chmod(0o644)  # safetensors writes files that only their owner can read
             path.replace(folder / path.name)
         partial.rmdir()
