@@ -22,7 +22,6 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .export import digest, load_model, save_model, save_tokenizer, whole_folder
 from .loop import Schedule, Training, head, hidden_states, train
 from .losses import (
     cross_entropy,
@@ -31,7 +30,18 @@ from .losses import (
     inherit_embeddings,
     text_alphas,
 )
-from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
+from .models import (
+    CONTEXT,
+    PRESETS,
+    PairShape,
+    Shape,
+    build_model,
+    digest,
+    load_model,
+    save_model,
+    save_tokenizer,
+    whole_folder,
+)
 from .writing import Writing, WrittenRows, write, write_rows
 
 STAGES = ("tokenizer", "target", "draft")

@@ -24,8 +24,8 @@ from ..pairs.checksums import write_checksums
 from ..pairs.heads.eagle import Head, HeadConfig
 from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.pair import text_config
-from .export import whole_folder
 from .losses import forward_kl
+from .models import whole_folder
 
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
