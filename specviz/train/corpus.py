@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast
 
 from ..errors import SpecvizError
-from .export import save_array
+from .models import save_array
 
 # Three books by authors whose other books are in the training set, and one by another author.
 DEFAULT_HELD_OUT = (

@@ -22,7 +22,6 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .export import digest, load_model, save_model, save_tokenizer
 from .loop import Schedule, Training, head, hidden_states, train
 from .losses import (
     cross_entropy,
@@ -31,7 +30,18 @@ from .losses import (
     inherit_embeddings,
     text_alphas,
 )
-from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
+from .models import (
+    CONTEXT,
+    PRESETS,
+    PairShape,
+    Shape,
+    build_model,
+    digest,
+    load_model,
+    save_model,
+    save_tokenizer,
+    whole_folder,
+)
 from .writing import Writing, WrittenRows, write, write_rows
 
 STAGES = ("tokenizer", "target", "draft")
@@ -125,13 +135,8 @@ def make_tokenizer(job: TrainingJob) -> None:
         return
     texts = (book.text for book in job.corpus.train)
     tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
-    # tokenizer.json marks the stage as done, so it is moved last, when it is complete.
-    partial = folder.with_suffix(".partial")
-    save_tokenizer(tokenizer, partial)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == "tokenizer.json"):
-        path.replace(folder / path.name)
-    partial.rmdir()
+    with whole_folder(folder) as partial:
+        save_tokenizer(tokenizer, partial)
 
 
 def make_target(job: TrainingJob) -> None:

@@ -29,9 +29,9 @@ from ..pairs.precision import checked_device
 from ..pairs.spec import NamedSpec
 from ..runs.tables import markdown
 from ..runs.uncertainty import Estimate, mean
-from .export import digest, save_tokenizer, whole_folder
 from .loop import Training, TrainingProgress, on_text, train
 from .losses import logits_loss, text_alphas
+from .models import digest, save_tokenizer, whole_folder
 from .needs import check_need, distillation_need
 from .openings import PromptIds, in_turn, read_prompt_ids
 from .writing import Writing, WrittenRows, marked_rows, write, write_rows

@@ -27,7 +27,6 @@ from ..pairs.load import load_pair
 from ..pairs.memory import device_memory
 from ..pairs.pair import Pair, logit_width, text_config
 from ..pairs.spec import NO_DRAFT
-from .export import digest
 from .head import (
     STEPS,
     ChainLoss,
@@ -39,6 +38,7 @@ from .head import (
     save_head,
 )
 from .loop import Training, on_text, train
+from .models import digest
 from .needs import check_need, head_need
 from .openings import Openings
 from .writing import Writing, WrittenRows, marked_rows, write_rows

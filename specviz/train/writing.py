@@ -15,7 +15,7 @@ from tqdm import tqdm
 from transformers import GenerationConfig
 
 from ..pairs.pair import Pair, logit_width
-from .export import save_array
+from .models import save_array
 
 Ids: TypeAlias = Sequence[int]
 
