@@ -41,7 +41,7 @@ run: $(VENV)/.installed
 
 # Three processes, since browser tests mostly wait; tests/conftest.py says in which order.
 test: $(VENV)/.installed-dev
-	$(PY) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: lint formatting types bandit javascript
 

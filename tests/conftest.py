@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import compile_passes
 import pytest
@@ -50,23 +50,40 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         compile_passes.wait()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything under tests/browser/ is a browser test: `-m "not browser"` leaves it out.
 
     One that fails is run once more, and the summary lists it: a crowded machine stalls a browser
     now and then, but a fault of the page fails twice.
     """
     for item in items:
-        own = BROWSER not in item.path.parents
-        if not own:
+        if BROWSER in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.flaky(reruns=1))
-            own = item.path.stem in OWN_PAGES
-        # What one process runs: a file, or all that share a page.
-        item.add_marker(pytest.mark.xdist_group(item.path.stem if own else item.path.parent.name))
-    if hasattr(config, "workerinput"):
-        cache = getattr(config, "cache", None)  # it may be disabled
-        items[:] = browser_files_spread(items, cache.get(SECONDS, {}) if cache else {})
+    items.sort(key=lambda item: place_of(unit_of(item.path)))
+
+
+def unit_of(path: Path) -> str:
+    """What one process runs: a file, or all browser tests that share a page."""
+    shares = BROWSER in path.parents and path.stem not in OWN_PAGES
+    return path.parent.name if shares else path.stem
+
+
+def place_of(unit: str) -> tuple[bool, int, str]:
+    """Where a unit stands: no long one comes last, so that no process waits for it alone."""
+    return unit not in UNCOMPILED, LONG.index(unit) if unit in LONG else len(LONG), unit
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out whole units: what a module's fixtures start is then started once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(config.rootpath / nodeid.split("::")[0])
+
+    return ByUnit(config, log)
 
 
 def pytest_collection_finish() -> None:
@@ -76,48 +93,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-LONG = {
-    *("test_soak", "test_exactness", "test_families", "test_rerun", "test_gguf", "test_faults"),
-    *("test_static", "test_worker", "test_real_runs", "test_zerogpu", "test_loop", "test_remote"),
-    *("test_choosing_pairs", "test_injection", "test_recordings", "test_live_page"),
-}
-"""Files that take long, for runs that nothing is known of, as in a fresh clone."""
-
-SECONDS = "specviz/seconds"
-"""Of each file in the last run of all, in pytest's cache."""
-
-_seconds: Counter[str] = Counter()
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _seconds[report.fspath] += report.duration
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    # The process that hands out the tests hears of all; it does not run any itself.
-    config = session.config
-    if hands_out(config) and (cache := getattr(config, "cache", None)):
-        taken = {name: round(seconds, 1) for name, seconds in _seconds.items()}
-        cache.set(SECONDS, cache.get(SECONDS, {}) | taken)
-
-
-def browser_files_spread(items: list[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:
-    """The items by file, the files of browser tests at equal distances: they wait for a browser
-    while other processes compute. Those that took longest come first, so that no long one is last;
-    where that is not known, those of `LONG`, then those with most tests.
-    """
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    # A file that the last run did not have counts a second for each of its tests.
-    known = {
-        path: seconds.get(some[0].location[0], len(some) + 1000.0 * (path.stem in LONG))
-        for path, some in files.items()
-    }
-    places: dict[Path, float] = {}
-    for is_browser in (True, False):
-        some = [path for path in files if (BROWSER in path.parents) == is_browser]
-        some.sort(key=lambda path: -known[path])
-        places |= {path: (place + 0.5) / len(some) for place, path in enumerate(some)}
-    order = sorted(files, key=lambda path: (path.stem not in UNCOMPILED, places[path]))
-    return [item for path in order for item in files[path]]
+LONG = (
+    *("recorded", "browser", "test_soak", "test_faults", "test_choosing_pairs", "test_injection"),
+    *("test_gguf", "test_exactness", "test_zerogpu", "test_families", "test_worker"),
+    *("test_static", "test_wheel", "test_page_faults", "test_strangers", "test_lent_gpu"),
+    *("test_rerun", "test_training", "test_remote", "test_stand_in_device", "test_security"),
+)
+"""The units that take longest, in the order of their times."""

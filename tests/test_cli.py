@@ -15,14 +15,8 @@ from toy_models import byte_level, llama, relative
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main
 from specviz.errors import SettingsError, SpecvizError
-from specviz.measure.bench.lanes import (
-    ASSISTED,
-    BASELINE,
-    GENERATE,
-    PLAIN,
-    SPECULATIVE,
-    generate_seconds,
-)
+from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, generate_seconds
+from specviz.measure.bench.lanes import BASELINE, SPECULATIVE
 from specviz.measure.bench.random_models import scripted, shaped_pair
 
 ROOT = Path(__file__).resolve().parent.parent

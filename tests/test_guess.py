@@ -13,7 +13,7 @@ from toy_models import byte_level, examples, llama, pair_of, relative
 from specviz import Settings, Trace, compute_metrics, race
 from specviz.core.engine import eager_only
 from specviz.errors import PairError, PromptError
-from specviz.inspect.guess import draft_of, guesses, would_be
+from specviz.inspect.guess import Guess, Guesses, draft_of, guesses
 
 PROMPT = [1, 2, 3]
 
@@ -44,9 +44,9 @@ def test_the_would_be_rounds_are_those_of_a_real_lane(traces: tuple[Any, dict[in
         prompt = pair.tokenizer.decode(PROMPT)
         found = guesses(draft_of(pair), trace.text("baseline"), prompt, continues=True)
         its, m = found.would_be(gamma), compute_metrics(trace)
-        assert list(its.rounds) == [len(r.emitted) for r in trace.lane("speculative")]
-        assert (its.alpha, its.tau) == (m.alpha, m.tau)
-        assert 0 < its.right < its.judged and its.right == m.counts["accepted"]
+        assert its["rounds"] == [len(r.emitted) for r in trace.lane("speculative")]
+        assert (its["alpha"], its["tau"]) == (m.alpha, m.tau)
+        assert 0 < its["right"] < its["judged"] and its["right"] == m.counts["accepted"]
         assert found.right == sum(one.guess.split() == one.text.split() for one in found.places)
         assert all(one.q_guess >= one.q_text for one in found.places)
 
@@ -57,17 +57,18 @@ def test_a_model_guesses_its_own_greedy_text(traces: tuple[Any, dict[int, Trace]
     text, prompt = by_gamma[1].text("baseline"), pair.tokenizer.decode(PROMPT)
     found = guesses(alone, text, prompt, continues=True)
     assert found.right == len(found.places) == 70
-    assert found.would_be(4).alpha == 1.0 and found.would_be(4).tau == 5.0
+    assert found.would_be(4)["alpha"] == 1.0 and found.would_be(4)["tau"] == 5.0
 
 
 @examples(60)
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 9))
 def test_the_counts_add_up(right: list[bool], gamma: int):
-    its = would_be(right, gamma)
-    assert sum(its.rounds) == len(right) == its.right + len(its.rounds)
-    assert its.right <= its.judged <= its.right + len(its.rounds)
-    assert all(1 <= one <= gamma + 1 for one in its.rounds)
-    assert (its.tau is None) == (not right)
+    places = tuple(Guess("a", "a" if one else "b", one, 0.5, 0.5) for one in right)
+    its = Guesses("draft", "", 0, places).would_be(gamma)
+    assert sum(its["rounds"]) == len(right) == its["right"] + len(its["rounds"])
+    assert its["right"] <= its["judged"] <= its["right"] + len(its["rounds"])
+    assert all(1 <= one <= gamma + 1 for one in its["rounds"])
+    assert (its["tau"] is None) == (not right)
 
 
 def test_what_cannot_be_guessed_is_left_out_or_refused():

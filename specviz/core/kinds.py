@@ -55,7 +55,7 @@ class DrafterKind:
     fewer: when a round may have fewer drafts than were due: "never"; "unread", none before the
         target has read a token; "none", none where it finds nothing; "any" number.
     translated: makes it instead if the pair's draft has a tokenizer of its own (`Pair.shared`).
-    deployed: (row, machine, engine) -> the same drafter's settings for another engine and a note,
+    deployed: (row, machine) -> the same drafter's settings for other engines and a note, by engine,
         for tables of what to deploy; None if other engines have no such drafter.
     beside: its place among the drafters that race side by side, the lowest first.
     package: name and version of the package that brought it; None for those of this one.

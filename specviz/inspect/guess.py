@@ -70,21 +70,6 @@ class Guess(NamedTuple):
     q_text: float
 
 
-class WouldBe(NamedTuple):
-    """The rounds that the guesses would have made at one gamma.
-
-    rounds: how many tokens each would have written. right, judged: guesses that would have been
-    kept, and all that would have been judged. alpha: right / judged. tau: tokens per round. Both
-    are None where there are none.
-    """
-
-    rounds: tuple[int, ...]
-    right: int
-    judged: int
-    alpha: float | None
-    tau: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class Guesses:
     """All places of a text.
@@ -103,28 +88,40 @@ class Guesses:
         """At how many places the draft's first choice was written."""
         return sum(one.right for one in self.places)
 
-    def would_be(self, gamma: int) -> WouldBe:
-        """The rounds at this gamma."""
-        return would_be([one.right for one in self.places], gamma)
+    def rounds(self, gamma: int) -> list[Round]:
+        """The rounds of `gamma` guesses as a lane would have shown them, without times.
 
+        They are those of greedy drafts beside a target that writes this text; for a sampled text,
+        under the rule that keeps a guess if it is the token that the target drew.
+        """
+        rounds: list[Round] = []
+        left = list(self.places)
+        while left:
+            # As a lane does: no more than what leaves the last token to the target.
+            drafted = left[: min(gamma, len(left) - 1)]
+            held = next((i for i, one in enumerate(drafted) if not one.right), len(drafted))
+            kept, own = [Token(0, one.text, "accepted") for one in left[:held]], left[held]
+            last, wrong = Token(0, own.text, "bonus"), []
+            if held < len(drafted):
+                wrong = [Token(0, own.guess, "rejected")]
+                last = Token(0, own.text, "corrected")
+            both = [*kept, *wrong], [*kept, last]
+            rounds.append(Round(SPECULATIVE, len(rounds), *both, 0.0, 0.0, 0.0, 0.0))
+            left = left[held + 1 :]
+        return rounds
 
-def would_be(right: Sequence[bool], gamma: int) -> WouldBe:
-    """The rounds of gamma guesses over places whose first choices were right or not.
+    def would_be(self, gamma: int) -> dict[str, Any]:
+        """What these rounds would have brought.
 
-    They are those of greedy drafts beside a target that writes this text; for a sampled text, under
-    the rule that keeps a guess if it is the token that the target drew.
-    """
-    rounds: list[int] = []
-    kept = judged = start = 0
-    while start < len(right):
-        # As a lane does: no more than what leaves the last token to the target.
-        drafted = right[start : start + min(gamma, len(right) - start - 1)]
-        held = next((i for i, one in enumerate(drafted) if not one), len(drafted))
-        kept, judged = kept + held, judged + min(held + 1, len(drafted))
-        rounds.append(held + 1)
-        start += held + 1
-    alpha, tau = ratio(kept, judged), ratio(len(right), len(rounds))
-    return WouldBe(tuple(rounds), kept, judged, alpha, tau)
+        rounds: how many tokens each would have written. right, judged: guesses that would have been
+        kept, and all that would have been judged. alpha: right / judged. tau: tokens per round.
+        Both are None where there are none.
+        """
+        rounds = [len(r.emitted) for r in self.rounds(gamma)]
+        judged = sum(len(r.drafted) for r in self.rounds(gamma))
+        right = sum(rounds) - len(rounds)
+        rates = {"alpha": ratio(right, judged), "tau": ratio(sum(rounds), len(rounds))}
+        return {"rounds": rounds, "right": right, "judged": judged, **rates}
 
 
 def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False) -> Guesses:
@@ -236,27 +233,13 @@ def _pieces(server: Server, chunk: dict[str, Any]) -> Iterator[str]:
         raise ServerError(server.rubbish()) from error
 
 
-def would_be_rounds(found: Guesses, gamma: int) -> Iterator[Round]:
-    """The rounds as a lane would have shown them, without times."""
-    start = 0
-    for index, count in enumerate(found.would_be(gamma).rounds):
-        *kept, own = found.places[start : start + count]
-        start += count
-        drafted = [Token(0, one.text, "accepted") for one in kept]
-        last = Token(0, own.text, "bonus")
-        if count <= gamma and start < len(found.places):  # the place of its own was guessed too
-            drafted.append(Token(0, own.guess, "rejected"))
-            last = Token(0, own.text, "corrected")
-        yield Round(SPECULATIVE, index, drafted, [*drafted[: len(kept)], last], 0.0, 0.0, 0.0, 0.0)
-
-
 def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
     """The would-be rounds at `gamma`, as those of a run are shown, then what each of `GAMMAS` would
     have brought."""
     yield f"{NAME}. {WHY}\n"
     if found.before:
         yield f"     │ {printable(found.before)}"
-    for one in would_be_rounds(found, gamma):
+    for one in found.rounds(gamma):
         yield round_line(one, color=color)
     right, places = found.right, len(found.places)
     yield f"\n{found.draft} had {right} of {places} places right ({right / places:.2f})"
@@ -265,8 +248,8 @@ def guess_lines(found: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
     for each in GAMMAS:
         its = found.would_be(each)
-        alpha, tau = shown_number(its.alpha, 3), shown_number(its.tau, 2)
-        yield f"{each:7}{len(its.rounds):9}{alpha:>8}{tau:>8}"
+        alpha, tau = shown_number(its["alpha"], 3), shown_number(its["tau"], 2)
+        yield f"{each:7}{len(its['rounds']):9}{alpha:>8}{tau:>8}"
     yield UNITS
 
 
@@ -294,7 +277,7 @@ def main(options: argparse.Namespace) -> None:
     found = guesses(_draft(options.draft), text, options.prompt, continues=options.continues)
     if options.json:
         places = [one._asdict() for one in found.places]
-        rounds = {gamma: found.would_be(gamma)._asdict() for gamma in GAMMAS}
+        rounds = {gamma: found.would_be(gamma) for gamma in GAMMAS}
         whole = {"name": NAME, **asdict(found), "places": places, "would_be": rounds}
         print(json.dumps(whole, indent=1))
         return

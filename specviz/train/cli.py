@@ -19,7 +19,7 @@ from ..pairs.precision import checked_device
 from .from_books import STAGES, train_on_books
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head
-from .shapes import CONTEXT, PRESETS
+from .models import CONTEXT, PRESETS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast
 
 from ..errors import SpecvizError
-from .export import save_array
+from .models import save_array
 
 # Three books by authors whose other books are in the training set, and one by another author.
 DEFAULT_HELD_OUT = (
@@ -127,9 +127,10 @@ class Windows:
         self.seed = seed
         self._order: tuple[tuple[int, int], int, np.ndarray] | None = None
 
-    def batch(self, length: int, seen: int, rows: int) -> torch.Tensor:
+    def batch(self, length: int, seen: int, rows: int, progress: float = 0.0) -> torch.Tensor:
         """The next batch after `seen` trained tokens: ids `[rows, length + 1]`, for inputs and
-        shifted labels. Raises `SpecvizError` if the text is shorter than two windows."""
+        shifted labels. progress: plays no part. Raises `SpecvizError` if the text is shorter than
+        two windows."""
         per_epoch = (len(self.tokens) - 1 - length) // length
         if per_epoch < 1:
             raise SpecvizError(

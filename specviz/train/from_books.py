@@ -22,17 +22,26 @@ from ..errors import SpecvizError
 from ..pairs.pair import parameter_count
 from . import corpus as books
 from .corpus import load_tokenizer, train_tokenizer
-from .export import digest, load_model, save_model, save_tokenizer
 from .loop import Schedule, Training, head, hidden_states, train
 from .losses import (
-    BooksThenWritten,
     cross_entropy,
     distillation_loss,
     held_out_loss,
     inherit_embeddings,
     text_alphas,
 )
-from .shapes import CONTEXT, PRESETS, PairShape, Shape, build_model
+from .models import (
+    CONTEXT,
+    PRESETS,
+    PairShape,
+    Shape,
+    build_model,
+    digest,
+    load_model,
+    save_model,
+    save_tokenizer,
+    whole_folder,
+)
 from .writing import Writing, WrittenRows, write, write_rows
 
 STAGES = ("tokenizer", "target", "draft")
@@ -126,13 +135,8 @@ def make_tokenizer(job: TrainingJob) -> None:
         return
     texts = (book.text for book in job.corpus.train)
     tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
-    # tokenizer.json marks the stage as done, so it is moved last, when it is complete.
-    partial = folder.with_suffix(".partial")
-    save_tokenizer(tokenizer, partial)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == "tokenizer.json"):
-        path.replace(folder / path.name)
-    partial.rmdir()
+    with whole_folder(folder) as partial:
+        save_tokenizer(tokenizer, partial)
 
 
 def make_target(job: TrainingJob) -> None:
@@ -153,9 +157,7 @@ def make_target(job: TrainingJob) -> None:
         return f"held-out {nats:.3f} nats per token"
 
     model = job.new_model("target")
-    spent = train(
-        model, lambda n, seen, rows, _: windows.batch(n, seen, rows), loss, options, report
-    )
+    spent = train(model, windows.batch, loss, options, report)
     print(f"target: {spent.tokens} tokens in {spent.seconds / 60:.1f} min, {report(model)}")
 
 
@@ -166,8 +168,14 @@ def make_draft(job: TrainingJob) -> None:
     if len(job.tokenizer) != target.config.vocab_size:
         raise SpecvizError("The target and the tokenizer have different vocabularies: train again.")
     made_by, windows = digest(target), books.Windows(job.train_tokens, args.seed)
-    rows = written(job, target, args.work / f"written-{made_by}")
-    source = BooksThenWritten(windows, WrittenRows(rows, args.seed), args.switch)
+    texts = WrittenRows(written(job, target, args.work / f"written-{made_by}"), args.seed)
+
+    def batch(length: int, seen: int, rows: int, progress: float) -> torch.Tensor:
+        # In a race the draft reads the target's text, so it is trained on such text last. One batch
+        # in four is still from the books, because their windows are longer than the written rows.
+        is_book = progress < args.switch or seen // (rows * length) % 4 == 0
+        return (windows if is_book else texts).batch(length, seen, rows)
+
     minutes = args.draft_minutes or job.preset.draft_minutes
     options = job.options(
         "draft",
@@ -178,7 +186,7 @@ def make_draft(job: TrainingJob) -> None:
     )
     draft = job.new_model("draft")
     inherit_embeddings(draft, target)
-    spent = train(draft, source.batch, distillation_loss(target), options)
+    spent = train(draft, batch, distillation_loss(target), options)
     save_model(draft, job.tokenizer, args.output / "draft", DEFAULT_TEMPERATURE)
     print(f"draft: {spent.tokens} tokens in {spent.seconds / 60:.1f} min")
 
@@ -196,11 +204,10 @@ def written(job: TrainingJob, target: LlamaForCausalLM, folder: Path) -> np.ndar
         torch.nn.Module.to(copy.deepcopy(target), torch.bfloat16),
         openings,
         writing_for(job, WRITTEN_LENGTH + 1 - PROMPT_TOKENS),
+        args,
         folder=folder,
         chunks=max(1, -(-args.written_tokens // (rows * WRITTEN_LENGTH))),
         width=WRITTEN_LENGTH + 1,
-        temperatures=args.written_temperatures,
-        seed=args.seed,
     )
 
 

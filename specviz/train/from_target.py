@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from ..errors import PairError, SpecvizError
@@ -28,7 +27,6 @@ from ..pairs.load import load_pair
 from ..pairs.memory import device_memory
 from ..pairs.pair import Pair, logit_width, text_config
 from ..pairs.spec import NO_DRAFT
-from .export import digest
 from .head import (
     STEPS,
     ChainLoss,
@@ -40,6 +38,7 @@ from .head import (
     save_head,
 )
 from .loop import Training, on_text, train
+from .models import digest
 from .needs import check_need, head_need
 from .openings import Openings
 from .writing import Writing, WrittenRows, marked_rows, write_rows
@@ -67,14 +66,10 @@ def make_head(args: argparse.Namespace) -> None:
     """Have the target write, train a head on it and save it. Raises `SpecvizError`."""
     if args.row_tokens < 2 * args.new_tokens:
         raise SpecvizError("make --row-tokens twice --max-new-tokens or more.")
-    pair = load_pair(_alone(args.head), device=args.device or None)
+    name = f"{args.head.removesuffix(f'+{NO_DRAFT}')}+{NO_DRAFT}"
+    pair = load_pair(name, device=args.device or None)
     _check_target(pair.target)
     HeadTraining(args, pair).run()
-
-
-def _alone(name: str) -> str:
-    """The name of a pair with this target and nothing else."""
-    return name if name.endswith(f"+{NO_DRAFT}") else f"{name}+{NO_DRAFT}"
 
 
 def _check_target(target: Any) -> None:
@@ -96,7 +91,6 @@ class HeadTraining:
         self.args, self.pair = args, pair
         target: Any = pair.target
         self.target = target.requires_grad_(False)
-        self.temperatures = args.written_temperatures
         self.how = Writing.of(pair, args.new_tokens)
 
     @cached_property
@@ -123,12 +117,9 @@ class HeadTraining:
             save_head(trained, args.output)
             return shown(self._acceptance(trained, held))
 
-        def batch(length: int, seen: int, count: int, _: float) -> torch.Tensor:
-            return source.batch(length, seen, count)
-
         source = WrittenRows(numbered(learnt), args.seed)
         layers = nn.ModuleList([head.midlayer, head.fc])
-        spent = train(head, batch, loss, self._training(len(learnt)), report, layers)
+        spent = train(head, source.batch, loss, self._training(len(learnt)), report, layers)
         save_head(head, args.output)
         found = self._acceptance(head, held)
         result = {
@@ -176,7 +167,6 @@ class HeadTraining:
             tokens=max(args.micro_tokens, args.row_tokens),
             steps=STEPS,
         )
-        print(f"{device.type}, memory needed: about {need}", flush=True)
         check_need(need, place, loaded=need.target)
 
     def _acceptance(self, head: Head, held: np.ndarray) -> dict[str, list[float]]:
@@ -197,11 +187,10 @@ class HeadTraining:
                     self.target,
                     openings.chunk,
                     self.how,
+                    args,
                     folder=args.work / f"text-{self.made_by}",
                     chunks=chunks,
                     width=width,
-                    temperatures=self.temperatures,
-                    seed=args.seed,
                 )
             )
         rows: np.ndarray = np.concatenate(pieces)

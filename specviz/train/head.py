@@ -25,6 +25,7 @@ from ..pairs.heads.eagle import Head, HeadConfig
 from ..pairs.heads.eagle_files import LAYER_FIELDS
 from ..pairs.pair import text_config
 from .losses import forward_kl
+from .models import whole_folder
 
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
@@ -231,7 +232,6 @@ def _attended(q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 def save_head(head: Head, folder: Path) -> None:
     """Save a head to `folder` in the published EAGLE-3 format: config, bf16 weights, checksums."""
-    folder.mkdir(parents=True, exist_ok=True)
     layer, config = head.config.layer, head.config
     values: dict[str, Any] = {
         "architectures": ["LlamaForCausalLMEagle3"],
@@ -251,11 +251,10 @@ def save_head(head: Head, folder: Path) -> None:
     weights = {n: w if n == "d2t" else w.to(torch.bfloat16) for n, w in weights.items()}
     drafted = torch.zeros(layer.vocab_size, dtype=torch.bool)
     drafted[head.targets.cpu()] = True
-    partial = folder / "model.partial"
-    save_file({**weights, "t2d": drafted}, partial, metadata={"format": "pt"})
-    partial.chmod(0o644)  # safetensors writes files that only their owner can read
-    partial.replace(folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    with whole_folder(folder) as partial:
+        file = partial / "model.safetensors"
+        save_file({**weights, "t2d": drafted}, file, metadata={"format": "pt"})
+        (partial / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_checksums(folder)
 
 

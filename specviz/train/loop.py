@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import LlamaForCausalLM
 
 from ..errors import SpecvizError
-from .export import whole_file
+from .models import whole_file
 
 Batches = Callable[[int, int, int, float], torch.Tensor]
 """From (window length, tokens trained before, rows, progress) to a batch: ids [rows, length + 1],

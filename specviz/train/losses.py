@@ -14,9 +14,8 @@ import torch
 from transformers import LlamaForCausalLM
 
 from ..errors import ModelError
-from .corpus import Windows
 from .loop import Loss, head, hidden_states
-from .writing import Ids, WrittenRows, inputs_and_labels, marked_rows
+from .writing import Ids, inputs_and_labels, marked_rows
 
 # Positions per slice: few enough for the cache of a CPU, many enough to use a whole GPU.
 CPU_SLICE, DEVICE_SLICE = 128, 8192
@@ -149,25 +148,6 @@ def inherit_embeddings(draft: LlamaForCausalLM, target: LlamaForCausalLM) -> Non
     width = min(own.shape[1], len(scale))
     main = left[:, :width] * scale[:width]
     own[:, :width] = main * (EMBEDDING_SIZE / main.pow(2).mean().sqrt())
-
-
-class BooksThenWritten:
-    """Windows of the books for the first part of the budget, then text that the target wrote.
-
-    switch: the share of the budget for books. In a race the draft reads the target's text, so it
-    is trained on such text last. One batch in four is still from the books, because their windows
-    are longer than the written rows.
-    """
-
-    def __init__(self, books: Windows, written: WrittenRows, switch: float) -> None:
-        self.books, self.written, self.switch = books, written, switch
-
-    def batch(self, length: int, seen: int, rows: int, progress: float) -> torch.Tensor:
-        """The next batch after `seen` trained tokens: ids `[rows, length + 1]` of books, or marked
-        rows with about as many tokens. progress: the share of the budget."""
-        if progress < self.switch or seen // (rows * length) % 4 == 0:
-            return self.books.batch(length, seen, rows)
-        return self.written.batch(length, seen, rows)
 
 
 ROWS = 8  # windows or texts per forward

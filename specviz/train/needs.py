@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import PairError
 from ..pairs.heads.eagle import Head
 from ..pairs.memory import DeviceMemory, memory_need
-from ..pairs.metadata import ModelMetadata
+from ..pairs.metadata import Caches, ModelMetadata, configured_caches
 from ..pairs.pair import logit_width, parameter_count, text_config
 from ..pairs.sizes import shown_bytes
 
@@ -22,31 +22,30 @@ logarithms of probabilities, and of two gradients."""
 
 
 @dataclass(frozen=True)
-class DistillationNeed:
+class TrainingNeed:
     """Bytes by part.
 
-    target: its weights. draft: its weights in fp32. optimizer: gradients, and two averages for each
-    weight. writing: the cache of the texts that are written at once. learning: activations and
+    target: its weights, in `precision`. learner: weights in fp32, gradients, and two averages for
+    each weight. writing: the cache of the texts that are written at once. learning: activations and
     logits of a forward pass. The last two are never needed at the same time.
     """
 
+    precision: str
     target: int
-    draft: int
-    optimizer: int
+    learner: int
     writing: int
     learning: int
 
     @property
     def total(self) -> int:
         """The most bytes at one time."""
-        return self.target + self.draft + self.optimizer + max(self.writing, self.learning)
+        return self.target + self.learner + max(self.writing, self.learning)
 
     def __str__(self) -> str:
         return (
-            f"{shown_bytes(self.total)}: target {shown_bytes(self.target)}, draft "
-            f"{shown_bytes(self.draft)}, gradients and optimizer {shown_bytes(self.optimizer)}, "
-            f"the larger of writing {shown_bytes(self.writing)} and learning "
-            f"{shown_bytes(self.learning)}"
+            f"{shown_bytes(self.total)}: target in {self.precision} {shown_bytes(self.target)}, "
+            f"what learns with gradients and optimizer {shown_bytes(self.learner)}, the larger of "
+            f"writing {shown_bytes(self.writing)} and learning {shown_bytes(self.learning)}"
         )
 
 
@@ -58,46 +57,44 @@ def distillation_need(
     rows: int,
     width: int,
     tokens: int,
-) -> DistillationNeed:
+) -> TrainingNeed:
     """precision: of the target's weights. rows, width: texts written at once, and tokens of each.
     tokens: of a forward pass in training."""
-    own = parameter_count(draft.model)
-    need = memory_need(target.model, target.caches, copies=rows)
     config = draft.config.get_text_config()
     size = 2 if precision == "float32" else 1
     layers = size * LAYER_BYTES * config.num_hidden_layers * config.hidden_size
     logits = 4 * LOGIT_COPIES * max(map(logit_width, (target.model, draft.model)))
-    return DistillationNeed(
-        target=need.bytes(precision, 0),
-        draft=4 * own,
-        optimizer=12 * own,
-        writing=need.cached(precision, width),
-        learning=tokens * (layers + logits),
-    )
+    learning = tokens * (layers + logits)
+    return _need(target.model, target.caches, precision, draft.model, rows, width, learning)
 
 
 def head_need(
     target: Any, head: Head, *, rows: int, width: int, tokens: int, steps: int
-) -> DistillationNeed:
-    """For a head on a loaded target. rows, width: texts written at once, and tokens of each.
-    tokens: of a forward pass in training; steps: of its chains."""
-    config, own = text_config(target), parameter_count(head)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    cached = 2 * config.num_hidden_layers * heads * head_dim * target.dtype.itemsize
-    layer = 2 * LAYER_BYTES * config.hidden_size
-    return DistillationNeed(
-        target=sum(one.numel() * one.element_size() for one in target.parameters()),
-        draft=4 * own,
-        optimizer=12 * own,
-        writing=rows * width * cached,
-        learning=tokens * (steps * layer + config.num_hidden_layers * 2 * config.hidden_size),
+) -> TrainingNeed:
+    """For a head on a loaded target. steps: of its chains; the others as above."""
+    config, precision = text_config(target), str(target.dtype).removeprefix("torch.")
+    states = 2 * config.num_hidden_layers
+    learning = tokens * (steps * 2 * LAYER_BYTES + states) * config.hidden_size
+    return _need(target, configured_caches(config), precision, head, rows, width, learning)
+
+
+def _need(
+    target: Any, caches: Caches, precision: str, learner: Any, rows: int, width: int, learning: int
+) -> TrainingNeed:
+    need = memory_need(target, caches.layers, copies=rows)
+    return TrainingNeed(
+        precision,
+        target=need.bytes(precision, 0),
+        learner=16 * parameter_count(learner),
+        writing=need.cached(precision, width),
+        learning=learning,
     )
 
 
-def check_need(need: DistillationNeed, place: DeviceMemory, loaded: int = 0) -> None:
-    """Raise `PairError` with the numbers if `need` is more than the device has free. loaded: bytes
-    of it that are there already."""
+def check_need(need: TrainingNeed, place: DeviceMemory, loaded: int = 0) -> None:
+    """Print the need. Raises `PairError` if it is more than the device has free. loaded: bytes of
+    it that are there already."""
+    print(f"{place.device.type}, memory needed: about {need}", flush=True)
     if need.total - loaded > place.free:
         raise PairError(
             f"not enough memory: the training needs about {need}, and {place.device.type} has "

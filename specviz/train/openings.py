@@ -78,6 +78,11 @@ def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[l
     return [prompts[i] for i in order[held:]], [prompts[i] for i in order[:held]]
 
 
+def in_turn(prompts: Sequence[list[int]], chunk: int, rows: int) -> list[list[int]]:
+    """The prompts of one chunk of text: the next ones, from the first again after the last."""
+    return [prompts[i % len(prompts)] for i in range(chunk * rows, (chunk + 1) * rows)]
+
+
 QUESTION_TOKENS = 96
 QUESTION_TEMPERATURE = 0.9  # at 1 the questions of small models are noise
 BOOK_SHARE = 0.3  # of the questions, if there are books
@@ -122,8 +127,7 @@ class Openings:
         """The prompts of one chunk."""
         draws = np.random.default_rng((self._args.seed, chunk))
         if self._prompts:
-            first = chunk * self._rows
-            return [self._prompts[i % len(self._prompts)] for i in range(first, first + self._rows)]
+            return in_turn(self._prompts, chunk, self._rows)
         if self._turn is None:
             return [self._opening(draws) for _ in range(self._rows)]
         of_books = round(BOOK_SHARE * self._rows) if self._books else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from tqdm import tqdm
 from transformers import GenerationConfig
 
 from ..pairs.pair import Pair, logit_width
-from .export import save_array
+from .models import save_array
 
 Ids: TypeAlias = Sequence[int]
 
@@ -128,15 +129,10 @@ class WrittenRows:
         self.rows = rows  # [rows, 2, length + 1]
         self.seed = seed
 
-    @property
-    def length(self) -> int:
-        """Tokens of a row that are inputs, padding included."""
-        return int(self.rows.shape[2]) - 1
-
-    def batch(self, length: int, seen: int, rows: int) -> torch.Tensor:
+    def batch(self, length: int, seen: int, rows: int, progress: float = 0.0) -> torch.Tensor:
         """The next batch after `seen` trained tokens: marked rows [.., 2, own length + 1], as many
-        as have about `rows * length` tokens."""
-        own = self.length
+        as have about `rows * length` tokens. progress: plays no part."""
+        own = int(self.rows.shape[2]) - 1  # tokens of a row that are inputs, padding included
         first, count = seen // own, max(1, rows * length // own)
         picked: list[np.ndarray] = []
         for index in range(first, first + count):
@@ -151,18 +147,18 @@ def write_rows(
     model: Any,
     prompts: Callable[[int], Sequence[Ids]],
     how: Writing,
+    args: argparse.Namespace,
     *,
     folder: Path,
     chunks: int,
     width: int,
-    temperatures: tuple[float, ...],
-    seed: int,
 ) -> np.ndarray:
     """Marked rows [rows, 2, width] of text that the model writes.
 
-    prompts: the prompts of a chunk; each temperature is used for an equal part of them. Each
-    finished chunk is a file in `folder`, so a resumed run writes only the missing chunks.
+    prompts: the prompts of a chunk; each of the temperatures in `args` is used for an equal part of
+    them. Each finished chunk is a file in `folder`, so a resumed run writes only the missing ones.
     """
+    temperatures, seed = args.written_temperatures, args.seed
     pieces = []
     for chunk in tqdm(range(chunks), desc="target writes", unit="chunk"):
         path = folder / f"{seed}-{chunk:05d}.npy"

@@ -22,7 +22,8 @@ import specviz.sides.fast_gpu.engine
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.core.engine import make_engine
 from specviz.core.loop import _Run
-from specviz.measure.bench.lanes import ASSISTED, BASELINE, SPECULATIVE, measured
+from specviz.measure.bench.generate import ASSISTED
+from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
 from specviz.sides.fast_gpu.engine import startup_seconds, static_reason

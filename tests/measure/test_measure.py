@@ -11,16 +11,8 @@ from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.core.engine import eager_only, make_engine
-from specviz.measure.bench.lanes import (
-    ASSISTED,
-    BASELINE,
-    GENERATE,
-    PLAIN,
-    SPECULATIVE,
-    best_of,
-    generate_seconds,
-    measured,
-)
+from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, generate_seconds
+from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, best_of, measured
 from specviz.measure.bench.roofline import cache_bytes, floors
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)

@@ -18,11 +18,10 @@ from specviz.pairs.checksums import check_files
 from specviz.train import cli as train
 from specviz.train import (
     corpus,
-    export,
     from_books,
     loop,
     losses,
-    shapes,
+    models,
 )
 from specviz.train.corpus import train_tokenizer
 
@@ -81,8 +80,8 @@ def test_large_weights_are_sharded_below_the_limit_of_the_hub(
     tmp_path: Path, trained: Path
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(trained / "pair" / "target")
-    model = shapes.build_model(shapes.Shape(2, 512), vocabulary=2048, end_id=0, seed=0)
-    export.save_model(model, tokenizer, tmp_path / "large", 0.7)
+    model = models.build_model(models.Shape(2, 512), vocabulary=2048, end_id=0, seed=0)
+    models.save_model(model, tokenizer, tmp_path / "large", 0.7)
     check_files(tmp_path / "large")
     sizes = [path.stat().st_size for path in (tmp_path / "large").iterdir()]
     assert sum(sizes) > 9.5e6 > max(sizes)
@@ -144,18 +143,18 @@ def test_held_out_books_are_never_trained_on(
 
 
 def test_distillation_brings_the_draft_closer_to_the_target(trained: Path) -> None:
-    target, draft = (export.load_model(trained / "pair" / n, "cpu") for n in ("target", "draft"))
+    target, draft = (models.load_model(trained / "pair" / n, "cpu") for n in ("target", "draft"))
     size = target.config.vocab_size
-    fresh = shapes.build_model(shapes.Shape(1, 64), vocabulary=size, end_id=0, seed=0)
+    fresh = models.build_model(models.Shape(1, 64), vocabulary=size, end_id=0, seed=0)
     ids = torch.randint(1, size, (4, 33), generator=torch.Generator().manual_seed(0))
     loss = losses.distillation_loss(target)
     assert loss(draft, ids).item() < 0.7 * loss(fresh, ids).item()
 
 
 def test_the_draft_inherits_the_geometry_of_the_targets_embeddings(trained: Path) -> None:
-    target = export.load_model(trained / "pair" / "target", "cpu")
+    target = models.load_model(trained / "pair" / "target", "cpu")
     size = target.config.vocab_size
-    draft = shapes.build_model(shapes.Shape(1, 64), vocabulary=size, end_id=0, seed=0)
+    draft = models.build_model(models.Shape(1, 64), vocabulary=size, end_id=0, seed=0)
 
     def angles(model: torch.nn.Module) -> torch.Tensor:
         rows = torch.nn.functional.normalize(model.get_input_embeddings().weight.detach())
@@ -225,7 +224,7 @@ def test_the_rate_warms_up_and_falls_to_zero() -> None:
 
 
 def test_acceptance_of_a_model_by_itself_is_one(trained: Path) -> None:
-    target = export.load_model(trained / "pair" / "target", "cpu")
+    target = models.load_model(trained / "pair" / "target", "cpu")
     ids = torch.randint(1, target.config.vocab_size, (2, 20))
     for temperature in (0.0, 0.7, 1.0):
         kept = losses.acceptance(target, target, ids, temperature=temperature)
@@ -260,7 +259,7 @@ def test_invalid_options_are_rejected(
     _write_corpus(tmp_path / "corpus")
     if "another" in words:
         (tmp_path / "work").mkdir()
-        small = shapes.build_model(shapes.Shape(1, 64), vocabulary=300, end_id=0, seed=0)
+        small = models.build_model(models.Shape(1, 64), vocabulary=300, end_id=0, seed=0)
         spent, path = loop.TrainingProgress(), tmp_path / "work" / "target-1x192.pt"
         loop._save(small, [], spent, path)
     with pytest.raises(SpecvizError, match=words):

@@ -17,7 +17,6 @@ from specviz.errors import SpecvizError
 from specviz.pairs.checksums import check_files
 from specviz.pairs.heads.eagle_files import load_head
 from specviz.train import cli
-from specviz.train.export import save_model
 from specviz.train.from_target import numbered, read_text
 from specviz.train.head import (
     ChainLoss,
@@ -27,6 +26,7 @@ from specviz.train.head import (
     chain_outputs,
     new_head,
 )
+from specviz.train.models import save_model
 from specviz.train.openings import Openings
 from specviz.train.writing import marked_rows
 

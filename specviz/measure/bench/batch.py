@@ -23,9 +23,7 @@ from transformers import DynamicCache
 
 from ...core.eager import check_rollback
 from ...core.engine import most_threads, now
-from ...core.events import Header
 from ...core.policy import predicted_tau, speedup_at
-from ...core.race import race
 from ...errors import ModelError, PairError, SpecvizError, ran_out_of_memory
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair, context_length, logit_width
@@ -34,7 +32,7 @@ from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
-from ..racing import all_with, in_fp32
+from ..racing import all_with, in_fp32, whole_race
 from .roofline import floor, token_seconds
 
 CONTEXT = 128  # tokens of each text in the cache, or less in a shorter context
@@ -65,9 +63,8 @@ class BatchTimes:
 
     def best(self, alpha: float) -> tuple[int, float]:
         """The gamma from 1 on with the highest expected speed-up, and that speed-up."""
-        found = {gamma: self.speedup(alpha, gamma) for gamma in range(1, len(self.target))}
-        gamma = max(found, key=found.__getitem__)
-        return gamma, found[gamma]
+        gamma = max(range(1, len(self.target)), key=lambda gamma: self.speedup(alpha, gamma))
+        return gamma, self.speedup(alpha, gamma)
 
     def cells(self, alpha: float) -> list[str]:
         """Its row of the table; the rates are expected tokens per second of all texts together."""
@@ -170,25 +167,16 @@ class BatchedPasses:
         self._cache: Any = DynamicCache(config=model.config)
         self._cache.activate_past_recording()
         trims = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._run(ids, {"logits_to_keep": 1} if trims else {})
+        self.forward(ids, **({"logits_to_keep": 1} if trims else {}))
         check_rollback(model, self._cache, ids.shape[1])
 
-    def forward(self, ids: Tensor) -> Tensor:
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, **options: int) -> Tensor:
         """Append int64 `ids` [rows, width] to every text; returns the logits [rows, width, vocab]
         in the model's dtype."""
-        logits: Tensor = self._run(ids, {}).logits
-        return logits
-
-    def rollback(self, width: int) -> None:
-        """Remove the last `width` tokens of every text."""
-        self._cache.crop(-width)
-
-    @torch.inference_mode()
-    def _run(self, ids: Tensor, options: dict[str, int]) -> Any:
+        cache = {"past_key_values": self._cache, "use_cache": True}
         try:
-            return self._model(
-                input_ids=ids, past_key_values=self._cache, use_cache=True, **options
-            )
+            logits: Tensor = self._model(input_ids=ids, **cache, **options).logits
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -196,6 +184,11 @@ class BatchedPasses:
                 f"{len(ids)} texts of {ids.shape[1]} tokens do not fit into the memory of this "
                 "device: measure smaller batches."
             ) from error
+        return logits
+
+    def rollback(self, width: int) -> None:
+        """Remove the last `width` tokens of every text."""
+        self._cache.crop(-width)
 
 
 def batch_report(
@@ -219,7 +212,14 @@ def batch_report(
         f"batches of {', '.join(map(str, batches))}, {options.repeats} turns of {PASSES} passes\n",
         flush=True,
     )
-    alpha, header = _alpha(pair, prompts, settings, options.acceptance)
+    given = options.acceptance
+    traces = [
+        whole_race(pair, one, settings) for one in (prompts if given is None else prompts[:1])
+    ]
+    header, rounds = traces[0].header, [r for trace in traces for r in trace.rounds]
+    alpha = compute_metrics(Trace(header, rounds)).alpha if given is None else given
+    if alpha is None:
+        raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
     threads = options.threads[-1] if options.threads else most_threads()
     with all_with(threads):
         its = in_fp32(pair) if pair.device.type == "cpu" else pair
@@ -236,7 +236,7 @@ def batch_report(
         form=f"transformers' modules, {str(its.target.dtype).removeprefix('torch.')}",
         context=context,
         alpha=alpha,
-        temperature=settings.temperature if options.acceptance is None else None,
+        temperature=settings.temperature if given is None else None,
         memory_seconds=memory,
         token_seconds=arithmetic,
         environment={**machine, **header.versions},
@@ -291,19 +291,3 @@ def _texts(pair: Pair, rows: int, length: int) -> Tensor:
     most = min(pair.vocab, logit_width(pair.draft_model))
     generator = torch.Generator().manual_seed(rows * length)
     return torch.randint(most, (rows, length), generator=generator).to(pair.device)
-
-
-def _alpha(
-    pair: Pair, prompts: Sequence[str], settings: Settings, given: float | None
-) -> tuple[float, Header]:
-    """alpha over the rounds of all prompts, or the given one, and the header of a run."""
-    if given is not None:
-        first = next(iter(race(pair, prompts[0], settings)))
-        assert isinstance(first, Header)
-        return given, first
-    traces = [Trace.from_events(race(pair, prompt, settings)) for prompt in prompts]
-    header, rounds = traces[0].header, [r for trace in traces for r in trace.rounds]
-    alpha = compute_metrics(Trace(header, rounds)).alpha
-    if alpha is None:
-        raise SpecvizError("no draft was judged: use a larger --max-new-tokens, or --acceptance.")
-    return alpha, header

@@ -22,7 +22,7 @@ from ...settings import Settings
 from ..racing import all_with
 from .batch import LARGEST, batch_report
 from .drafters import comparison_report
-from .lanes_table import lanes_report
+from .lanes import lanes_report
 from .random_models import SHAPES, scripted, shaped_pair
 from .servers import compare_with_servers, servers_report
 

@@ -1,43 +1,41 @@
-"""Measurement of the lanes and of transformers' `generate()` on the same prompts, in turn."""
+"""The lanes against each other and against transformers' `generate()` on the same prompts, in turn:
+measured, as tables and as JSON."""
 
 from __future__ import annotations
 
-import copy
+import argparse
+import json
 import math
+import os
+import platform
+import resource
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...core.eager import EagerEngine
-from ...core.engine import eager_only, make_engine, now
-from ...core.events import Header, Round
-from ...core.loop import decode
-from ...core.types import Prefilled
-from ...lanes import LANE_LABELS
+from ...core.engine import thread_counts
+from ...core.events import Header
+from ...lanes import LANE_LABELS, Lane
 from ...pairs.pair import Pair
 from ...runs.metrics import Metrics, compute_metrics
+from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
-from ..racing import all_with, by_prompt, in_fp32, whole_race
+from ...sides.fast_gpu.engine import startup_seconds
+from ..racing import all_with, by_prompt, whole_race
+from .generate import ASSISTED, GENERATE, other_ways
+from .roofline import Floor, floors
 
 if TYPE_CHECKING:
     from ...core.protocols import Decide
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
-GENERATE, ASSISTED = "generate()", "generate(assistant)"
-PLAIN = f"{SPECULATIVE}, plain"  # the speculative lane on the same modules that generate() runs
-
-# transformers' defaults: with other values it warns that greedy decoding ignores them.
-NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
-
-MeasuredRun: TypeAlias = tuple[Trace, Metrics]
+COMPARED = ((SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (BASELINE, GENERATE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +102,22 @@ def measured(
     in the same way; each is warmed up first. with_generate: also measure `generate()`. decider:
     scripts the verdicts of the lanes; those of `generate()` cannot be scripted.
     """
-    variants = _generate_variants(pair, settings) if with_generate else {}
+    ways = other_ways(pair, settings) if with_generate else {}
     rates: dict[int, dict[str, list[float]]] = {count: defaultdict(list) for count in threads}
-    runs: dict[int, list[list[MeasuredRun]]] = {count: [[] for _ in prompts] for count in threads}
+    runs: dict[int, list[list[Trace]]] = {count: [[] for _ in prompts] for count in threads}
     for again in range(repeats + 1):
         for index, prompt in enumerate(prompts[: 1 if again == 0 else None]):
             for count in threads:
                 with all_with(count):
-                    generate_rates = {name: rate(prompt) for name, rate in variants.items()}
+                    others = {name: rate(prompt) for name, rate in ways.items()}
                     trace = whole_race(pair, prompt, settings, decider)
                 if again == 0:
                     continue
-                run = trace, compute_metrics(trace)
-                runs[count][index].append(run)
-                for name, value in {**_lane_rates(*run), **generate_rates}.items():
+                runs[count][index].append(trace)
+                for name, value in {**_lane_rates(trace), **others}.items():
                     rates[count][name].append(value)
-    rows = []
-    for count in threads:
-        spreads = {name: spread(values) for name, values in rates[count].items()}
-        row, header = _row(settings, count, runs[count], spreads)
-        rows.append(row)
-    return rows, best_of(settings.temperature, rates), header
+    rows = [_row(settings, count, runs[count], rates[count]) for count in threads]
+    return rows, best_of(settings.temperature, rates), runs[threads[0]][0][0].header
 
 
 def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Best:
@@ -132,109 +125,21 @@ def best_of(temperature: float, rates: dict[int, dict[str, list[float]]]) -> Bes
 
     rates: threads -> variant -> tokens per second of all runs, in one order for all.
     """
-    names = next(iter(rates.values()))
-    medians = {
-        name: {count: statistics.median(some[name]) for count, some in rates.items()}
-        for name in names
+    threads = {
+        name: max(rates, key=lambda count: statistics.median(rates[count][name]))
+        for name in next(iter(rates.values()))
     }
-    threads = {name: max(by_count, key=by_count.__getitem__) for name, by_count in medians.items()}
     best = {name: rates[count][name] for name, count in threads.items()}
-
-    def ratio(one: str, other: str) -> Spread:
-        return spread(a / b for a, b in zip(best[one], best[other], strict=True))
-
-    compared = [(SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (BASELINE, GENERATE)]
-    ratios = {f"{a} / {b}": ratio(a, b) for a, b in compared if {a, b} <= best.keys()}
-    spreads = {name: spread(values) for name, values in best.items()}
-    return Best(temperature, threads, spreads, ratios)
+    ratios = {
+        f"{a} / {b}": spread(one / other for one, other in zip(best[a], best[b], strict=True))
+        for a, b in COMPARED
+        if {a, b} <= best.keys()
+    }
+    return Best(temperature, threads, {name: spread(best[name]) for name in best}, ratios)
 
 
-def _generate_variants(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
-    """The variants besides the lanes, by name: functions from a prompt to tokens per second.
-
-    On a processor they run copies of the models in fp32, in which the lanes compute too.
-    """
-    compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
-    pair = in_fp32(pair) if pair.device.type == "cpu" else pair
-
-    def generated(prompt: str, assisted: bool) -> float:
-        ids = pair.encode(prompt, chat=settings.chat)
-        seconds, emitted = generate_seconds(pair, ids, settings, assisted=assisted)
-        return len(emitted) / seconds
-
-    variants: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, assisted=False)}
-    if pair.draft is not None and settings.gamma:
-        variants[ASSISTED] = partial(generated, assisted=True)
-        if compiled:
-            variants[PLAIN] = partial(_plain_rate, pair, settings)
-    return variants
-
-
-def generate_seconds(
-    pair: Pair, prompt_ids: Sequence[int], settings: Settings, *, assisted: bool
-) -> tuple[float, list[int]]:
-    """Seconds of one `generate()` call, including the prompt, and the ids that it emitted.
-
-    It emits `max_new_tokens` tokens, even after an end of text. assisted: use the draft as the
-    assistant, with a constant `settings.gamma` tokens per round, whatever the draft's confidence.
-    """
-    target: Any = pair.target
-    ids = torch.tensor([list(prompt_ids)], device=target.device)
-    options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
-    config = _generation_config(target, settings)
-    torch.manual_seed(settings.seed)
-    with _constant_drafts(pair.draft if assisted else None, settings.gamma) as assistant:
-        if assistant is not None:
-            options["assistant_model"] = assistant
-        start = now(pair.device)
-        with torch.inference_mode():
-            output = target.generate(ids, generation_config=config, **options)
-        seconds = now(pair.device) - start
-    return seconds, output[0, ids.shape[1] :].tolist()
-
-
-def _generation_config(model: Any, settings: Settings) -> Any:
-    config = copy.deepcopy(model.generation_config)
-    length = {"max_new_tokens": settings.max_new_tokens, "eos_token_id": None, "pad_token_id": 0}
-    sampled = {name: getattr(settings, name) for name in NEUTRAL}
-    how = NEUTRAL if settings.greedy else sampled
-    config.update(do_sample=not settings.greedy, **length, **how)
-    return config
-
-
-@contextmanager
-def _constant_drafts(draft: Any, gamma: int) -> Iterator[Any]:
-    """`draft`, if any, set to draft `gamma` tokens per round; its own config is restored after."""
-    if draft is None:
-        yield None
-        return
-    own = draft.generation_config
-    draft.generation_config = copy.deepcopy(own)
-    draft.generation_config.update(
-        num_assistant_tokens=gamma,
-        num_assistant_tokens_schedule="constant",
-        assistant_confidence_threshold=0.0,
-        eos_token_id=None,
-    )
-    try:
-        yield draft
-    finally:
-        draft.generation_config = own
-
-
-def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
-    """Tokens per second of the speculative lane with the eager engine, including prefill."""
-    ids = pair.encode(prompt, chat=settings.chat)
-    with eager_only():
-        first, *rounds = decode(pair, ids, settings, "speculative")
-    assert isinstance(first, Prefilled)
-    decoded = [r for r in rounds if isinstance(r, Round)]
-    seconds = sum(first.seconds.values()) + decoded[-1].clock
-    return sum(len(r.emitted) for r in decoded) / seconds
-
-
-def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
-    prefill = trace.header.prefill_seconds
+def _lane_rates(trace: Trace) -> dict[str, float]:
+    m, prefill = compute_metrics(trace), trace.header.prefill_seconds
     return {
         name: m.tokens[lane] / (m.seconds[lane] + sum(prefill[lane].values()))
         for lane, name in LANE_LABELS.items()
@@ -242,56 +147,167 @@ def _lane_rates(trace: Trace, m: Metrics) -> dict[str, float]:
 
 
 def _row(
-    settings: Settings,
-    threads: int,
-    runs: Sequence[Sequence[MeasuredRun]],
-    rates: dict[str, Spread],
-) -> tuple[Row, Header]:
-    metrics = [[m for _, m in again] for again in runs]
-    firsts = [again[0][0] for again in runs]
+    settings: Settings, threads: int, runs: Sequence[Sequence[Trace]], rates: dict[str, list[float]]
+) -> Row:
+    """runs: of each prompt."""
+    metrics = [[compute_metrics(trace) for trace in again] for again in runs]
+    firsts = [again[0] for again in runs]
     rounds = [r for trace in firsts for r in trace.rounds]
     pooled = compute_metrics(Trace(firsts[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
     by_width: dict[int, list[float]] = defaultdict(list)
     for r in rounds:
         by_width[len(r.drafted) + 1].append(r.verify_seconds)
-    speedups, walls = (
-        by_prompt(metrics, figure) for figure in (lambda m: m.speedup, lambda m: m.speedup_wall)
-    )
-    row = Row(
+
+    def over_prompts(figure: Callable[[Metrics], float | None]) -> Spread | None:
+        values = by_prompt(metrics, figure)
+        return spread(values) if values else None
+
+    def wall_rate(m: Metrics, lane: Lane) -> float:
+        return m.tokens[lane] / (m.wall_seconds[lane] or math.inf)
+
+    c, drafted = over_prompts(lambda m: m.c), [r.draft_seconds / len(r.drafted) for r in drafting]
+    return Row(
         temperature=settings.temperature,
         threads=threads,
         prompts=len(runs),
-        context=statistics.median_low(_middle(trace) for trace in firsts),
-        tokens_per_second=rates,
-        speedup=spread(speedups) if speedups else None,
+        context=statistics.median_low(map(_middle, firsts)),
+        tokens_per_second={name: spread(values) for name, values in rates.items()},
+        speedup=over_prompts(lambda m: m.speedup),
         wall_rates={
-            name: spread(
-                m.tokens[lane] / (m.wall_seconds[lane] or math.inf)
-                for again in metrics
-                for m in again
-            )
+            name: spread(wall_rate(m, lane) for again in metrics for m in again)
             for lane, name in LANE_LABELS.items()
         },
-        speedup_wall=spread(walls) if walls else None,
+        speedup_wall=over_prompts(lambda m: m.speedup_wall),
         alpha=pooled.alpha,
         beta=pooled.beta,
         efficiency=pooled.efficiency,
         tau=pooled.tau,
-        c=_median(by_prompt(metrics, lambda m: m.c)),
-        draft_step_seconds=_median([r.draft_seconds / len(r.drafted) for r in drafting]),
+        c=c.median if c else None,
+        draft_step_seconds=statistics.median(drafted) if drafted else None,
         pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
-        overhead_seconds=_median([r.overhead_seconds for r in drafting or rounds]) or 0.0,
+        overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
         identical=sum(bool(one.end and one.end.identical) for one in firsts)
         if settings.greedy
         else None,
     )
-    return row, firsts[0].header
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
 
 
 def _middle(trace: Trace) -> int:
     return len(trace.header.prompt_ids) + sum(len(r.emitted) for r in trace.lane("baseline")) // 2
+
+
+def lanes_report(
+    pair: Pair,
+    prompts: Sequence[str],
+    settings: Settings,
+    options: argparse.Namespace,
+    decider: Decide | None,
+) -> None:
+    """Measure at every temperature, print tables, floors and the environment, and write all
+    results to the file of --out. decider: scripts the verdicts."""
+    print(
+        f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
+        f"{settings.max_new_tokens} tokens each\n"
+    )
+    if decider:
+        print(
+            f"verdicts are scripted: every draft is kept with probability {options.acceptance}, "
+            "so text, alpha and tau say nothing about these models\n"
+        )
+    threads = options.threads or thread_counts()
+    rows: list[Row] = []
+    best: list[Best] = []
+    for temperature in options.temperatures:
+        some, one, header = measured(
+            pair,
+            prompts,
+            replace(settings, temperature=temperature),
+            options.repeats,
+            with_generate=not options.lanes_only,
+            threads=threads if pair.device.type == "cpu" else threads[:1],
+            decider=decider,
+        )
+        print(*_lines(some, one), "", sep="\n", flush=True)
+        rows += some
+        best.append(one)
+    # Startup: the seconds of capturing and compiling, if an engine did that.
+    startup = sum(startup_seconds(one) for one in (pair.target, pair.draft) if one is not None)
+    environment = _environment(header) | ({"startup_seconds": round(startup, 2)} if startup else {})
+    least = floors(pair, rows[0].context, settings.drafter)
+    print(*(_floor_line(role, floor, rows) for role, floor in least.items()), sep="\n")
+    print(", ".join(f"{name} {value}" for name, value in environment.items()))
+    if options.out:
+        result = {
+            "settings": asdict(settings),
+            "environment": environment,
+            "scripted_acceptance": options.acceptance,
+            "floors": {role: {"seconds": f.seconds, **asdict(f)} for role, f in least.items()},
+            "rows": [asdict(row) for row in rows],
+            "best": [asdict(one) for one in best],
+        }
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _floor_line(role: str, floor: Floor, rows: Iterable[Row]) -> str:
+    target = role == "target"
+    what = "a one-token target pass" if target else "a draft step"
+    taken = [row.pass_seconds.get(1) if target else row.draft_step_seconds for row in rows]
+    seconds = min(filter(None, taken), default=None)
+    gap = f", {seconds / floor.seconds:.1f} times the floor" if seconds else ""
+    return (
+        f"floor of {what}: {shown_milliseconds(floor.seconds)}, to read "
+        f"{floor.bytes / 1e6:.1f} MB of weights and of {floor.cached} cached tokens at "
+        f"{floor.bytes_per_second / 1e9:.1f} GB/s "
+        f"(the measured speed of reading a buffer of that size repeatedly); "
+        f"measured {shown_milliseconds(seconds)}{gap}"
+    )
+
+
+def _lines(rows: Sequence[Row], best: Best) -> Iterator[str]:
+    for row in rows:
+        yield f"temperature {row.temperature}, threads: {row.threads}"
+        yield from (rate_line(name, rate, 20) for name, rate in row.tokens_per_second.items())
+        yield from (f"  {name:20} {value}" for name, value in _figures(row).items())
+        yield ""
+    yield f"temperature {best.temperature}, each way with the threads that suit it best"
+    for name, rate in best.tokens_per_second.items():
+        yield rate_line(name, rate, 20, f"(threads: {best.threads[name]})")
+    yield from (f"  {names}: {ratio.shown()}" for names, ratio in best.ratios.items())
+
+
+def _figures(row: Row) -> dict[str, str]:
+    short, widths = "too short to compare", row.pass_seconds.items()
+    figures = {
+        "speed-up": row.speedup.shown() if row.speedup else short,
+        "speed-up, wall": row.speedup_wall.shown() if row.speedup_wall else short,
+        "tokens/s, wall": ", ".join(f"{n} {r.median:.1f}" for n, r in row.wall_rates.items()),
+        "alpha": shown_number(row.alpha, 3),
+        "beta": shown_number(row.beta, 3),
+        "efficiency": shown_number(row.efficiency, 3),
+        "tau": shown_number(row.tau, 2),
+        "c": shown_number(row.c, 3),
+        "draft step": shown_milliseconds(row.draft_step_seconds),
+        "other work": f"{shown_milliseconds(row.overhead_seconds)} per round",
+        "target pass": ", ".join(f"{width}: {shown_milliseconds(one)}" for width, one in widths),
+    }
+    same = {"same text": f"{row.identical}/{row.prompts} prompts"}
+    return figures if row.identical is None else figures | same
+
+
+def _environment(header: Header) -> dict[str, Any]:
+    cuda = torch.cuda.is_available()
+    # Linux counts the resident set in KiB, macOS in bytes.
+    unit = 1 if platform.system() == "Darwin" else 1024
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {
+        "device": header.device,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "processor": header.processor,
+        "dtype": header.dtype,
+        "target": f"{header.target['name']} ({header.target['form']})",
+        "draft": f"{header.draft['name']} ({header.draft['form']})" if header.draft else None,
+        "peak_mb": round((torch.cuda.max_memory_allocated() if cuda else resident) / 2**20),
+        **header.versions,
+    }

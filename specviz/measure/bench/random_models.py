@@ -23,7 +23,7 @@ from ...core.verdicts import decide
 from ...errors import SettingsError, SpecvizError
 from ...pairs.pair import Pair
 from ...pairs.weights import best_device
-from ...train.shapes import PRESETS, Shape
+from ...train.models import PRESETS, Shape
 
 if TYPE_CHECKING:
     from ...core.protocols import Decide, RandomSource

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from urllib.parse import urlencode
 
 from ...environment import BUILTIN
@@ -33,28 +32,24 @@ def _recommendation(
     rows: Sequence[Row], temperature: float, machine: Machine | None
 ) -> Recommendation:
     best = next((row for row in rows if row.mark == "best"), None)
-    plain = partial(Recommendation, temperature, doubt="", best=None, settings=())
-    if best is None or best.measured is None or best.measured.speedup is None:
-        if rows and all(row.status == "left out" for row in rows):
-            headline = "This pair cannot speculate with these drafters."
-            notes = tuple(dict.fromkeys(row.note for row in rows))
-            return plain("do not speculate", headline=headline, reasons=notes)
-        headline = "Nothing was measured long enough to tell."
-        return plain("cannot tell", headline=headline, reasons=())
-    answer, headline = _answer(best, best.measured, rows)
-    to_use = best.configuration if answer == "speculate" else None
-    return Recommendation(
-        temperature=temperature,
-        answer=answer,
-        headline=headline,
-        reasons=tuple(_reasons(best, best.measured, rows, answer)),
-        doubt=" ".join(_doubts(best.measured, rows)),
-        best=to_use,
-        settings=engine_settings(to_use, machine) if to_use and machine is not None else (),
-    )
+    reasons: tuple[str, ...] = ()
+    doubt, to_use = "", None
+    answer: Answer
+    if rows and all(row.status == "left out" for row in rows):
+        answer, headline = "do not speculate", "This pair cannot speculate with these drafters."
+        reasons = tuple(dict.fromkeys(row.note for row in rows))
+    elif best is None or best.measured is None or best.measured.speedup is None:
+        answer, headline = "cannot tell", "Nothing was measured long enough to tell."
+    else:
+        answer, headline = _answer(best, best.measured, rows)
+        reasons = tuple(_reasons(best, best.measured, rows, answer))
+        doubt = " ".join(_doubts(best.measured, rows))
+        to_use = best.configuration if answer == "speculate" else None
+    settings = engine_settings(to_use, machine) if to_use and machine is not None else ()
+    return Recommendation(temperature, answer, headline, reasons, doubt, to_use, settings)
 
 
-def most_promising(rows: Sequence[Row]) -> Row | None:
+def _promising(rows: Sequence[Row]) -> Row | None:
     """The row that promises most of those that may be better than the best measured one, and were
     not measured on enough prompts to tell."""
     return max((row for row in rows if row.mark == "open"), key=_promise, default=None)
@@ -72,46 +67,38 @@ def _speed(row: Row) -> float:
 def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
     found = m.speedup
     assert found is not None
-    name, promising = best.configuration.label, most_promising(rows)
+    said = f"{found.value:.2f} times as fast as the target alone"
+    name, promising = best.configuration.label, _promising(rows)
     if m.doubts and m.runs - m.doubts < min(FEWEST_PROMPTS, m.runs):
-        return "cannot tell", (
-            f"No firm answer: the machine was busy in {m.doubts} of {m.runs} runs, in which {name} "
-            f"was {found.value:.2f} times as fast as the target alone."
-        )
+        busy = f"the machine was busy in {m.doubts} of {m.runs} runs"
+        return "cannot tell", f"No firm answer: {busy}, in which {name} was {said}."
     if m.prompts < FEWEST_PROMPTS or found.low is None or found.high is None:
-        return "cannot tell", (
-            f"{name} was {found.value:.2f} times as fast on {_prompts(m.prompts)}, which is too "
-            "few to tell: sweep at least three prompts, or longer."
-        )
-    unknown, interval = "", f"({found.low:.2f} to {found.high:.2f})"
+        few = f"{name} was {said} on {_prompts(m.prompts)}, which is too few to tell"
+        return "cannot tell", f"{few}: sweep at least three prompts, or longer."
+    said, unknown = f"{said} ({found.low:.2f} to {found.high:.2f})", ""
     if promising is not None:
         how = "measured too little to tell" if promising.measured else "not measured"
         unknown = f" {promising.configuration.label} may be better, {how}."
     if found.high < 1 + NEAR and not (promising and _promise(promising) >= 1 + NEAR):
-        return "do not speculate", (
-            f"Do not speculate here: the best row, {name}, is {found.value:.2f} times as fast as "
-            f"the target alone {interval}.{unknown}"
-        )
-    said = f"{found.value:.2f} times as fast as the target alone"
+        no = f"Do not speculate here: the best row, {name}, is {said}.{unknown}"
+        return "do not speculate", no
     if found.low > 1.0 and found.value >= 1 + NEAR:
-        return "speculate", f"Use {name}: {said} {interval}.{unknown}"
-    more = "measure more prompts before you decide"
-    return "cannot tell", f"{name} is {said}, give or take {interval}: {more}.{unknown}"
+        return "speculate", f"Use {name}: {said}.{unknown}"
+    return "cannot tell", f"{name} is {said}: measure more prompts before you decide.{unknown}"
 
 
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
-    price = m.tau / m.speedup.value if m.tau and m.speedup else None
-    if m.tau is not None and price is not None and price >= 1:  # it has a whole target pass
+    price = m.tau / m.speedup.value if m.tau and m.speedup else 0.0
+    if price >= 1:  # it has a whole target pass
         yield f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target passes."
     if m.c is not None and m.alpha is not None:
         yield f"A guess costs {m.c:.2f} of a pass, and {m.alpha:.0%} of those judged are accepted."
         if answer == "do not speculate" and m.c >= m.alpha:
             yield "A guess costs more than it brings: find a smaller or a better draft."
-    if len(m.by_kind) > 1:
-        ordered = sorted((one.value, kind) for kind, one in m.by_kind.items())
+    ordered = sorted((one.value, kind) for kind, one in m.by_kind.items())
+    if ordered and ordered[-1][0] >= (1 + NEAR) * ordered[0][0]:
         (low, worst), (high, finest) = ordered[0], ordered[-1]
-        if high >= (1 + NEAR) * low:
-            yield f"It depends on the text: {high:.2f} on {finest}, {low:.2f} on {worst}."
+        yield f"It depends on the text: {high:.2f} on {finest}, {low:.2f} on {worst}."
     tied = [row for row in rows if row.mark == "tied"]
     if tied:
         alike = "; ".join(row.configuration.label for row in tied)
@@ -126,7 +113,7 @@ def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Ite
 def _doubts(m: Measured, rows: Sequence[Row]) -> Iterator[str]:
     if m.doubts >= BUSY_SHARE * m.runs:
         yield f"The machine was busy in {m.doubts} of {m.runs} runs: sweep again when it is quiet."
-    promising = most_promising(rows)
+    promising = _promising(rows)
     if promising is not None:
         name, known = promising.configuration.label, promising.predicted
         seen = promising.measured.prompts if promising.measured else 0
@@ -147,17 +134,14 @@ def _prompts(count: int) -> str:
 def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
     """The query of the page's address with the settings of the row, such as
     "?drafter=ngram&gamma=5&temperature=0"; `assets/page/run/address.js` reads it."""
-    values: dict[str, object] = {}
-    if machine is not None and machine.pair not in (BUILTIN, "custom"):
-        values["pair"] = machine.pair
-    values |= {
+    is_named = machine is not None and machine.pair not in (BUILTIN, "custom")
+    values = {
+        "pair": machine.pair if machine is not None and is_named else "",
         "drafter": row.drafter,
         "gamma": row.gamma,
         "gamma_policy": row.policy,
         "temperature": f"{row.temperature:g}",
+        "top_k": request.base.top_k or "",
+        "top_p": f"{request.base.top_p:g}" if request.base.top_p < 1.0 else "",
     }
-    if request.base.top_k:
-        values["top_k"] = request.base.top_k
-    if request.base.top_p < 1.0:
-        values["top_p"] = f"{request.base.top_p:g}"
-    return "?" + urlencode(values)
+    return "?" + urlencode({name: value for name, value in values.items() if value != ""})

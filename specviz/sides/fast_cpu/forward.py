@@ -11,7 +11,6 @@ import numpy as np
 from numba import carray, njit
 
 from .ir import LANES, float_pointer, int_pointer
-from .products import MOST_ROWS, combine
 from .rows import (
     ZERO,
     Sizes,
@@ -27,7 +26,7 @@ from .rows import (
     rotate,
     share,
 )
-from .vector import STEP, gate_by_silu, softmax
+from .vector import MOST_ROWS, STEP, combine, gate_by_silu, softmax
 
 # A plan is what one pass is made of, int64: first the `Sizes`, then these. One array of numbers
 # reaches compiled code in a microsecond; many arguments would take longer than a draft's pass.

@@ -1,8 +1,11 @@
-"""Building blocks of functions in LLVM's intermediate language: vectors, loops, cases, and memory
-that several threads share."""
+"""Building blocks of functions in LLVM's intermediate language: vectors, loops, operations that
+compiled code calls, and memory that several threads share."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -115,78 +118,95 @@ class Loop:
         b.position_at_end(self._after)
 
 
-Body = Callable[[ir.IRBuilder, Sequence[Any]], None]
+def operation(**cases: Sequence[int]) -> Callable[[Callable[..., None]], Any]:
+    """Makes a function that compiled code can call of one that builds its body.
+
+    The latter takes a builder, the named cases as plain numbers, and then int64 arguments. A body
+    is built once in a module for each combination of cases; a call goes to the one that it names.
+    """
+
+    def intrinsic_of(build: Callable[..., None]) -> Any:
+        count = len(inspect.signature(build).parameters) - 1
+
+        def typed(typing, *given):
+            def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+                chosen, rest = args[: len(cases)], args[len(cases) :]
+                made = {
+                    case: _function(b.module, build, case, len(rest))
+                    for case in itertools.product(*cases.values())
+                }
+                _call_case(b, chosen, made, rest)
+                return context.get_dummy_value()
+
+            return types.void(*[types.int64] * count), codegen
+
+        return intrinsic(functools.wraps(build)(typed))
+
+    return intrinsic_of
 
 
-def define(module: Any, name: str, count: int, body: Body) -> Any:
+def _function(module: Any, build: Callable[..., None], case: Sequence[int], count: int) -> Any:
     """A function of `count` int64 arguments, defined in `module` once."""
+    name = ".".join(["specviz", build.__name__, *map(str, case)])
     function_type = ir.FunctionType(ir.VoidType(), [I64] * count)
-    function = cgutils.get_or_insert_function(module, function_type, f"specviz.{name}")
+    function = cgutils.get_or_insert_function(module, function_type, name)
     if function.is_declaration:
         function.linkage = "internal"
         function.attributes.add("noinline")
         builder = ir.IRBuilder(function.append_basic_block("entry"))
-        body(builder, function.args)
+        build(builder, *case, *function.args)
         builder.ret_void()
     return function
 
 
-def call_case(b: ir.IRBuilder, value: Any, cases: dict[int, Any], arguments: Sequence[Any]) -> None:
-    """Call the function of the case that `value` is."""
+def _call_case(
+    b: ir.IRBuilder, chosen: Sequence[Any], made: dict[tuple[int, ...], Any], rest: Sequence[Any]
+) -> None:
+    """Call the function of the case that the values `chosen` are."""
+    if not chosen:
+        b.call(made[()], rest)
+        return
+    # Cases are below 16: together they are one number.
+    value = functools.reduce(lambda high, low: b.add(b.shl(high, i64(4)), low), chosen)
     end = b.append_basic_block("end")
     switch = b.switch(value, end)
-    for number, function in cases.items():
+    for case, function in made.items():
         block = b.append_basic_block("case")
-        switch.add_case(i64(number), block)
+        switch.add_case(i64(functools.reduce(lambda high, low: 16 * high + low, case)), block)
         b.position_at_end(block)
-        b.call(function, arguments)
+        b.call(function, rest)
         b.branch(end)
     b.position_at_end(end)
 
 
-@intrinsic
-def float_pointer(typing, address):
-    """An address as a pointer to fp32 numbers, for `numba.carray`."""
+def _pointer(number: Any, kind: ir.Type) -> Any:
+    """An address as a pointer to such numbers, for `numba.carray`."""
 
-    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        return b.inttoptr(args[0], F32.as_pointer())
+    @intrinsic
+    def pointer(typing, address):
+        def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+            return b.inttoptr(args[0], kind.as_pointer())
 
-    return types.CPointer(types.float32)(types.int64), codegen
+        return types.CPointer(number)(types.int64), codegen
 
-
-@intrinsic
-def int_pointer(typing, address):
-    """An address as a pointer to int64 numbers, for `numba.carray`."""
-
-    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        return b.inttoptr(args[0], I64.as_pointer())
-
-    return types.CPointer(types.int64)(types.int64), codegen
+    return pointer
 
 
-@intrinsic
-def arrive(typing, counter):
+float_pointer, int_pointer = _pointer(types.float32, F32), _pointer(types.int64, I64)
+
+
+@operation()
+def arrive(b, counter):
     """Add 1 to the int64 at this address, seen by all threads."""
-
-    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        place = b.inttoptr(args[0], I64.as_pointer())
-        b.atomic_rmw("add", place, i64(1), "acq_rel")
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+    b.atomic_rmw("add", b.inttoptr(counter, I64.as_pointer()), i64(1), "acq_rel")
 
 
-@intrinsic
-def yield_processor(typing):
+@operation()
+def yield_processor(b):
     """Let another thread run, where the system has the call."""
-
-    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        if sys.platform != "win32":
-            call = ir.FunctionType(I32, [])
-            b.call(cgutils.get_or_insert_function(b.module, call, "sched_yield"), [])
-        return context.get_dummy_value()
-
-    return types.void(), codegen
+    if sys.platform != "win32":
+        call = ir.FunctionType(I32, [])
+        b.call(cgutils.get_or_insert_function(b.module, call, "sched_yield"), [])
 
 
 @intrinsic

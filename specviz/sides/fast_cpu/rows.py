@@ -9,8 +9,7 @@ import numpy as np
 from numba import carray, njit
 
 from .ir import arrive, float_pointer, read_shared, yield_processor
-from .products import MOST_ROWS, multiply
-from .vector import BFLOAT16, arrange, sum_squares, widen
+from .vector import BFLOAT16, MOST_ROWS, arrange, multiply, sum_squares, widen
 
 ZERO = np.int64(0)
 """For a 0 in a call between compiled functions: numba would compile the called one, and all that it

@@ -197,7 +197,7 @@ def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
     told = (chunk.get("metrics") or {}).get("speculative_decoding")
     if not isinstance(told, Mapping):
         return None
-    lists = told.get("per_step_drafted"), told.get("per_step_accepted")
+    lists: list[Any] = [told.get(name) for name in ("per_step_drafted", "per_step_accepted")]
     for one in lists:
         if not isinstance(one, list) or not all(type(number) is int for number in one):
             return None

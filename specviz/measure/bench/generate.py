@@ -1,0 +1,112 @@
+"""The ways to write a text that the lanes are compared with: transformers' `generate()`, alone and
+with the draft as its assistant, and the speculative lane on the same modules."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from ...core.eager import EagerEngine
+from ...core.engine import eager_only, make_engine, now
+from ...core.events import Round
+from ...core.loop import decode
+from ...core.types import Prefilled
+from ...lanes import LANE_LABELS
+from ...pairs.pair import Pair
+from ...settings import Settings
+from ..racing import in_fp32
+
+GENERATE, ASSISTED = "generate()", "generate(assistant)"
+PLAIN = f"{LANE_LABELS['speculative']}, plain"  # on the same modules that generate() runs
+
+# transformers' defaults: with other values it warns that greedy decoding ignores them.
+NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
+
+
+def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
+    """The ways besides the lanes, by name: functions from a prompt to tokens per second.
+
+    On a processor they run copies of the models in fp32, in which the lanes compute too.
+    """
+    compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
+    pair = in_fp32(pair) if pair.device.type == "cpu" else pair
+
+    def generated(assisted: bool, prompt: str) -> float:
+        ids = pair.encode(prompt, chat=settings.chat)
+        seconds, emitted = generate_seconds(pair, ids, settings, assisted=assisted)
+        return len(emitted) / seconds
+
+    ways: dict[str, Callable[[str], float]] = {GENERATE: partial(generated, False)}
+    if pair.draft is not None and settings.gamma:
+        ways[ASSISTED] = partial(generated, True)
+        if compiled:
+            ways[PLAIN] = partial(_plain_rate, pair, settings)
+    return ways
+
+
+def generate_seconds(
+    pair: Pair, prompt_ids: Sequence[int], settings: Settings, *, assisted: bool
+) -> tuple[float, list[int]]:
+    """Seconds of one `generate()` call, including the prompt, and the ids that it emitted.
+
+    It emits `max_new_tokens` tokens, even after an end of text. assisted: use the draft as the
+    assistant, with a constant `settings.gamma` tokens per round, whatever the draft's confidence.
+    """
+    target: Any = pair.target
+    ids = torch.tensor([list(prompt_ids)], device=target.device)
+    options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
+    config = _generation_config(target, settings)
+    torch.manual_seed(settings.seed)
+    with _constant_drafts(pair.draft if assisted else None, settings.gamma) as assistant:
+        if assistant is not None:
+            options["assistant_model"] = assistant
+        start = now(pair.device)
+        with torch.inference_mode():
+            output = target.generate(ids, generation_config=config, **options)
+        seconds = now(pair.device) - start
+    return seconds, output[0, ids.shape[1] :].tolist()
+
+
+def _generation_config(model: Any, settings: Settings) -> Any:
+    config = copy.deepcopy(model.generation_config)
+    length = {"max_new_tokens": settings.max_new_tokens, "eos_token_id": None, "pad_token_id": 0}
+    sampled = {name: getattr(settings, name) for name in NEUTRAL}
+    how = NEUTRAL if settings.greedy else sampled
+    config.update(do_sample=not settings.greedy, **length, **how)
+    return config
+
+
+@contextmanager
+def _constant_drafts(draft: Any, gamma: int) -> Iterator[Any]:
+    """`draft`, if any, set to draft `gamma` tokens per round; its own config is restored after."""
+    if draft is None:
+        yield None
+        return
+    own = draft.generation_config
+    draft.generation_config = copy.deepcopy(own)
+    draft.generation_config.update(
+        num_assistant_tokens=gamma,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
+        eos_token_id=None,
+    )
+    try:
+        yield draft
+    finally:
+        draft.generation_config = own
+
+
+def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
+    """Tokens per second of the speculative lane with the eager engine, including prefill."""
+    ids = pair.encode(prompt, chat=settings.chat)
+    with eager_only():
+        first, *rounds = decode(pair, ids, settings, "speculative")
+    assert isinstance(first, Prefilled)
+    decoded = [r for r in rounds if isinstance(r, Round)]
+    seconds = sum(first.seconds.values()) + decoded[-1].clock
+    return sum(len(r.emitted) for r in decoded) / seconds
