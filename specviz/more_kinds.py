@@ -27,7 +27,6 @@ SUFFIX = DrafterKind(
     make=".sides.lookup.suffix:SuffixDrafter",
     label="counts",
     deployed=".measure.sweep.deploy:suffix",
-    lane="suffix",
     clause="guesses are what followed such text before",
     guessed="The longest end of the text that was seen before is looked up, and what followed "
     "it each time is counted: q is each token’s share, and one is drawn from it. So come "
