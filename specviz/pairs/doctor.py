@@ -12,7 +12,6 @@ import torch
 from ..core.kinds import resolved
 from ..errors import PairError
 from ..kinds import drafters_for
-from .closed import closed_sentence
 from .findings import (
     Finding,
     Findings,
@@ -30,9 +29,9 @@ from .findings import (
     stop,
     vocabulary_findings,
 )
+from .heads import is_head
 from .heads.findings import examined_head, head_findings, own_layers_findings
-from .heads.kinds import is_head
-from .hub import find_source, gated_sentence, hub_listing
+from .hub import closed_sentence, find_source, gated_sentence, hub_listing
 from .load import source_of
 from .memory import DeviceMemory, PlannedLoad, device_memory
 from .metadata import ModelMetadata, read_metadata
