@@ -30,8 +30,8 @@ from specviz.pairs.pair import text_config
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 96, 36  # tokens to write
-REPEATED = 160  # of a text that comes to repeat itself
+LONG, SHORT = 128, 36  # tokens to write
+REPEATED = 240  # of a text that comes to repeat itself
 
 # Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
