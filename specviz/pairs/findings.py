@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from huggingface_hub import constants
 
@@ -23,7 +26,6 @@ from .pair import (
     text_config,
     tokenizer_size,
 )
-from .shared_tokens import SharedTokens
 from .sizes import LANES, shown_bytes, shown_count
 from .table import known_model
 from .weights import ModelSource
@@ -33,6 +35,7 @@ Level = Literal["good", "warning", "stop"]
 GOOD_RATIO = 10.0  # the target's parameters / the draft's
 POOR_RATIO = 3.0
 TIGHT = 0.9  # needed bytes / free bytes, above which a warning is given
+WEIGHTS = re.compile(r"model[^/]*\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -44,158 +47,133 @@ class Finding:
     sentence: str
 
 
-def good(topic: str, sentence: str) -> list[Finding]:
-    """A check that needs nothing to be done."""
-    return [Finding("good", topic, sentence)]
+good, warning, stop = (partial(Finding, level) for level in get_args(Level))
+
+Findings: TypeAlias = Iterator[Finding]
 
 
-def warning(topic: str, sentence: str) -> list[Finding]:
-    """A check that the pair passes with a loss."""
-    return [Finding("warning", topic, sentence)]
-
-
-def stop(topic: str, sentence: str) -> list[Finding]:
-    """A check that the pair fails."""
-    return [Finding("stop", topic, sentence)]
-
-
-def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> list[Finding]:
+def access_findings(source: ModelSource, listing: Listing | None, readable: bool) -> Findings:
     """Whether a model of the hub requires a licence to be accepted, and whether it can be read."""
     facts = known_model(source.name)
     if source.folder is not None or not (listing.gated if listing else facts and facts.gated):
-        return []
+        return
     if readable:
-        return good("access", f"{source.shown} is gated, and this machine has access to it.")
-    how = f"accept its licence on {page_of(source)}; {token_state()}"
-    return warning("access", f"{source.shown} is gated: {how}.")
+        yield good("access", f"{source.shown} is gated, and this machine has access to it.")
+    else:
+        how = f"accept its licence on {page_of(source)}; {token_state()}"
+        yield warning("access", f"{source.shown} is gated: {how}.")
 
 
-def file_findings(source: ModelSource, listing: Listing | None) -> list[Finding]:
+def file_findings(source: ModelSource, listing: Listing | None) -> Findings:
     """Whether a model of the hub has safetensors files, and whether they fit on the disk."""
     if listing is None:
-        return []
-    sizes = [size for name, size in listing.files.items() if _is_weights(name)]
+        return
+    sizes = [size for name, size in listing.files.items() if WEIGHTS.fullmatch(name)]
     if not sizes:
-        return warning(
+        yield warning(
             "files",
             f"{source.shown} has no safetensors on its page, and pickles are never read: loading "
             "asks the hub's converter for a copy; if none comes, choose another model.",
         )
-    total, free = sum(sizes), _free_disk()
-    sentence = f"{source.shown} has {shown_bytes(total)} of safetensors"
-    if total > free and not _is_cached(source):
-        room = f"and the disk has {shown_bytes(free)} free: delete some files, or set HF_HOME"
-        return warning("files", f"{sentence}, {room}.")
-    return good("files", f"{sentence} to load.")
-
-
-def _is_weights(name: str) -> bool:
-    return name.endswith(".safetensors") and "/" not in name and name.startswith("model")
-
-
-def _free_disk() -> int:
-    folder = Path(constants.HF_HUB_CACHE)
+        return
+    kept = folder = Path(constants.HF_HUB_CACHE)
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    total, free = sum(sizes), shutil.disk_usage(folder).free
+    sentence = f"{source.shown} has {shown_bytes(total)} of safetensors"
+    own = f"models--{source.name.replace('/', '--')}/snapshots/*/model*.safetensors"
+    if total > free and not any(kept.glob(own)):
+        room = f"and the disk has {shown_bytes(free)} free: delete some files, or set HF_HOME"
+        yield warning("files", f"{sentence}, {room}.")
+    else:
+        yield good("files", f"{sentence} to load.")
 
 
-def _is_cached(source: ModelSource) -> bool:
-    folder = Path(constants.HF_HUB_CACHE) / f"models--{source.name.replace('/', '--')}"
-    return any(folder.glob("snapshots/*/model*.safetensors"))
-
-
-def packed_findings(header: GgufHeader, unpacked: int) -> list[Finding]:
+def packed_findings(header: GgufHeader, unpacked: int) -> Findings:
     """What a GGUF file says of itself. unpacked: bytes on the disk, once it is."""
     licence = header.text("general.license")
-    template = "has a chat template" if header.has_template else "has no chat template"
-    found = good(
+    has = "has a" if header.text("tokenizer.chat_template") else "has no"
+    yield good(
         "file",
         f"{header.path.name} holds {header.name}: {header.architecture}, "
-        f"{shown_count(header.parameters)} parameters in {header.quantization}; it {template}. It "
-        f"is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache folder.",
+        f"{shown_count(header.parameters)} parameters in {header.quantization}; it {has} chat "
+        f"template. It is unpacked once, to {shown_bytes(unpacked)} of bf16 in the cache folder.",
     )
     if licence:
-        return found + good("licence", f"the file names its licence: {licence}.")
-    return found + warning(
-        "licence", "the file names no licence: look for it where you have the file from."
-    )
+        yield good("licence", f"the file names its licence: {licence}.")
+    else:
+        yield warning(
+            "licence", "the file names no licence: look for it where you have the file from."
+        )
 
 
-def rollback_findings(metadata: ModelMetadata) -> list[Finding]:
+def rollback_findings(metadata: ModelMetadata) -> Findings:
     """Whether rejected tokens can be removed from the caches of this model."""
     shown, kind = metadata.source.shown, text_config(metadata.model).model_type
     if not metadata.caches.rolls_back:
-        return stop(
+        yield stop(
             "rollback",
             f"{shown} is of type {kind}, which keeps a running state that cannot be rolled back, "
             "so rejected drafts could not be undone: choose an attention-only model.",
         )
+        return
     windows = sorted({layer.window for layer in metadata.caches.layers if layer.window})
     how = f", sliding windows of {windows[0]:,} tokens included" if windows else ""
-    return good("rollback", f"{shown}'s caches can be rolled back{how}.")
+    yield good("rollback", f"{shown}'s caches can be rolled back{how}.")
 
 
-def chat_findings(pair: Pair, draft: Pair | None) -> list[Finding]:
+def chat_findings(pair: Pair, draft: Pair | None) -> Findings:
     """Whether prompts go through a chat template."""
     if draft is not None and pair.is_chat != draft.is_chat:
         tuned, plain = ("target", "draft") if pair.is_chat else ("draft", "target")
-        return warning(
+        yield warning(
             "chat",
             f"the {tuned} is tuned for chat and the {plain} is not, so they will agree less often: "
             "prefer two tuned models or two base models.",
         )
-    if pair.is_chat:
+    elif pair.is_chat:
         how = "prompts are put into the target's chat template: set chat to 'off' to avoid it."
+        yield good("chat", how)
     else:
         how = "the target has no chat template of its own: it continues prompts as plain text."
-    return good("chat", how)
+        yield good("chat", how)
 
 
-def vocabulary_findings(pair: Pair, hint: str = "") -> list[Finding]:
+def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
     """What the tokenizers of a pair have in common, the padding of its vocabularies, and its
     end-of-text ids. hint: the hub id of a draft with the target's tokenizer, or ""."""
-    if pair.shared is not None:
-        return _translation_findings(pair.shared, hint)
+    if (shared := pair.shared) is not None:
+        better, rest = (f"{hint} has", " and") if hint else ("a draft with", "")
+        yield warning(
+            "tokenizer",
+            f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
+            f"target's {shared.of:,} tokens in common ({shared.share:.0%}), and drafts are "
+            f"translated; {better} the target's own tokenizer{rest} would be kept more often.",
+        )
+        return
     pieces = tokenizer_size(pair.tokenizer)
     widths = [logit_width(model) for model in (pair.target, pair.draft_model)]
-    found = good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
+    yield good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
     if set(widths) != {pieces}:
-        found += good(
+        yield good(
             "vocabulary",
             f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
             f"{pair.vocab:,} on are never drafted or emitted.",
         )
-    return found + _ending_findings(pair)
-
-
-def _translation_findings(shared: SharedTokens, hint: str) -> list[Finding]:
-    better = f"{hint} has" if hint else "a draft with"
-    rest = " and" if hint else ""
-    return warning(
-        "tokenizer",
-        f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the target's "
-        f"{shared.of:,} tokens in common ({shared.share:.0%}), and drafts are translated; {better} "
-        f"the target's own tokenizer{rest} would be kept more often.",
-    )
-
-
-def _ending_findings(pair: Pair) -> list[Finding]:
     ours, theirs = pair.eos_ids, end_ids(pair.draft_model)
-    if ours == theirs or not ours or not theirs or ours & theirs:
-        return []
-    names = [
-        " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
-        for ids in (ours, theirs)
-    ]
-    return warning(
-        "special tokens",
-        f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
-        "predict ends badly: prefer two models that were tuned in the same way.",
-    )
+    if ours and theirs and not ours & theirs:
+        names = [
+            " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
+            for ids in (ours, theirs)
+        ]
+        yield warning(
+            "special tokens",
+            f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
+            "predict ends badly: prefer two models that were tuned in the same way.",
+        )
 
 
-def size_findings(models: list[ModelMetadata], hint: str) -> list[Finding]:
+def size_findings(models: list[ModelMetadata], hint: str) -> Findings:
     """The numbers of parameters and their ratio. hint: the hub id of a better draft, or ""."""
     counts = [parameter_count(one.model) for one in models]
     shown = " and ".join(
@@ -204,7 +182,8 @@ def size_findings(models: list[ModelMetadata], hint: str) -> list[Finding]:
     )
     ratio = counts[0] / max(1, counts[1])
     if ratio >= GOOD_RATIO:
-        return good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
+        yield good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
+        return
     if ratio < 1.5:
         cost = "about as large as its target, or larger, costs more than it saves"
     elif ratio < POOR_RATIO:
@@ -212,35 +191,34 @@ def size_findings(models: list[ModelMetadata], hint: str) -> list[Finding]:
     else:
         cost = f"{ratio:.1f} times smaller must agree often to pay"
     better = f"choose {hint}." if hint else "a draft ten times smaller usually pays better."
-    return warning("size", f"parameters: {shown}; a draft {cost}: {better}")
+    yield warning("size", f"parameters: {shown}; a draft {cost}: {better}")
 
 
-def mixture_findings(metadata: ModelMetadata) -> list[Finding]:
+def mixture_findings(metadata: ModelMetadata) -> Findings:
     """Whether the model is a mixture of experts, which uses a part of its weights per token."""
     config = text_config(metadata.model)
     names = ("num_local_experts", "num_experts", "n_routed_experts")
     experts = next((n for name in names if isinstance(n := getattr(config, name, None), int)), 0)
     used = getattr(config, "num_experts_per_tok", None)
-    if experts < 2 or not isinstance(used, int):
-        return []
-    return warning(
-        "size",
-        f"{metadata.source.shown} uses {used} of {experts} experts for a token: a pass over one "
-        "token costs less than its size suggests, and a pass over several uses more experts, so "
-        "expect less speed-up; 8-bit and 4-bit weights do not shrink the experts.",
-    )
+    if experts > 1 and isinstance(used, int):
+        yield warning(
+            "size",
+            f"{metadata.source.shown} uses {used} of {experts} experts for a token: a pass over "
+            "one token costs less than its size suggests, and a pass over several uses more "
+            "experts, so expect less speed-up; 8-bit and 4-bit weights do not shrink the experts.",
+        )
 
 
 def memory_findings(
     loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int, source: str = ""
-) -> list[Finding]:
+) -> Findings:
     """Whether weights and caches fit into the free memory. source: of the sizes, as the begin of a
     sentence, if they were not read from the models' own files."""
-    draft = loads[1] if len(loads) > 1 else None
     try:
-        device, _ = place_target(loads[0], draft, devices, tokens)
+        device, _ = place_target(loads, devices, tokens)
     except PairError as error:
-        return stop("memory", f"{source}{error}")
+        yield stop("memory", f"{source}{error}")
+        return
     total = sum(load.bytes(tokens) for load in loads)
     each = ", ".join(
         f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
@@ -253,20 +231,22 @@ def memory_findings(
         f"{shown_bytes(total)} ({each}); {where} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:
-        return warning("memory", f"{sentence}: close other programs first.")
-    return good("memory", f"{sentence}.")
+        yield warning("memory", f"{sentence}: close other programs first.")
+    else:
+        yield good("memory", f"{sentence}.")
 
 
-def context_findings(models: list[ModelMetadata]) -> list[Finding]:
+def context_findings(models: list[ModelMetadata]) -> Findings:
     """How long a text may become, and whether the draft can see all of it."""
     limits = [context_length(one.model) for one in models]
     shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
     if len(models) == 1:
-        return good("context", f"the target sees {shown[0]}.")
-    if limits[1] is not None and (limits[0] is None or limits[1] < limits[0]):
-        return warning(
+        yield good("context", f"the target sees {shown[0]}.")
+    elif limits[1] is not None and (limits[0] is None or limits[1] < limits[0]):
+        yield warning(
             "context",
             f"the draft sees {shown[1]} and the target {shown[0]}: keep texts shorter than the "
             "draft's limit, because longer ones continue without drafts.",
         )
-    return good("context", f"the target sees {shown[0]}, the draft {shown[1]}.")
+    else:
+        yield good("context", f"the target sees {shown[0]}, the draft {shown[1]}.")

@@ -80,10 +80,6 @@ class GgufHeader:
             counts[one.kind] = counts.get(one.kind, 0) + prod(one.shape)
         return max(counts, key=lambda kind: counts[kind], default="nothing")
 
-    @property
-    def has_template(self) -> bool:
-        return self.text("tokenizer.chat_template") is not None
-
 
 def read_gguf(path: Path) -> GgufHeader:
     """The header of a file. Raises `PairError` if it is no whole GGUF file of one model."""

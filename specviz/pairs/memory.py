@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from .metadata import quantizable_parameters
 from .pair import context_length, parameter_count
 from .sizes import (
     PRECISIONS,
+    QUANTIZED,
     TYPICAL_CONTEXT,
-    Caches,
+    LayerCache,
     MemoryNeed,
     shown_bytes,
     smaller_precisions,
@@ -30,10 +33,10 @@ class DeviceMemory:
     free: int
 
 
-def memory_need(model: Any, caches: Caches, *, copies: int = 1) -> MemoryNeed:
+def memory_need(model: Any, layers: Sequence[LayerCache], *, copies: int = 1) -> MemoryNeed:
     """The memory that a model needs; it may be on the `meta` device."""
     sizes = parameter_count(model), quantizable_parameters(model)
-    return MemoryNeed(*sizes, caches, copies, context_length(model))
+    return MemoryNeed(*sizes, layers, copies, context_length(model))
 
 
 def device_memory(device: torch.device | None = None) -> list[DeviceMemory]:
@@ -58,16 +61,6 @@ def loading_precision(config: Any, device: torch.device, dtype: torch.dtype | No
     return name if name in PRECISIONS else "float32"
 
 
-def memory_advice(needs: list[MemoryNeed], free: int, tokens: int, *, cpu: bool) -> str:
-    """What would fit into `free` bytes, as the end of a sentence."""
-    for name in smaller_precisions(cpu):
-        total = sum(need.bytes(name, tokens) for need in needs)
-        if total <= free:
-            how = {"8bit": "8-bit weights", "4bit": "4-bit weights"}.get(name, f"dtype {name}")
-            return f"choose {how}, which need {shown_bytes(total)}, or a smaller model"
-    return "choose a smaller model"
-
-
 @dataclass(frozen=True)
 class PlannedLoad:
     """A model to load, the memory that it needs and the precision that it is loaded in."""
@@ -82,29 +75,26 @@ class PlannedLoad:
 
 
 def place_target(
-    target: PlannedLoad,
-    draft: PlannedLoad | None,
-    devices: list[DeviceMemory],
-    tokens: int = TYPICAL_CONTEXT,
+    loads: list[PlannedLoad], devices: list[DeviceMemory], tokens: int = TYPICAL_CONTEXT
 ) -> tuple[torch.device | None, dict[int, int]]:
     """The device for the target, or None and the most bytes of its weights on each GPU, by index.
 
-    The draft is loaded where the target's logits are: on the last GPU that holds a part of the
-    target. Memory for the draft is therefore left free on the last GPU. Raises `PairError` with
-    the numbers if there is not enough memory.
+    loads: of the target, and perhaps of what drafts beside it. That is loaded where the target's
+    logits are: on the last GPU that holds a part of the target, on which memory is therefore left
+    free. Raises `PairError` with the numbers if there is not enough memory.
     """
-    draft_bytes = draft.bytes(tokens) if draft else 0
-    total = target.bytes(tokens) + draft_bytes
+    target, *rest = loads
+    beside = sum(load.bytes(tokens) for load in rest)
+    total = target.bytes(tokens) + beside
     best = max(devices, key=lambda memory: memory.free)
     if total <= best.free:
         return best.device, {}
     if len(devices) == 1 or total > sum(memory.free for memory in devices):
-        loads = [load for load in (target, draft) if load]
         raise PairError(shortage_sentence(loads, devices, tokens))
     # These limits are for weights only; each GPU also holds the caches of its layers.
     share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
     free = [memory.free for memory in devices]
-    free[-1] = max(0, free[-1] - draft_bytes)
+    free[-1] = max(0, free[-1] - beside)
     return None, {
         memory.device.index: int(share * n) for memory, n in zip(devices, free, strict=True)
     }
@@ -118,9 +108,15 @@ def shortage_sentence(
     parts = " and ".join(
         f"{load.name} {shown_bytes(load.bytes(tokens))} as {load.precision}" for load in loads
     )
-    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{devices[0].device.type} has"
-    cpu = devices[0].device.type == "cpu"
-    advice = memory_advice([load.need for load in loads], free, tokens, cpu=cpu)
+    kind = devices[0].device.type
+    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{kind} has"
+    advice = "choose a smaller model"
+    for name in smaller_precisions(kind == "cpu"):
+        total = sum(load.need.bytes(name, tokens) for load in loads)
+        if total <= free:
+            how = f"{name[0]}-bit weights" if name in QUANTIZED else f"dtype {name}"
+            advice = f"choose {how}, which need {shown_bytes(total)}, or a smaller model"
+            break
     return (
         f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
         f"{shown_bytes(free)} free; {advice}."
@@ -135,28 +131,16 @@ def _gpu_memory(index: int) -> DeviceMemory:
 
 
 def _free_ram() -> int:
-    return min(int(psutil.virtual_memory().available), _free_in_container())
-
-
-def _free_in_container() -> int:
-    """Free bytes below the limit of this process's cgroup, version 2 or 1."""
-    root = Path("/sys/fs/cgroup")
+    """Free bytes of this machine, or below the limit of this process's cgroup, version 2 or 1."""
+    free, root = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
     for limit, used in (
         (root / "memory.max", root / "memory.current"),
         (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
     ):
-        try:
-            most = limit.read_text().strip()
-            if most.isdigit():
-                return max(0, int(most) - int(used.read_text()) + _reclaimable(limit.parent))
-        except (OSError, ValueError):
-            continue
-    return 2**63 - 1
-
-
-def _reclaimable(folder: Path) -> int:
-    # Linux keeps files that were read in memory, and frees them when the memory is needed.
-    for line in (folder / "memory.stat").read_text().splitlines():
-        if line.startswith(("inactive_file ", "total_inactive_file ")):
-            return int(line.split()[1])
-    return 0
+        with suppress(OSError, ValueError):
+            left = int(limit.read_text()) - int(used.read_text())
+            stat = dict(line.split() for line in (limit.parent / "memory.stat").open())
+            # Linux keeps files that were read in memory, and frees them when it is needed.
+            kept = stat.get("total_inactive_file") or stat.get("inactive_file") or 0
+            return min(free, max(0, left + int(kept)))
+    return free

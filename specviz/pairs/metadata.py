@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -20,10 +20,9 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import failure_sentence, find_source
+from .hub import failure_sentence, find_source, folder_weights
 from .pair import text_config
-from .sizes import Caches, LayerCache
-from .weight_headers import folder_weights
+from .sizes import LayerCache
 from .weights import ModelSource, hub_options, read_tokenizer
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized
@@ -34,6 +33,14 @@ PROBED = 2  # tokens of the probing pass: enough to see which caches grow with t
 
 STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv", "moe", "mlp"}
 """Kinds of layers whose cache can forget single tokens."""
+
+
+class Caches(NamedTuple):
+    """The caches of a model. layers: those whose cache grows with the text. rolls_back: whether
+    tokens can be removed."""
+
+    layers: tuple[LayerCache, ...]
+    rolls_back: bool
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,19 @@ def read_metadata(name: str) -> ModelMetadata:
     options = hub_options(source)
     try:
         config = AutoConfig.from_pretrained(source.name, **options)
-        _check_layers(config, source)
+        layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+        if isinstance(layers, int) and not 0 <= layers <= MOST_LAYERS:
+            # transformers would make a model of a negative number, and try to make one of a billion
+            raise PairError(
+                f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a "
+                f"number from 0 to {MOST_LAYERS}."
+            )
         model = meta_model(config)
-        _add_generation_config(model, source, options)
+        with contextlib.suppress(OSError):  # a few models have none
+            offline = options["local_files_only"]
+            model.generation_config = GenerationConfig.from_pretrained(
+                source.name, local_files_only=offline
+            )
     except PairError:
         raise
     except Exception as error:  # damaged files make transformers raise nearly anything
@@ -82,23 +99,6 @@ def read_metadata(name: str) -> ModelMetadata:
     if source.folder is not None:
         _check_weights(metadata)
     return metadata
-
-
-def _check_layers(config: Any, source: ModelSource) -> None:
-    # transformers would make a model of a negative number, and try to make one of a billion.
-    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
-    if isinstance(layers, int) and not 0 <= layers <= MOST_LAYERS:
-        raise PairError(
-            f"the config of {source.shown} has num_hidden_layers {layers:.6g}: it must be a number "
-            f"from 0 to {MOST_LAYERS}."
-        )
-
-
-def _add_generation_config(model: Any, source: ModelSource, options: dict[str, Any]) -> None:
-    # It names the end-of-text ids. A few models have no such file.
-    offline = {"local_files_only": options["local_files_only"]}
-    with contextlib.suppress(OSError):
-        model.generation_config = GenerationConfig.from_pretrained(source.name, **offline)
 
 
 def _check_weights(metadata: ModelMetadata) -> None:
@@ -159,25 +159,17 @@ def probed_caches(model: Any) -> Caches:
             model(input_ids=ids, past_key_values=cache, use_cache=True)
     except Exception:  # some models need values, which the `meta` device does not have
         return configured_caches(config)
-    return Caches(tuple(_layer_caches(cache)), _rolls_back(cache))
-
-
-def _layer_caches(cache: Any) -> list[LayerCache]:
-    found = []
+    kept = []
     for layer in cache.layers:
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
         if keys is not None and values is not None:
             numbers = (keys.numel() + values.numel()) // PROBED
-            found.append(LayerCache(numbers, getattr(layer, "sliding_window", None)))
-    return found
-
-
-def _rolls_back(cache: Any) -> bool:
-    # The eager engine checks the same of a cache in use.
-    try:
-        return bool(cache.is_croppable) and cache.get_seq_length() == PROBED
+            kept.append(LayerCache(numbers, getattr(layer, "sliding_window", None)))
+    try:  # the eager engine checks the same of a cache in use
+        rolls_back = bool(cache.is_croppable) and cache.get_seq_length() == PROBED
     except ValueError:  # no layer counts its tokens
-        return False
+        rolls_back = False
+    return Caches(tuple(kept), rolls_back)
 
 
 def configured_caches(config: Any) -> Caches:

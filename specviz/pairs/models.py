@@ -9,9 +9,8 @@ import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from .closed import closed_sentence
-from .heads.kinds import AnyMetadata, load_any_head, read_any_head
-from .hub import find_source
+from .heads import AnyMetadata, read_any_head
+from .hub import closed_sentence
 from .load import Asked
 from .memory import (
     DeviceMemory,
@@ -28,7 +27,7 @@ from .progress import Progress, Watcher
 from .sizes import DRAFTING_LANES, LANES
 from .spec import ModelsSpec, NamedSpec, local_file, local_path
 from .table import NamedPair, named_pair, wheel_file
-from .weights import DTYPES, LoadOptions, load_model, read_tokenizer
+from .weights import DTYPES, LoadOptions, load_model
 
 
 def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
@@ -47,8 +46,7 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
     if devices[0].device.type == "cpu":
         pairs = zip(options, models + models[:1], strict=False)
         options = [_as_stored(chosen, one) for chosen, one in pairs]
-    named_head = None if head is None else (draft or "", head)
-    return _placed_pair(name, models, named_head, options, devices, on_progress)
+    return _placed_pair(name, models, head, options, devices, on_progress)
 
 
 def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
@@ -128,7 +126,7 @@ def planned_loads(
         PlannedLoad(
             one.source.shown,
             memory_need(
-                one.model, one.caches, copies=LANES if one is models[0] else DRAFTING_LANES
+                one.model, one.caches.layers, copies=LANES if one is models[0] else DRAFTING_LANES
             ),
             chosen.quantize or loading_precision(one.config, device, chosen.dtype),
         )
@@ -144,19 +142,16 @@ def planned_loads(
 def _placed_pair(
     name: str,
     models: list[ModelMetadata],
-    head: tuple[str, AnyMetadata] | None,
+    head: AnyMetadata | None,
     options: list[LoadOptions],
     devices: list[DeviceMemory],
     on_progress: Watcher | None,
 ) -> Pair:
-    loads = planned_loads(models, head[1] if head else None, options, devices[0].device)
-    draft = loads[1] if len(loads) > 1 else None
-    device, most = place_target(loads[0], draft, devices)
-    options = [replace(options[0], most=most), options[1]]
-    names = [one.source.name for one in models]
+    loads = planned_loads(models, head, options, devices[0].device)
+    device, most = place_target(loads, devices)
     try:
-        head_name = head[0] if head else None
-        return _loaded(name, names, head_name, options, device, on_progress)
+        target = replace(options[0], device=device, most=most)
+        return _loaded(name, models, head, (target, options[1]), on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
             raise
@@ -168,22 +163,19 @@ def _placed_pair(
 
 def _loaded(
     name: str,
-    names: list[str],
-    head: str | None,
-    options: list[LoadOptions],
-    device: torch.device | None,
+    models: list[ModelMetadata],
+    head: AnyMetadata | None,
+    options: tuple[LoadOptions, LoadOptions],
     on_progress: Watcher | None,
 ) -> Pair:
-    sources = [find_source(model) for model in names]
-    tokenizers = [read_tokenizer(source) for source in sources]
-    target = load_model(sources[0], replace(options[0], device=device), on_progress)
-    alone = Pair(target=target, draft=None, tokenizer=tokenizers[0], name=name)
+    target = load_model(models[0].source, options[0], on_progress)
+    pair = Pair(target=target, draft=None, tokenizer=models[0].tokenizer, name=name)
     if head is not None:
-        alone = replace(alone, head=load_any_head(head, target, alone.device, on_progress))
-    if len(sources) == 1:
-        return alone
-    draft = load_model(sources[1], replace(options[1], device=alone.device), on_progress)
-    return replace(alone, draft=draft, draft_tokenizer=tokenizers[1])
+        return replace(pair, head=head.load(target, pair.device, on_progress))
+    if len(models) == 1:
+        return pair
+    draft = load_model(models[1].source, replace(options[1], device=pair.device), on_progress)
+    return replace(pair, draft=draft, draft_tokenizer=models[1].tokenizer)
 
 
 def release_memory() -> None:

@@ -11,8 +11,8 @@ from ..remote.address import server_address
 from ..sides.served.target import RemoteTarget, remote_target
 from ..sides.watched.engines import WatchedEngine
 from ..sides.watched.watching import tells_steps, watched_pair
-from .doctor import Report, examine_pair, shown_model, stopped
-from .findings import Finding, good, warning
+from .doctor import Report, examine_pair, shown_model
+from .findings import Findings, good, stop, warning
 from .hub import find_source
 from .load import Asked, source_of
 from .pair import Pair
@@ -62,10 +62,9 @@ def examine_served(spec: ServedSpec, **_: Any) -> Report:
     model = spec.target.model
     try:
         target, source, _tokenizer = served_target(spec)
-        found = served_findings(target, source.shown)
+        return Report(model, source.shown, tuple(served_findings(target, source.shown)))
     except (PairError, ServerError) as error:
-        return stopped(model, shown_model(spec.draft), "server", str(error))
-    return Report(model, source.shown, tuple(found), {}, 0, None)
+        return Report(model, shown_model(spec.draft), (stop("server", str(error)),))
 
 
 def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
@@ -74,50 +73,48 @@ def examine_watched(spec: WatchedSpec, **_: Any) -> Report:
     try:
         pair = watched_pair(spec)
         found = watched_findings(pair.stream, pair.alone, told=tells_steps(pair.stream))
+        return Report(model, None, tuple(found))
     except (PairError, ServerError) as error:
-        return stopped(model, None, "server", str(error))
-    return Report(model, None, tuple(found), {}, 0, None)
+        return Report(model, None, (stop("server", str(error)),))
 
 
-def watched_findings(
-    engine: WatchedEngine, alone: WatchedEngine | None, *, told: bool
-) -> list[Finding]:
+def watched_findings(engine: WatchedEngine, alone: WatchedEngine | None, *, told: bool) -> Findings:
     """What can be seen of a server that speculates by itself. told: whether it tells what its steps
     draft."""
     software = engine.identity.software
-    found = good("server", f"{software} answers; its own speculation is watched.")
+    yield good("server", f"{software} answers; its own speculation is watched.")
     if told:
-        found += good("steps", "the server tells what each of its steps drafts and accepts.")
+        yield good("steps", "the server tells what each of its steps drafts and accepts.")
     else:
-        found += warning(
+        yield warning(
             "steps",
             "the server does not tell what its steps draft: start vLLM with "
             "--per-request-spec-decode-metrics detailed.",
         )
     if alone:
         software = alone.identity.software
-        found += good("baseline", f"{software} answers for the target alone.")
+        yield good("baseline", f"{software} answers for the target alone.")
     else:
-        found += warning("baseline", "without a second server there is no ratio.")
+        yield warning("baseline", "without a second server there is no ratio.")
     times = "times are the client's, from chunk to chunk: with the network and other users."
-    return found + warning("times", times)
+    yield warning("times", times)
 
 
-def served_findings(target: RemoteTarget, draft: str) -> list[Finding]:
+def served_findings(target: RemoteTarget, draft: str) -> Findings:
     """What a target on a server can do. draft: the name of the draft, as shown."""
     software, context = target.identity.software, target.identity.context
     length = f"of {context:,} tokens" if context else "of a length that it does not tell"
-    found = good("server", f"{software} answers, with a context {length}.")
-    found += good("tokenizer", f"the server splits and spells text as {draft} does.")
+    yield good("server", f"{software} answers, with a context {length}.")
+    yield good("tokenizer", f"the server splits and spells text as {draft} does.")
     if target.listed >= target.vocab:
         whole = "the server gives whole distributions: every setting is exact."
-        found += good("distributions", whole)
+        yield good("distributions", whole)
     else:
         draws = ", or with the verdict token, for which it draws; beta is then unknown"
-        found += warning(
+        yield warning(
             "distributions",
             f"the server lists {target.listed} log-probabilities: greedy runs are exact, and "
             f"others with top_k from 1 to {target.listed}{draws if target.draws else ''}.",
         )
     times = "with the network, the server's queue and its other users"
-    return found + warning("times", f"times are those of requests: {times}.")
+    yield warning("times", f"times are those of requests: {times}.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 PRECISIONS: dict[str, float] = {
     "float32": 4,
@@ -32,65 +33,39 @@ def smaller_precisions(cpu: bool) -> tuple[str, ...]:
     return ("bfloat16",) if cpu else QUANTIZED
 
 
-def weight_bytes(parameters: int, quantizable: int, precision: str) -> int:
-    """Estimated bytes of a model's weights.
-
-    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller.
-    """
-    if precision not in QUANTIZED:
-        return int(parameters * PRECISIONS[precision])
-    return int(quantizable * PRECISIONS[precision] + (parameters - quantizable) * 2)
-
-
-def number_bytes(precision: str) -> int:
-    """Bytes of a number in the caches and in the activations."""
-    return 4 if precision == "float32" else 2
-
-
-@dataclass(frozen=True)
-class LayerCache:
+class LayerCache(NamedTuple):
     """The cache of one layer. numbers: per token. window: the most tokens kept; None is all."""
 
     numbers: int
-    window: int | None
-
-
-@dataclass(frozen=True)
-class Caches:
-    """The caches of a model.
-
-    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed.
-    """
-
-    layers: tuple[LayerCache, ...]
-    rolls_back: bool
+    window: int | None = None
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
     """The memory that one model needs: for its parameters, and for its caches per token.
 
-    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. copies: the
-    number of caches, one in each lane that runs the model. context: the most tokens that the model
-    sees, or None.
+    quantizable: the number of parameters that 8-bit and 4-bit loading makes smaller. layers: whose
+    cache grows with the text. copies: the number of caches, one in each lane that runs the model.
+    context: the most tokens that the model sees, or None.
     """
 
     parameters: int
     quantizable: int
-    caches: Caches
+    layers: Sequence[LayerCache] = ()
     copies: int = 1
     context: int | None = None
 
     def bytes(self, precision: str, tokens: int) -> int:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
-        weights = weight_bytes(self.parameters, self.quantizable, precision)
+        small = self.quantizable if precision in QUANTIZED else self.parameters
+        weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
         return weights + self.cached(precision, tokens)
 
     def cached(self, precision: str, tokens: int) -> int:
         """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
         most = min(tokens, self.context or tokens)
-        kept = (layer.numbers * min(most, layer.window or most) for layer in self.caches.layers)
-        return self.copies * sum(kept) * number_bytes(precision)
+        kept = (layer.numbers * min(most, layer.window or most) for layer in self.layers)
+        return self.copies * sum(kept) * (4 if precision == "float32" else 2)
 
 
 def parameter_bytes(model: Any, *, without: Any = None) -> int:

@@ -19,7 +19,6 @@ from .sizes import (
     LANES,
     QUANTIZED,
     TYPICAL_CONTEXT,
-    Caches,
     LayerCache,
     MemoryNeed,
     smaller_precisions,
@@ -58,8 +57,8 @@ class ModelFacts:
 
     def need(self, copies: int = 1) -> MemoryNeed:
         """The memory that it needs with so many caches."""
-        cache = Caches((LayerCache(self.cache, None),), True)
-        return MemoryNeed(self.parameters, self.quantizable, cache, copies, self.context)
+        caches = (LayerCache(self.cache),)
+        return MemoryNeed(self.parameters, self.quantizable, caches, copies, self.context)
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ class HeadFacts:
 
     def need(self, copies: int = 1) -> MemoryNeed:
         """The memory that it needs with so many caches, as far as it is known."""
-        cache = Caches((LayerCache(self.cache or 0, None),), True)
-        return MemoryNeed(self.parameters or 0, 0, cache, copies, self.context)
+        caches = (LayerCache(self.cache or 0),)
+        return MemoryNeed(self.parameters or 0, 0, caches, copies, self.context)
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,9 @@ class NamedPair:
         needs = [self.target.need(LANES), *(one.need(DRAFTING_LANES) for one in self.parts)]
         return sum(need.bytes(precision, tokens) for need in needs)
 
-    def memory(self, tokens: int = TYPICAL_CONTEXT) -> dict[str, int]:
+    def memory(self) -> dict[str, int]:
         """Bytes of all models and their caches, by precision."""
-        names = ("float32", "bfloat16", *QUANTIZED)
-        return {name: self.bytes(name, tokens) for name in names}
+        return {name: self.bytes(name) for name in ("float32", "bfloat16", *QUANTIZED)}
 
 
 @cache
@@ -243,25 +241,18 @@ def suggested_draft(target: str) -> str | None:
     return None
 
 
-def pairs_by_fit(
-    free: int, *, cpu: bool, dtype: str | None = None, tokens: int = TYPICAL_CONTEXT
-) -> dict[str, list[NamedPair]]:
+def pairs_by_fit(free: int, *, cpu: bool) -> dict[str, list[NamedPair]]:
     """The pairs of the table in each of `GROUPS`.
 
-    free: free bytes of the device, or of all GPUs together. cpu: whether the device is a CPU,
-    which runs fp32 unless `dtype` is given, and cannot use weights of 8 or 4 bits.
+    free: free bytes of the device, or of all GPUs together. cpu: whether the device is a CPU, which
+    runs fp32 and cannot use weights of 8 or 4 bits.
     """
     groups: dict[str, list[NamedPair]] = {name: [] for name in GROUPS}
     for pair in named_pairs():
-        groups[_group(pair, free, cpu, dtype, tokens)].append(pair)
+        fits_smaller = any(pair.bytes(name) <= free for name in smaller_precisions(cpu))
+        group = FITS_SMALLER if fits_smaller else TOO_LARGE
+        groups[FITS if pair.bytes(pair.precision(cpu=cpu)) <= free else group].append(pair)
     return groups
-
-
-def _group(pair: NamedPair, free: int, cpu: bool, dtype: str | None, tokens: int) -> str:
-    if pair.bytes(dtype or pair.precision(cpu=cpu), tokens) <= free:
-        return FITS
-    fits_smaller = any(pair.bytes(name, tokens) <= free for name in smaller_precisions(cpu))
-    return FITS_SMALLER if fits_smaller else TOO_LARGE
 
 
 @cache

@@ -8,9 +8,9 @@ from typing import Any
 from ..errors import PairError
 from ..pairs.heads.eagle import Head
 from ..pairs.memory import DeviceMemory, memory_need
-from ..pairs.metadata import ModelMetadata, configured_caches
+from ..pairs.metadata import Caches, ModelMetadata, configured_caches
 from ..pairs.pair import logit_width, parameter_count, text_config
-from ..pairs.sizes import Caches, shown_bytes
+from ..pairs.sizes import shown_bytes
 
 LAYER_BYTES = 34
 """Bytes of activations that the backward pass needs in one layer, for each token and each of the
@@ -81,7 +81,7 @@ def head_need(
 def _need(
     target: Any, caches: Caches, precision: str, learner: Any, rows: int, width: int, learning: int
 ) -> TrainingNeed:
-    need = memory_need(target, caches, copies=rows)
+    need = memory_need(target, caches.layers, copies=rows)
     return TrainingNeed(
         precision,
         target=need.bytes(precision, 0),

@@ -78,7 +78,7 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
         assert (folder / "head" / "model.safetensors").stat().st_size == facts.file
     head = HeadMetadata(ModelSource(name, None), read_head_config(values, model, name), values)
     assert facts.parameters == head.need.parameters
-    assert facts.cache == sum(layer.numbers for layer in head.need.caches.layers)
+    assert facts.cache == sum(layer.numbers for layer in head.need.layers)
     assert (facts.hidden, facts.vocabulary) == (values["hidden_size"], values["draft_vocab_size"])
 
 

@@ -24,7 +24,7 @@ from specviz.pairs.memory import (
 from specviz.pairs.metadata import read_metadata
 from specviz.pairs.models import release_memory
 from specviz.pairs.progress import Progress, terminal_watcher
-from specviz.pairs.sizes import Caches, LayerCache, MemoryNeed
+from specviz.pairs.sizes import LayerCache, MemoryNeed
 from specviz.pairs.weights import LoadOptions, load_model
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def gpu(index: int, free: int) -> DeviceMemory:
 
 def load(name: str, count: int) -> PlannedLoad:
     """A model that needs `count` bytes, in bfloat16 and without caches."""
-    return PlannedLoad(name, MemoryNeed(count // 2, count // 2, Caches((), True)), "bfloat16")
+    return PlannedLoad(name, MemoryNeed(count // 2, count // 2), "bfloat16")
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def names(tmp_path: Path) -> str:
 
 
 def test_both_models_go_to_the_gpu_with_most_free_memory():
-    place = place_target(load("t", 100), load("d", 10), [gpu(0, 90), gpu(1, 120), gpu(2, 110)])
+    place = place_target([load("t", 100), load("d", 10)], [gpu(0, 90), gpu(1, 120), gpu(2, 110)])
     assert place == (torch.device("cuda", 1), {})
 
 
 def test_a_large_target_is_spread_and_leaves_memory_for_the_draft_on_the_last_gpu():
-    place = place_target(load("t", 100), load("d", 10), [gpu(0, 60), gpu(1, 60)])
+    place = place_target([load("t", 100), load("d", 10)], [gpu(0, 60), gpu(1, 60)])
     assert place == (None, {0: 60, 1: 50})
-    assert place_target(load("t", 100), None, [gpu(0, 60), gpu(1, 60)]) == (None, {0: 60, 1: 60})
+    assert place_target([load("t", 100)], [gpu(0, 60), gpu(1, 60)]) == (None, {0: 60, 1: 60})
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,21 @@ def test_a_large_target_is_spread_and_leaves_memory_for_the_draft_on_the_last_gp
 )
 def test_a_pair_too_large_for_all_devices_is_rejected_with_numbers(devices: list[DeviceMemory]):
     with pytest.raises(PairError, match=r"t 100 B as bfloat16 and d 10 B as bfloat16") as caught:
-        place_target(load("t", 100), load("d", 10), devices)
+        place_target([load("t", 100), load("d", 10)], devices)
     assert "100 B free" in str(caught.value) and str(caught.value).endswith(".")
 
 
 def test_the_error_names_weights_of_fewer_bits_that_would_fit():
     with pytest.raises(PairError, match=r"choose 8-bit weights, which need 50 B, or a smaller"):
-        place_target(load("t", 100), None, [gpu(0, 60)])
+        place_target([load("t", 100)], [gpu(0, 60)])
     with pytest.raises(PairError, match=r"choose 4-bit weights, which need 28 B"):
-        place_target(load("t", 100), None, [gpu(0, 30)])
+        place_target([load("t", 100)], [gpu(0, 30)])
     with pytest.raises(PairError, match=r"free; choose a smaller model\."):
-        place_target(load("t", 100), None, [gpu(0, 20)])
+        place_target([load("t", 100)], [gpu(0, 20)])
 
 
 def test_memory_counts_caches_up_to_their_window():
-    need = MemoryNeed(
-        0, 0, Caches((LayerCache(3, None), LayerCache(5, 10)), True), copies=2, context=50
-    )
+    need = MemoryNeed(0, 0, (LayerCache(3), LayerCache(5, 10)), copies=2, context=50)
     assert need.bytes("bfloat16", 8) == 2 * 2 * 8 * (3 + 5)
     assert need.bytes("float32", 40) == 2 * 4 * (40 * 3 + 10 * 5)
     assert need.bytes("float32", 99) == need.bytes("float32", 50)

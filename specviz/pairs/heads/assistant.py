@@ -20,7 +20,7 @@ from ...errors import PairError
 from ..hub import failure_sentence, find_source
 from ..pair import logit_width, parameter_count, text_config
 from ..progress import Watcher
-from ..sizes import Caches, MemoryNeed
+from ..sizes import MemoryNeed
 from ..truncated import FINAL
 from ..weights import LoadOptions, ModelSource, hub_options, load_model
 from .eagle_files import config_values
@@ -49,7 +49,7 @@ class Assistant:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Beside the engine of its target, whose cache it reads."""
-        from ...sides.heads.engine import AssistantEngine
+        from ...sides.heads import AssistantEngine
 
         return AssistantEngine(self, vocab, target)
 
@@ -83,7 +83,15 @@ class AssistantMetadata:
     @property
     def need(self) -> MemoryNeed:
         """The memory that it needs: weights alone."""
-        return MemoryNeed(parameter_count(self.model), 0, Caches((), True))
+        return MemoryNeed(parameter_count(self.model), 0)
+
+    def load(
+        self, target: Any, device: torch.device, on_progress: Watcher | None = None
+    ) -> Assistant:
+        """It with its weights, for a loaded target, in the target's dtype. Raises `PairError`."""
+        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+        options = LoadOptions(dtype=dtype, device=device)
+        return Assistant(load_model(self.source, options, on_progress, self.config), target)
 
 
 def is_assistant(name: str) -> bool:
@@ -108,21 +116,6 @@ def read_assistant(name: str, target: Any) -> AssistantMetadata | None:
         raise PairError(failure_sentence(source, error)) from error
     check_assistant(model, target)
     return found
-
-
-def load_assistant(
-    name: str, target: Any, device: torch.device, on_progress: Watcher | None = None
-) -> Assistant:
-    """The assistant with this hub id or folder, for a loaded target, in the target's dtype.
-
-    Raises `PairError` if it cannot be loaded or does not fit.
-    """
-    found = read_assistant(name, target)
-    assert found is not None
-    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
-    options = LoadOptions(dtype=dtype, device=device)
-    model = load_model(found.source, options, on_progress, config=found.config)
-    return Assistant(model, target)
 
 
 def buildable(config: Any) -> Any:
@@ -158,7 +151,13 @@ def check_assistant(model: Any, target: Any) -> None:
             f"the assistant has a vocabulary of {text_config(model).vocab_size:,} tokens and the "
             f"target one of {logit_width(target):,}: choose the assistant of this target."
         )
-    kept = dict(_kept_keys(target))
+    # By kind of attention: heads and width of the keys that the target's last such layer keeps.
+    kept: dict[str, tuple[int, int]] = {}
+    for layer in target.get_decoder().layers:
+        attention: Any = getattr(layer, "self_attn", None)
+        if hasattr(attention, "k_proj") and hasattr(attention, "layer_type"):
+            width = attention.head_dim
+            kept[attention.layer_type] = attention.k_proj.out_features // width, width
     for layer in model.model.layers:
         attention = layer.self_attn
         heads = attention.q_proj.out_features // attention.head_dim
@@ -168,12 +167,3 @@ def check_assistant(model: Any, target: Any) -> None:
                 "the assistant's layers cannot read the keys that the target keeps: choose the "
                 "assistant of this target."
             )
-
-
-def _kept_keys(target: Any) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Kinds of attention, and heads and width of the keys that a layer of the target keeps."""
-    for layer in target.get_decoder().layers:
-        attention: Any = getattr(layer, "self_attn", None)
-        if hasattr(attention, "k_proj") and hasattr(attention, "layer_type"):
-            width = attention.head_dim
-            yield attention.layer_type, (attention.k_proj.out_features // width, width)

@@ -20,11 +20,17 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
-from ..hub import failure_sentence, find_source, general_sentence, hub_listing
+from ..hub import (
+    failure_sentence,
+    find_source,
+    general_sentence,
+    hub_listing,
+    no_safetensors,
+    weight_files,
+)
 from ..pair import text_config
 from ..progress import Watcher, watched
-from ..sizes import Caches, LayerCache, MemoryNeed
-from ..weight_headers import no_safetensors, weight_files
+from ..sizes import LayerCache, MemoryNeed
 from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
 
@@ -49,8 +55,30 @@ class HeadMetadata:
         with torch.device("meta"):
             parameters = sum(p.numel() for p in Head(self.config).parameters())
         layer = self.config.layer
-        cache = LayerCache(2 * layer.num_key_value_heads * layer.head_dim, None)
-        return MemoryNeed(parameters, 0, Caches((cache,), True))
+        cache = LayerCache(2 * layer.num_key_value_heads * layer.head_dim)
+        return MemoryNeed(parameters, 0, (cache,))
+
+    def load(self, target: Any, device: torch.device, on_progress: Watcher | None = None) -> Head:
+        """It with its weights, for a loaded target, in the target's dtype.
+
+        Raises `PairError` if it is damaged, made for another target, or has no safetensors.
+        """
+        config, shown = self.config, self.source.shown
+        dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
+        weights = _weights(_downloaded(self.source, on_progress))
+        embedding = weights.pop(EMBEDDING, None)
+        if embedding is None:
+            embedding = target.get_input_embeddings().weight.detach().to(device)
+        else:
+            embedding = embedding.to(device, dtype)
+        if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
+            raise PairError(
+                f"{shown} needs an embedding of shape {list(rows)} and finds one of "
+                f"{list(embedding.shape)}: choose a head made for this target."
+            )
+        head = _filled(config, weights, device, dtype, shown)
+        head.embedding, head.name_or_path = embedding, self.source.name
+        return head.eval()
 
 
 def read_head(name: str, target: Any) -> HeadMetadata | None:
@@ -69,31 +97,28 @@ def read_head(name: str, target: Any) -> HeadMetadata | None:
 def head_values(name: str) -> dict[str, Any] | None:
     """The config of the head with this hub id or folder; None if it is another kind of model."""
     values = config_values(name)
-    return values if values is not None and _is_head(values) else None
+    if values is None:
+        return None
+    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
+    known = any("eagle3" in str(name).lower() for name in names)
+    one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
+    return values if known or one_layer else None
 
 
 def config_values(name: str) -> dict[str, Any] | None:
     """What config.json of a hub id or folder holds; None if it cannot be read: whoever reads it as
     a model then says why."""
     try:
-        values = json.loads(_config_path(find_source(name)).read_text("utf-8"))
+        source = find_source(name)
+        if (folder := source.folder) is None:
+            offline = bool(hub_options(source)["local_files_only"])
+            path = Path(hf_hub_download(source.name, "config.json", local_files_only=offline))
+        else:
+            path = folder / "config.json"
+        values = json.loads(path.read_text("utf-8"))
     except Exception:  # the hub's client raises errors of many kinds
         return None
     return values if isinstance(values, dict) else None
-
-
-def _config_path(source: ModelSource) -> Path:
-    if source.folder is not None:
-        return source.folder / "config.json"
-    offline = bool(hub_options(source)["local_files_only"])
-    return Path(hf_hub_download(source.name, "config.json", local_files_only=offline))
-
-
-def _is_head(values: dict[str, Any]) -> bool:
-    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    return any("eagle3" in str(name).lower() for name in names) or (
-        "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    )
 
 
 def read_head_config(values: dict[str, Any], target: Any, shown: str) -> HeadConfig:
@@ -170,35 +195,12 @@ def _states(values: dict[str, Any], layers: int) -> tuple[int, ...]:
     return 2, layers // 2, layers - 3
 
 
-def load_head(
-    name: str,
-    target: Any,
-    device: torch.device,
-    on_progress: Watcher | None = None,
-) -> Head:
-    """The head with this hub id or folder, for a loaded target, in the target's dtype.
-
-    Raises `PairError` if it is damaged, made for another target, or has no safetensors.
-    """
+def load_head(name: str, target: Any, device: torch.device) -> Head:
+    """The head with this hub id or folder, for a loaded target. Raises `PairError`."""
     found = read_head(name, target)
     if found is None:
         raise PairError(general_sentence(find_source(name).shown))
-    source, config = found.source, found.config
-    dtype = target.dtype if target.dtype.is_floating_point else torch.bfloat16
-    weights = _weights(_downloaded(source, on_progress))
-    embedding = weights.pop(EMBEDDING, None)
-    if embedding is None:
-        embedding = target.get_input_embeddings().weight.detach().to(device)
-    else:
-        embedding = embedding.to(device, dtype)
-    if tuple(embedding.shape) != (rows := (config.layer.vocab_size, config.layer.hidden_size)):
-        raise PairError(
-            f"{source.shown} needs an embedding of shape {list(rows)} and finds one of "
-            f"{list(embedding.shape)}: choose a head made for this target."
-        )
-    head = _filled(config, weights, device, dtype, source.shown)
-    head.embedding, head.name_or_path = embedding, source.name
-    return head.eval()
+    return found.load(target, device)
 
 
 def _downloaded(source: ModelSource, on_progress: Watcher | None) -> ModelSource:
@@ -229,13 +231,12 @@ def _weights(source: ModelSource) -> dict[str, Tensor]:
             raise PairError(
                 f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
             ) from error
-        found |= {_own_name(name): tensor for name, tensor in tensors.items()}
+        for name, tensor in tensors.items():
+            own = name.removeprefix("model.")
+            if own.startswith("layers.0."):
+                own = "midlayer." + own.removeprefix("layers.0.")
+            found[own] = tensor
     return {name: tensor for name, tensor in found.items() if name not in IGNORED}
-
-
-def _own_name(name: str) -> str:
-    name = name.removeprefix("model.")
-    return "midlayer." + name.removeprefix("layers.0.") if name.startswith("layers.0.") else name
 
 
 def _filled(
@@ -269,14 +270,10 @@ def _filled(
     head.load_state_dict({**placed, "d2t": offsets.to(device)}, assign=True)
     head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
     targets = head.targets
-    if len(targets.unique()) < len(targets) or not in_range(targets, config.layer.vocab_size):
+    in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())
+    if len(targets.unique()) < len(targets) or not in_range:
         raise PairError(
             f"{shown} maps its tokens to ids outside of the target's vocabulary, or several to "
             "one: download it again."
         )
     return head
-
-
-def in_range(ids: Tensor, count: int) -> bool:
-    """Whether all ids are from 0 to count - 1."""
-    return bool(((ids >= 0) & (ids < count)).all())

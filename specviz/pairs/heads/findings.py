@@ -5,17 +5,17 @@ from __future__ import annotations
 import transformers
 
 from ...errors import PairError
-from ..findings import Finding, access_findings, file_findings, good, stop, warning
-from ..hub import failure_sentence, find_source, hub_listing
+from ..findings import Finding, Findings, access_findings, file_findings, good, stop, warning
+from ..hub import failure_sentence, find_source, folder_weights, hub_listing, no_safetensors
 from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
 from ..sizes import shown_bytes, shown_count
+from ..spec import OWN_LAYERS
 from ..table import HeadFacts, known_head
-from ..weight_headers import folder_weights, no_safetensors
-from .assistant import AssistantMetadata, asks_sharing_modes
+from . import AnyMetadata, read_any_head
+from .assistant import asks_sharing_modes
 from .eagle_files import HeadMetadata
-from .kinds import AnyMetadata, read_any_head
-from .mtp import MTP, MtpMetadata, counted, dropped_sentence, mtp_count, runnable
+from .mtp import MtpMetadata, counted, dropped_sentence, mtp_count, runnable
 
 
 def examined_head(
@@ -23,80 +23,58 @@ def examined_head(
 ) -> AnyMetadata | None:
     """The metadata of a head, or None if it cannot be used; adds the findings about it alone.
     target: None if that could not be read."""
-    if name == MTP:
-        return _read(name, target, found) if target is not None else None
-    source = find_source(name)
-    listing = hub_listing(source)
-    found += access_findings(source, listing, readable=True)
-    facts = known_head(name)
     try:
-        if source.folder is not None:
-            folder_weights(source)
-        elif listing is None and facts:
-            found += _table_findings(facts)
-            if facts.safetensors is False:
-                raise PairError(no_safetensors(source.shown, {"pytorch_model.bin"}))
-        elif listing and not any(file.endswith(".safetensors") for file in listing.files):
-            raise PairError(no_safetensors(source.shown, set(listing.files)))
-    except PairError as error:
-        found += stop("head", str(error))
-        return None
-    found += file_findings(source, listing)
-    return _read(name, target, found) if target is not None else None
-
-
-def _read(name: str, target: ModelMetadata, found: list[Finding]) -> AnyMetadata | None:
-    try:
-        head = read_any_head(name, target)
-        if head is None:  # it is known as a head, but its config cannot be read
+        if name != OWN_LAYERS:
+            found += _source_findings(name)
+        head = None if target is None else read_any_head(name, target)
+        if head is None and target is not None:  # it is known as a head: its config is unreadable
             raise PairError(failure_sentence(find_source(name), PairError()))
         return head
     except PairError as error:
-        found += stop("head", str(error))
+        found.append(stop("head", str(error)))
         return None
 
 
-def head_findings(head: AnyMetadata | None, target: ModelMetadata) -> list[Finding]:
+def _source_findings(name: str) -> Findings:
+    """What is known of a head's files. Raises `PairError` if it cannot be loaded from them."""
+    source = find_source(name)
+    listing, facts = hub_listing(source), known_head(name)
+    yield from access_findings(source, listing, readable=True)
+    files = set() if listing is None else set(listing.files)
+    if source.folder is not None:
+        folder_weights(source)
+    elif listing is None and facts:
+        yield _table_finding(facts)
+        if facts.safetensors is False:
+            raise PairError(no_safetensors(source.shown, {"pytorch_model.bin"}))
+    elif listing and not any(file.endswith(".safetensors") for file in files):
+        raise PairError(no_safetensors(source.shown, files))
+    yield from file_findings(source, listing)
+
+
+def head_findings(head: AnyMetadata, target: ModelMetadata) -> Findings:
     """What a head reads, which tokens it can draft, and what it was made for."""
+    if isinstance(head, HeadMetadata):
+        yield from _eagle_findings(head, target)
+        return
+    shown, parameters = head.source.shown, shown_count(head.need.parameters)
     if isinstance(head, MtpMetadata):
-        return _layers_findings(head)
-    if isinstance(head, AssistantMetadata):
-        return _assistant_findings(head)
-    return _eagle_findings(head, target) if head is not None else []
-
-
-def own_layers_findings(target: ModelMetadata) -> list[Finding]:
-    """What a target's own multi-token prediction layers are good for here, if it has any."""
-    if not mtp_count(target.config):
-        return []
-    if runnable(target.model) is None:
-        return good("head", dropped_sentence(target))
-    return good(
+        count = len(head.model.layers)
+        trained = "token is" if count == 1 else f"{count} tokens are"
+        yield good(
+            "head",
+            f"{shown} has {counted(count)} of {parameters} parameters: choose the drafter 'head'. "
+            f"Of a draft run the first {trained} what it was trained for; further ones rest on its "
+            "own output, so a small gamma may be best.",
+        )
+        return
+    yield good(
         "head",
-        f"{target.source.shown} names {counted(mtp_count(target.config))} in its config: "
-        f"'{MTP}' in the place of the draft lets them draft.",
-    )
-
-
-def _layers_findings(head: MtpMetadata) -> list[Finding]:
-    count = len(head.model.layers)
-    return good(
-        "head",
-        f"{head.source.shown} has {counted(count)} of {shown_count(head.need.parameters)} "
-        f"parameters: choose the drafter 'head'. Of a draft run the first "
-        f"{'token is' if count == 1 else f'{count} tokens are'} what it was trained for; further "
-        "ones rest on its own output, so a small gamma may be best.",
-    )
-
-
-def _assistant_findings(head: AssistantMetadata) -> list[Finding]:
-    found = good(
-        "head",
-        f"{head.source.shown} is an assistant of {shown_count(head.need.parameters)} parameters: "
-        "it reads the target's last state and its cache; choose the drafter 'head'.",
+        f"{shown} is an assistant of {parameters} parameters: it reads the target's last state and "
+        "its cache; choose the drafter 'head'.",
     )
     if asks_sharing_modes(head.config):
-        found += good(
+        yield good(
             "version",
             f"transformers {transformers.__version__} does not build assistants by itself, since "
             "it asks their config for a layer that keeps keys: here it gets the answer that it "
@@ -105,18 +83,31 @@ def _assistant_findings(head: AssistantMetadata) -> list[Finding]:
     if head.config.use_ordered_embeddings:
         whole = text_config(head.model).vocab_size
         scored = whole // head.config.num_centroids * head.config.centroid_intermediate_top_k
-        found += good(
+        yield good(
             "vocabulary",
             f"at each place the assistant scores the {scored:,} likeliest of {whole:,} tokens, and "
             "all others share one low score: the text stays exact.",
         )
-    return found
 
 
-def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> list[Finding]:
+def own_layers_findings(target: ModelMetadata) -> Findings:
+    """What a target's own multi-token prediction layers are good for here, if it has any."""
+    if not mtp_count(target.config):
+        return
+    if runnable(target.model) is None:
+        yield good("head", dropped_sentence(target))
+    else:
+        yield good(
+            "head",
+            f"{target.source.shown} names {counted(mtp_count(target.config))} in its config: "
+            f"'{OWN_LAYERS}' in the place of the draft lets them draft.",
+        )
+
+
+def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
     shown, config = head.source.shown, head.config
     places = ", ".join(map(str, config.states))
-    found = good(
+    yield good(
         "head",
         f"{shown} is an EAGLE-3 head of {shown_count(head.need.parameters)} parameters: it reads "
         f"the target's states after {places} of its {text_config(target.model).num_hidden_layers} "
@@ -124,31 +115,34 @@ def _eagle_findings(head: HeadMetadata, target: ModelMetadata) -> list[Finding]:
     )
     drafted, whole = config.draft_vocab, config.layer.vocab_size
     if drafted == whole:
-        found += good("vocabulary", "the head can draft every token of the target.")
+        yield good("vocabulary", "the head can draft every token of the target.")
     else:
-        found += good(
+        yield good(
             "vocabulary",
             f"the head can draft {drafted:,} of the target's {whole:,} tokens: the others only the "
             "target writes, and the text stays exact.",
         )
-    made_for = _made_for(head)
-    if made_for and made_for.rpartition("/")[2] != target.source.shown.rpartition("/")[2]:
-        found += warning(
+    # The hub id of the target that a head names as its own.
+    made = head.values.get("speculators_config")
+    verifier = made.get("verifier") if isinstance(made, dict) else None
+    made_for = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+    ours = target.source.shown.rpartition("/")[2]
+    if isinstance(made_for, str) and made_for and made_for.rpartition("/")[2] != ours:
+        yield warning(
             "head",
             f"{shown} was trained for {made_for}: on another target its drafts are kept less "
             "often, though the text stays exact.",
         )
     own, theirs = config.layer.max_position_embeddings, context_length(target.model)
     if theirs is None or own < theirs:
-        found += good(
+        yield good(
             "context",
             f"{shown} was made for texts of {own:,} tokens: in longer ones its drafts may be kept "
             "less often.",
         )
-    return found
 
 
-def _table_findings(facts: HeadFacts) -> list[Finding]:
+def _table_finding(facts: HeadFacts) -> Finding:
     """What the table says of a head whose files cannot be read now."""
     known = {
         "parameters": facts.parameters and f"{shown_count(facts.parameters)} parameters",
@@ -157,19 +151,9 @@ def _table_findings(facts: HeadFacts) -> list[Finding]:
         "file": facts.file and f"a file of {shown_bytes(facts.file)}",
         "licence": facts.licence and f"the licence {facts.licence}",
     }
-    said = [text for text in known.values() if text]
     sentence = f"by the table of pairs, {facts.name} is a head in the format {facts.format}"
-    if said:
+    if said := [text for text in known.values() if text]:
         sentence += f", with {', '.join(said)}"
-    unknown = [name for name, text in known.items() if not text]
-    if unknown:
+    if unknown := [name for name, text in known.items() if not text]:
         sentence += f"; unknown until the hub is asked: {', '.join(unknown)}"
     return good("head", f"{sentence}.")
-
-
-def _made_for(head: HeadMetadata) -> str:
-    """The hub id of the target that a head names as its own, or ""."""
-    made = head.values.get("speculators_config")
-    verifier = made.get("verifier") if isinstance(made, dict) else None
-    name = verifier.get("name_or_path") if isinstance(verifier, dict) else None
-    return name if isinstance(name, str) else ""

@@ -17,18 +17,16 @@ from torch import nn
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
+from ..hub import weight_names
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import text_config
 from ..sizes import MemoryNeed
+from ..spec import OWN_LAYERS
 from ..truncated import FINAL
-from ..weight_headers import weight_names
 from ..weights import ModelSource
 
 if TYPE_CHECKING:
     from ...core.protocols import StateEngine
-
-MTP = "mtp"
-"""The draft's name in a pair that drafts with the target's own layers: "TARGET+mtp"."""
 
 COUNTS = (
     "num_mtp_layers",
@@ -61,7 +59,7 @@ class MtpHead:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
-        from ...sides.heads.engine import MtpEngine
+        from ...sides.heads import MtpEngine
 
         return MtpEngine(self, vocab)
 
@@ -96,7 +94,21 @@ class MtpMetadata:
     def need(self) -> MemoryNeed:
         """The memory that they need: weights, and a cache in each layer."""
         parameters = sum(p.numel() for p in own_parameters(self.model))
-        return MemoryNeed(parameters, 0, configured_caches(self.model.config))
+        return MemoryNeed(parameters, 0, configured_caches(self.model.config).layers)
+
+    def load(self, target: Any, *_: object) -> MtpHead:
+        """They with their weights, on the device of the target's logits. Raises `PairError` if the
+        checkpoint lacks them."""
+        from transformers.modeling_layers import MtpModel
+
+        place = target.get_output_embeddings().weight.device
+        try:
+            model = MtpModel.from_pretrained(target, device_map={"": place})
+        except Exception as error:  # damaged files can make transformers raise any error
+            if ran_out_of_memory(error):
+                raise
+            raise PairError(_lacking_sentence(self.source.shown)) from error
+        return MtpHead(model.eval(), target)
 
 
 def own_parameters(model: Any) -> Iterator[nn.Parameter]:
@@ -121,7 +133,7 @@ def read_mtp(target: ModelMetadata) -> MtpMetadata:
     if not mtp_count(target.config):
         raise PairError(
             f"{shown} has no multi-token prediction layers: name a draft or a head instead of "
-            f"'{MTP}'."
+            f"'{OWN_LAYERS}'."
         )
     model = runnable(target.model)
     if model is None:
@@ -131,7 +143,11 @@ def read_mtp(target: ModelMetadata) -> MtpMetadata:
             f"{shown} has quantized weights, of which transformers cannot read the multi-token "
             "prediction layers: choose the checkpoint in 16 bits, or another drafter."
         )
-    if not _has_weights(target):
+    from transformers.modeling_layers import MtpModel
+
+    names = weight_names(target.source)
+    pattern = MtpModel.get_mtp_weights_regex(target.model)
+    if names is not None and not any(pattern.search(name) for name in names):
         raise PairError(_lacking_sentence(shown))
     return MtpMetadata(target.source, model)
 
@@ -161,32 +177,6 @@ def dropped_sentence(target: ModelMetadata) -> str:
 def counted(count: int) -> str:
     """ "1 multi-token prediction layer"."""
     return f"{count} multi-token prediction layer{'s' if count > 1 else ''}"
-
-
-def load_mtp(target: Any, shown: str) -> MtpHead:
-    """The layers of a loaded target, on the device of its logits.
-
-    Raises `PairError` if the checkpoint lacks their weights.
-    """
-    from transformers.modeling_layers import MtpModel
-
-    place = target.get_output_embeddings().weight.device
-    try:
-        model = MtpModel.from_pretrained(target, device_map={"": place})
-    except Exception as error:  # damaged files can make transformers raise any error
-        if ran_out_of_memory(error):
-            raise
-        raise PairError(_lacking_sentence(shown)) from error
-    return MtpHead(model.eval(), target)
-
-
-def _has_weights(target: ModelMetadata) -> bool:
-    """Whether the files have weights of these layers; True if that cannot be known yet."""
-    from transformers.modeling_layers import MtpModel
-
-    names = weight_names(target.source)
-    pattern = MtpModel.get_mtp_weights_regex(target.model)
-    return names is None or any(pattern.search(name) for name in names)
 
 
 def _lacking_sentence(shown: str) -> str:

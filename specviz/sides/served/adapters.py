@@ -134,9 +134,6 @@ class Completions(TargetServer):
             top = said["top_logprobs"][0]
             yield [_id(name) for name in top], list(top.values())
 
-    def _has_text(self, chunk: dict[str, Any]) -> bool:
-        return bool(chunk.get("choices"))
-
     def _drawn(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
         try:
             found = [_one_drawn(said) for said in self._choices(answer, prefixes * count)]
@@ -207,9 +204,6 @@ class LlamaTarget(TargetServer):
         for one in places:
             top = one["completion_probabilities"][0]["top_logprobs"]
             yield [int(t["id"]) for t in top], [float(t["logprob"]) for t in top]
-
-    def _has_text(self, chunk: dict[str, Any]) -> bool:
-        return not chunk.get("stop")
 
     def _worked(self, answer: Any) -> float | None:
         try:
