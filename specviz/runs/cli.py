@@ -76,10 +76,6 @@ def _add_race(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt")
     add_pair(parser)
     add_settings(parser)
-    _add_lanes(parser)
-
-
-def _add_lanes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lane",
         action="append",
