@@ -102,6 +102,7 @@ export class LiveCharts {
     const most = live.trace.header.settings.max_new_tokens;
     const reach = { clock, tokens: isOver ? furthest(whole.tokens, "y") : most,
       rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
+      tau: Math.max(gammaOf(live.trace.header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
       speed: this.#end("speed", furthest(whole.speed, "y"), false, live) };
     for (const box of Object.values(this.#boxes)) box.dataset.key = keysOf(live.trace.header)(live.chosen); // colours its words
     this.#drawTokens(live, names, { of, later }, reach);
@@ -167,9 +168,9 @@ export class LiveCharts {
    * @param {Drawn} drawn
    * @param {Record<string, number>} reach
    */
-  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, speed }) {
+  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, tau: most, speed }) {
     const keyed = keysOf(trace.header), drafted = draftedLanes(trace.header), isOne = drafted.length === 1;
-    const place = drafted.indexOf(chosen), most = gammaOf(trace.header) + 1;
+    const place = drafted.indexOf(chosen);
     /** @type {[number, string][]} */
     const byRound = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
     const perLane = (/** @type {"rates" | "tau"} */ chart) => drafted.flatMap((name, i) => {
