@@ -2,7 +2,7 @@
 short runs.
 
     make soak                  the whole test, about ten minutes
-    make soak ARGS=--short     half a minute, as in the test suite
+    make soak ARGS=--short     a quarter of a minute, as in the test suite
 
 This process is the server and another process the visitors, so leaks can be counted here. Prints a
 table; the exit status is 1 if a request failed, memory grew or objects were left.
@@ -26,7 +26,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTLING = 30.0  # seconds for the server to notice that visitors have left
-STILL = 4  # counts in a row in which memory has not fallen, a second apart
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,9 @@ class Census:
 class Plan:
     """The size of the test: visitors and strangers at the same time, seconds, and runs.
 
-    flat: the fraction by which the memory of a process may grow after the warm-up.
+    fill: whether other visitors come first, to fill what Gradio keeps of past ones. still: counts
+    in a row, a second apart, in which memory has not fallen. flat: the fraction by which the
+    memory of a process may grow after the warm-up.
     """
 
     visitors: int = 50
@@ -61,17 +62,29 @@ class Plan:
     seconds: float = 60.0
     warmup_runs: int = 300
     runs: int = 2000
+    fill: bool = True
+    still: int = 4
     flat: float = 0.05
 
 
 # After so short a warm-up, Python's allocator and Gradio's caches still grow.
-SHORT = Plan(visitors=8, strangers=3, warmup=3.0, seconds=4.0, warmup_runs=16, runs=40, flat=0.2)
+SHORT = Plan(
+    visitors=6,
+    strangers=2,
+    warmup=2.0,
+    seconds=3.0,
+    warmup_runs=0,
+    runs=40,
+    fill=False,
+    still=1,
+    flat=0.2,
+)
 
 
 def main() -> int:
     """Serve the page, run the test and print its results; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--short", action="store_true", help="half a minute in all")
+    parser.add_argument("--short", action="store_true", help="a quarter of a minute in all")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
     from specviz.variables import PAIR
@@ -98,16 +111,18 @@ def soaked(url: str, plan: Plan) -> dict[str, Any]:
     """Run both parts; returns their results, the counts before and after, and all problems."""
     from specviz.page.look import SESSIONS
 
-    # Gradio keeps the components of SESSIONS visitors: this memory is filled before the test.
-    _visits(url, "--visitors", 6, "--questions", SESSIONS + 50)
+    if plan.fill:
+        _visits(url, "--visitors", 6, "--questions", SESSIONS + 50)
     _crowded(url, plan, plan.warmup, 1)
-    before = census()
-    crowd, strangers = _crowded(url, plan, plan.seconds, 2)
-    after = census()
-    _visits(url, "--visitors", 6, "--runs", plan.warmup_runs, "--tokens", 4)
-    first = census()
+    before = census(plan.still)
+    # With this seed each action is the first of some visitor, however few there are.
+    crowd, strangers = _crowded(url, plan, plan.seconds, 15)
+    first = after = census(plan.still)
+    if plan.warmup_runs:
+        _visits(url, "--visitors", 6, "--runs", plan.warmup_runs, "--tokens", 4)
+        first = census(plan.still)
     runs = _visits(url, "--visitors", 6, "--runs", plan.runs, "--tokens", 4)
-    last = census()
+    last = census(plan.still)
     problems = [
         *_problems("crowd", crowd, before, after, plan.flat),
         *(f"strangers: {many} times {what}" for what, many in strangers["errors"].items()),
@@ -141,7 +156,7 @@ def _visits(url: str, *arguments: Any) -> dict[str, Any]:
     return {**json.loads(done.stdout), "seconds": round(time.monotonic() - began, 1)}
 
 
-def census() -> Census:
+def census(steady: int) -> Census:
     """The counts when no stream and no event is left, or after `SETTLING` seconds; of memory what
     stays, which is the least of several counts: at one moment it also holds what is about to be
     freed."""
@@ -149,7 +164,7 @@ def census() -> Census:
     while (now := _census()).generators + now.streams + now.events and time.monotonic() < deadline:
         time.sleep(0.5)
     still = 0
-    while still < STILL and time.monotonic() < deadline + SETTLING:
+    while still < steady and time.monotonic() < deadline + SETTLING:
         time.sleep(1.0)
         again = _census()
         least = min(now.server, again.server), min(now.worker, again.worker)

@@ -24,6 +24,7 @@ OWN_PAGES = {
     "test_page_faults",
 }
 """Browser tests that start servers of their own; those of a folder share one otherwise."""
+FORKING = {"test_faults", "test_worker"}
 
 
 def hands_out(config: pytest.Config) -> bool:
@@ -64,8 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def unit_of(path: Path) -> str:
-    """What one process runs: a file, or all browser tests that share a page."""
-    shares = BROWSER in path.parents and path.stem not in OWN_PAGES
+    """What one process runs: a file, or all that share a page or fork processes of models."""
+    shares = path.stem in FORKING or (BROWSER in path.parents and path.stem not in OWN_PAGES)
     return path.parent.name if shares else path.stem
 
 

@@ -19,11 +19,9 @@ from ..core.events import Round, margin_of
 from ..core.header import model_name
 from ..core.loop import decode
 from ..errors import PairError, TraceError
-from ..lanes import Lane
 from ..pairs.pair import Pair
-from ..runs.trace import Trace
 from ..settings import Settings
-from .parting import Difference, Parting, Scored, parting_of
+from .parting import Difference, Parting, Scored
 
 if TYPE_CHECKING:
     from ..core.protocols import Engine
@@ -38,23 +36,9 @@ HALF_UNITS = (4.0, 8.0)
 MOST_WIDTH = 16  # tokens of the pass over several
 
 
-def explain_difference(pair: Pair, trace: Trace, lane: Lane | None = None) -> Difference | None:
-    """Why a greedy lane (None: the first speculative one) parts from the baseline.
-
-    None if both wrote the same. pair: that of the run, in the run's dtype. Raises `SettingsError`
-    if the run was sampled, and `PairError` if the pair is another.
-    """
-    parting = parting_of(trace, lane)
-    if parting is None:
-        return None
-    *_, found = examined(pair, parting)
-    assert isinstance(found, Difference)
-    return found
-
-
 def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
-    """Score the place again; yields a sentence before each step, and the answer. Raises
-    `PairError`."""
+    """Score the place again; yields a sentence before each step, and the answer at last. pair: that
+    of the run, in the run's dtype. Raises `PairError` if it is another."""
     check_pair(pair, parting)
     with torch.inference_mode():
         yield "Writing the baseline's text again, one token per pass."

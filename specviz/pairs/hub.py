@@ -1,4 +1,5 @@
-"""Where a model's files are: in a local folder or on the hub.
+"""Where a model's files are, in a local folder or on the hub, and what can be known before they are
+read.
 
 Requests to the hub have a short timeout, and no code of a repository is ever run.
 """
@@ -7,20 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import huggingface_hub
-from huggingface_hub import constants
+from huggingface_hub import constants, hf_hub_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+from safetensors import SafetensorError, safe_open
 
 from ..errors import PairError, causes_of
-from .spec import HUB_ID, local_file, local_folder
-from .weights import ModelSource, shown_name
+from .spec import HUB_ID, local_folder, local_path
+from .weights import ModelSource, hub_options, shown_name
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+# Names as their makers' APIs have them, with or without the maker before them. Those that were
+# published, such as gpt2, gpt-oss and gpt-neo, are not among them.
+CLOSED = {
+    "OpenAI": re.compile(
+        r"((openai|azure)/)?(chatgpt|gpt-?[3-9](?![a-z])|gpt-?4o|o[1-9](?![a-z0-9])|text-davinci|"
+        r"davinci-00)[\w.:-]*",
+        re.I,
+    ),
+    "Anthropic": re.compile(r"(anthropic/)?claude[\w.:-]*", re.I),
+    "Google": re.compile(r"((google|models)/)?gemini[\w.:-]*", re.I),
+}
 
 TIMEOUT = 4.0  # seconds for the hub to answer; its client would retry for much longer
 ANSWER_LIFETIME = 30.0  # seconds for which an answer of the hub is reused
@@ -39,11 +57,8 @@ class Listing:
 
 def find_source(name: str) -> ModelSource:
     """The source with this name; raises `PairError` if it is neither a folder nor a hub id."""
-    folder = local_folder(name)
-    if folder is not None:
-        return ModelSource(str(folder), folder)
-    if (file := local_file(name)) is not None:
-        return ModelSource(str(file), file)
+    if (path := local_path(name)) is not None:
+        return ModelSource(str(path), path)
     if not HUB_ID.fullmatch(name):
         raise PairError(general_sentence(shown_name(name)))
     return ModelSource(name, None)
@@ -197,4 +212,84 @@ def general_sentence(shown: str) -> str:
     return (
         f"{shown} cannot be loaded: check the name, the network and that the folder holds "
         "config.json, *.safetensors and a tokenizer."
+    )
+
+
+def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights in a local folder, by name.
+
+    Raises `PairError` if files are missing or damaged.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in weight_files(source):
+        try:
+            with safe_open(path, "pt") as file:  # which looks whether the file is whole
+                for name in file.offset_keys():
+                    shapes[name] = tuple(file.get_slice(name).get_shape())
+        except (OSError, SafetensorError) as error:
+            raise PairError(
+                f"{source.shown} has a damaged or incomplete file {path.name}: download it again."
+            ) from error
+    return shapes
+
+
+def weight_names(source: ModelSource) -> set[str] | None:
+    """The names of a model's weights; None for one of the hub without an index of its files, or if
+    the index cannot be read now. Raises `PairError` if files of a folder are missing or damaged."""
+    if source.folder is not None:
+        return set(folder_weights(source))
+    try:
+        offline = bool(hub_options(source)["local_files_only"])
+        path = hf_hub_download(source.name, INDEX, local_files_only=offline)
+        return set(json.loads(Path(path).read_text("utf-8"))["weight_map"])
+    except Exception:  # the hub's client raises errors of many kinds
+        return None
+
+
+def weight_files(source: ModelSource) -> list[Path]:
+    folder = source.folder
+    assert folder is not None
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file():
+        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
+    try:
+        names = set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
+        return [folder / str(name) for name in sorted(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PairError(f"{source.shown} has a damaged {INDEX}: download it again.") from error
+
+
+def no_safetensors(shown: str, files: set[str]) -> str:
+    """The sentence that rejects a model without safetensors files. files: their names."""
+    if any(name.endswith(PICKLES) for name in files):
+        return (
+            f"{shown} has its weights only as pickles, which can run any code while they load: "
+            "save it again as safetensors, or choose another model."
+        )
+    return general_sentence(shown)
+
+
+def closed_maker(name: str) -> str | None:
+    """Who offers the model of this name behind an API only; None for other names and folders."""
+    makers = (maker for maker, known in CLOSED.items() if known.fullmatch(name.strip()))
+    maker = next(makers, None)
+    return None if maker is None or local_folder(name) else maker
+
+
+def closed_sentence(names: Sequence[str]) -> str | None:
+    """Why a pair of these names, a target and perhaps a draft, cannot race and what can be done
+    instead; None if none of them is closed."""
+    closed = list(dict.fromkeys(name for name in names if closed_maker(name)))
+    if not closed:
+        return None
+    if names[0] not in closed:
+        return f"{closed[0]} has no weights to load: name a draft of the hub, or a folder."
+    has, gives, wrote = (
+        ("has", "its API gives", "it") if len(closed) == 1 else ("have", "their APIs give", "they")
+    )
+    return (
+        f"{' and '.join(closed)} {has} no weights to load, and {gives} no log-probabilities of "
+        "given tokens, so no guess can be checked: see instead what a draft would have got right "
+        f"of a text that {wrote} wrote, with `specviz guess`."
     )

@@ -20,10 +20,9 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import PairError
-from .hub import failure_sentence, find_source
+from .hub import failure_sentence, find_source, folder_weights
 from .pair import text_config
 from .sizes import LayerCache
-from .weight_headers import folder_weights
 from .weights import ModelSource, hub_options, read_tokenizer
 
 QUANTIZATION = "quantization_config"  # in the config if the saved weights are quantized

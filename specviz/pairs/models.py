@@ -9,8 +9,8 @@ import torch
 
 from ..environment import ASSETS, BUILTIN, has_numba
 from ..errors import PairError, ran_out_of_memory
-from .closed import closed_sentence
-from .heads.kinds import AnyMetadata, read_any_head
+from .heads import AnyMetadata, read_any_head
+from .hub import closed_sentence
 from .load import Asked
 from .memory import (
     DeviceMemory,

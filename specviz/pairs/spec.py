@@ -278,25 +278,24 @@ def _splits(name: str) -> list[tuple[str, str]]:
 
 def local_path(name: str) -> Path | None:
     """The folder or the GGUF file with this name, if there is one."""
-    return local_folder(name) or local_file(name)
-
-
-def local_folder(name: str) -> Path | None:
-    """The folder with this name, if there is one."""
     try:
-        folder = Path(name).expanduser()
-        return folder if folder.is_dir() else None
+        path = Path(name).expanduser()
+        is_packed = path.suffix.lower() == GGUF and path.is_file()
+        return path if is_packed or path.is_dir() else None
     except (OSError, RuntimeError, ValueError):  # too long, of no known user, with a null byte
         return None
 
 
+def local_folder(name: str) -> Path | None:
+    """The folder with this name, if there is one."""
+    path = local_path(name)
+    return path if path and path.is_dir() else None
+
+
 def local_file(name: str) -> Path | None:
     """The GGUF file with this name, if there is one."""
-    try:
-        path = Path(name).expanduser()
-        return path if path.suffix.lower() == GGUF and path.is_file() else None
-    except (OSError, RuntimeError, ValueError):
-        return None
+    path = local_path(name)
+    return path if path and path.is_file() else None
 
 
 def _cut(name: str) -> str:

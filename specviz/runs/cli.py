@@ -76,10 +76,6 @@ def _add_race(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt")
     add_pair(parser)
     add_settings(parser)
-    _add_lanes(parser)
-
-
-def _add_lanes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lane",
         action="append",
@@ -190,12 +186,13 @@ def export(options: argparse.Namespace) -> None:
 def explain(options: argparse.Namespace) -> int:
     """Print why two greedy lanes part; returns 1 if it is a bug, else 0."""
     trace, _ = read_file(options.file)
-    if parting_of(trace, options.of) is None:
+    parting = parting_of(trace, options.of)
+    if parting is None:
         print("Both lanes wrote the same text: there is no difference to explain.")
         return 0
-    from ..inspect.difference import explain_difference
+    from ..inspect.difference import examined
 
-    found = explain_difference(named_pair(options), trace, options.of)
-    assert found is not None
+    *_, found = examined(named_pair(options), parting)
+    assert not isinstance(found, str)
     print(*difference_lines(found), sep="\n")
     return 1 if found.verdict == "bug" else 0

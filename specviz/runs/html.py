@@ -149,27 +149,17 @@ def _tools() -> str:
 
 def _config() -> dict[str, Any]:
     """The player's configuration; presets, recordings and limits exist only on the live page."""
+    absent = ("links", "recordings", "defaults", "limits", "choices", "pairs", "drafters")
     return {
+        **{name: {} for name in absent},
+        **{name: [] for name in ("presets", "questions", "drafterLabels", "whole")},
+        **dict.fromkeys(("mostPrompt", "mostPacked", "draws"), 0),
         "vocabulary": vocabulary(),
         "charts": chart_specs(),
         "titles": CHARTS,
         "several": SEVERAL,
-        "links": {},
-        "presets": [],
-        "questions": [],
-        "recordings": {},
-        "defaults": {},
-        "limits": {},
-        "choices": {},
-        "pairs": {},
-        "drafters": {},
-        "drafterLabels": [],
-        "whole": [],
         "schema": SCHEMA,
-        "mostPrompt": 0,
-        "mostPacked": 0,
         "mostGamma": MOST_GAMMA,
-        "draws": 0,
     }
 
 

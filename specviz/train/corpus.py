@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -29,26 +29,14 @@ DEFAULT_HELD_OUT = (
 )
 
 
-@dataclass(frozen=True)
-class Book:
-    """One book. name: of its file, without .txt."""
-
-    name: str
-    text: str
+Books: TypeAlias = dict[str, str]
+"""The name of a book, that of its file without .txt, and its text."""
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Books for training and books for evaluation; no book is in both."""
+def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> tuple[Books, Books]:
+    """The books for training and those for evaluation, from the `*.txt` files of a folder.
 
-    train: tuple[Book, ...]
-    held_out: tuple[Book, ...]
-
-
-def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> Corpus:
-    """Read every `*.txt` file of `folder`, and hold out some of the books.
-
-    held_out: the names of these books. Without names they are `DEFAULT_HELD_OUT`, or one book in
+    held_out: the names of the latter. Without names they are `DEFAULT_HELD_OUT`, or one book in
     twenty if the folder does not contain these. Raises `SpecvizError` if the folder is missing, has
     too few books, or does not contain a named one.
     """
@@ -56,57 +44,44 @@ def read_corpus(folder: Path, held_out: Sequence[str] = ()) -> Corpus:
         raise SpecvizError(
             f"There is no corpus folder {str(folder)!r}: pass --corpus a folder of .txt books."
         )
-    books = [
-        Book(path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.txt"))
-    ]
-    books = [book for book in books if book.text.strip()]
+    books = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))}
+    books = {name: text for name, text in books.items() if text.strip()}
     if len(books) < 2:
         raise SpecvizError(
             f"The corpus folder {str(folder)!r} holds {len(books)} non-empty .txt books: "
             "add at least two, since one is held out."
         )
-    chosen = set(held_out) or _default_held_out([book.name for book in books])
-    missing = chosen - {book.name for book in books}
-    if missing:
+    usual = DEFAULT_HELD_OUT if books.keys() >= set(DEFAULT_HELD_OUT) else [*books][::20]
+    chosen = set(held_out or usual)
+    if missing := chosen - books.keys():
         raise SpecvizError(
             f"--held-out names {sorted(missing)}, which the corpus lacks: use file names without "
             "their .txt."
         )
-    train = tuple(book for book in books if book.name not in chosen)
-    if not train:
+    if chosen == books.keys():
         raise SpecvizError("--held-out names every book: leave at least one to train on.")
-    return Corpus(train, tuple(book for book in books if book.name in chosen))
-
-
-def _default_held_out(names: Sequence[str]) -> set[str]:
-    if set(DEFAULT_HELD_OUT) <= set(names):
-        return set(DEFAULT_HELD_OUT)
-    return set(names[::20])
-
-
-def fingerprint(books: Iterable[Book], tokenizer: Tokenizer) -> str:
-    """A short hash of the books and the tokenizer, for the name of the cached file of tokens."""
-    digest = hashlib.sha256(tokenizer.to_str().encode())
-    for book in books:
-        digest.update(book.name.encode() + b"\0" + book.text.encode() + b"\0")
-    return digest.hexdigest()[:12]
+    learnt = {name: text for name, text in books.items() if name not in chosen}
+    return learnt, {name: text for name, text in books.items() if name in chosen}
 
 
 def encode_books(
-    books: Sequence[Book], tokenizer: Tokenizer, end_id: int, seed: int, cache: Path
+    books: Books, tokenizer: Tokenizer, end_id: int, seed: int, cache: Path
 ) -> np.ndarray:
     """All books in a random order, each after an end-of-text id: uint16 ids `[tokens]`.
 
     seed: of the order. cache: a folder for the result, so a resumed run need not encode again.
     """
-    path = cache / f"tokens-{fingerprint(books, tokenizer)}-{seed}.npy"
+    digest = hashlib.sha256(tokenizer.to_str().encode())
+    for name, text in books.items():
+        digest.update(name.encode() + b"\0" + text.encode() + b"\0")
+    path = cache / f"tokens-{digest.hexdigest()[:12]}-{seed}.npy"
     if path.exists():
         cached: np.ndarray = np.load(path)
         return cached
-    order = list(books)
+    order = list(books.values())
     random.Random(seed).shuffle(order)
     pieces: list[np.ndarray] = []
-    for encoding in tokenizer.encode_batch([book.text for book in order]):
+    for encoding in tokenizer.encode_batch(order):
         pieces.append(np.array([end_id], dtype=np.uint16))
         pieces.append(np.array(encoding.ids, dtype=np.uint16))
     tokens = np.concatenate(pieces)

@@ -75,7 +75,7 @@ class TrainingJob:
         return PRESETS[self.args.preset]
 
     @cached_property
-    def corpus(self) -> books.Corpus:
+    def corpus(self) -> tuple[books.Books, books.Books]:
         return books.read_corpus(self.args.corpus, [n for n in self.args.held_out.split(",") if n])
 
     @cached_property
@@ -88,13 +88,13 @@ class TrainingJob:
 
     @cached_property
     def train_tokens(self) -> np.ndarray:
-        return self._encode(self.corpus.train)
+        return self._encode(self.corpus[0])
 
     @cached_property
     def held_out_tokens(self) -> np.ndarray:
-        return self._encode(self.corpus.held_out)
+        return self._encode(self.corpus[1])
 
-    def _encode(self, part: tuple[books.Book, ...]) -> np.ndarray:
+    def _encode(self, part: books.Books) -> np.ndarray:
         backend = self.tokenizer.backend_tokenizer
         return books.encode_books(part, backend, self.end_id, self.args.seed, self.args.work)
 
@@ -133,7 +133,7 @@ def make_tokenizer(job: TrainingJob) -> None:
     folder = job.args.work / "tokenizer"
     if (folder / "tokenizer.json").exists():
         return
-    texts = (book.text for book in job.corpus.train)
+    texts = job.corpus[0].values()
     tokenizer = train_tokenizer(texts, vocabulary=job.args.vocabulary, context=CONTEXT)
     with whole_folder(folder) as partial:
         save_tokenizer(tokenizer, partial)

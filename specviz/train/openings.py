@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import PromptError, SpecvizError
 from ..pairs.pair import Pair, context_length
 from ..prompts import OF_A_TRAINING, prompts_file
-from .corpus import Book, read_corpus
+from .corpus import read_corpus
 from .writing import Ids, Writing, write
 
 HELD_OUT = 10  # one in so many prompts, if no file has others
@@ -111,7 +111,7 @@ class Openings:
         self._pair, self._args = pair, args
         self._rows = args.write_rows
         self._most = args.row_tokens - args.new_tokens
-        self._books = read_corpus(args.corpus).train if args.corpus else ()
+        self._books = list(read_corpus(args.corpus)[0].values()) if args.corpus else []
         self._prompts: list[list[int]] = []
         if args.prompts:
             encoded = (pair.encode(one.text) for one in prompts_file(args.prompts, OF_A_TRAINING))
@@ -158,19 +158,19 @@ class Openings:
         book = self._book(draws)
         least, most = PASSAGE
         for _ in range(100):
-            at = int(draws.integers(max(1, len(book.text) - most)))
-            begin = book.text.find("\n\n", at)
-            end = book.text.find("\n\n", begin + least)
+            at = int(draws.integers(max(1, len(book) - most)))
+            begin = book.find("\n\n", at)
+            end = book.find("\n\n", begin + least)
             if 0 <= begin < end and end - begin <= most:
-                return " ".join(book.text[begin:end].split())
-        return " ".join(book.text[:most].split())
+                return " ".join(book[begin:end].split())
+        return " ".join(book[:most].split())
 
     def _opening(self, draws: np.random.Generator) -> list[int]:
         book = self._book(draws)
-        at = book.text.find(" ", int(draws.integers(max(1, len(book.text) - 400)))) + 1
-        return self._pair.text_ids(book.text[at : at + 400])[:OPENING]
+        at = book.find(" ", int(draws.integers(max(1, len(book) - 400)))) + 1
+        return self._pair.text_ids(book[at : at + 400])[:OPENING]
 
-    def _book(self, draws: np.random.Generator) -> Book:
+    def _book(self, draws: np.random.Generator) -> str:
         return self._books[int(draws.integers(len(self._books)))]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from forked_page import forked_page
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext, Page
 from visitor import Visit, Visitor
 
 from scripts.browsers import chromium
@@ -41,23 +42,62 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     return report
 
 
+class Home:
+    """A context that one visitor after another uses. It keeps what it fetched and compiled, which
+    is half of what it takes to open the page, and forgets all that a visitor left."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._context: BrowserContext | None = None
+
+    def is_free(self) -> bool:
+        return self._context is None or not self._context.pages
+
+    def page_for(self, address: str) -> Page:
+        if self._context is None:
+            self._context = self._browser.new_context()
+            self._context.on("close", self._forget)
+        page = self._context.new_page()
+        place = urlsplit(address)
+        devtools = self._context.new_cdp_session(page)
+        of = {"origin": f"{place.scheme}://{place.netloc}", "storageTypes": "all"}
+        devtools.send("Storage.clearDataForOrigin", of)
+        devtools.detach()
+        return page
+
+    def leave(self) -> None:
+        if self._context is not None:
+            self._context.clear_cookies()
+            self._context.clear_permissions()
+            for page in self._context.pages:
+                page.close()
+
+    def _forget(self, *_: Any) -> None:
+        self._context = None
+
+
+@pytest.fixture(scope="session")
+def homes(browser: Browser) -> tuple[Home, Home]:
+    """That of the visitors of whole files, and that of the others."""
+    return Home(browser), Home(browser)
+
+
 @pytest.fixture(scope="module")
-def windows() -> Iterator[list[Visitor]]:
+def windows(homes: tuple[Home, Home]) -> Iterator[list[Visitor]]:
     """None, or the one that the tests of a file share."""
     shared: list[Visitor] = []
     yield shared
-    for visitor in shared:
-        visitor.page.context.close()
+    homes[0].leave()
 
 
 @pytest.fixture
 def visitor(
-    browser: Browser, url: str, windows: list[Visitor], request: pytest.FixtureRequest
+    homes: tuple[Home, Home], url: str, windows: list[Visitor], request: pytest.FixtureRequest
 ) -> Iterator[Visitor]:
     """A visitor whom the tests of a file share, as to open the page takes seconds of a processor:
     each test sets what it needs, and leaves nothing open. After a failure there is a new one."""
     if not windows:
-        windows.append(opened(browser, url))
+        windows.append(opened(homes[0].page_for(url), url))
     visitor = windows[0]
     visitor.page.set_viewport_size({"width": 1440, "height": 900})
     visitor.page.mouse.move(0, 0)
@@ -71,28 +111,36 @@ def visitor(
     assert problems == []
 
 
-def opened(browser: Browser, url: str, query: str = "", **size: int) -> Visitor:
+def opened(page: Page, url: str, query: str = "", **size: int) -> Visitor:
     """A new visitor on the page, once it can be used."""
-    viewport = {"width": 1440, "height": 900, **size}
-    visitor = Visitor(browser.new_context(viewport=viewport).new_page())  # type: ignore[arg-type]
+    page.set_viewport_size({"width": 1440, "height": 900, **size})  # type: ignore[typeddict-item]
+    visitor = Visitor(page)
     visitor.page.goto(f"{url}/{query}")
     visitor.ready()
     return visitor
 
 
 @pytest.fixture
-def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+def visit(
+    homes: tuple[Home, Home], browser: Browser, request: pytest.FixtureRequest
+) -> Iterator[Visit]:
     """Open the page, or that of an address, as a new visitor; at the end nobody may have seen a
     problem."""
     visitors: list[Visitor] = []
+    home = homes[1]
 
     def open_page(*, query: str = "", address: str = "", **size: int) -> Visitor:
         # A page that nobody visits is not started.
         place = address or request.getfixturevalue("url")
-        visitors.append(opened(browser, place, query, **size))
+        # Two at a time share nothing.
+        page = home.page_for(place) if home.is_free() else browser.new_context().new_page()
+        visitors.append(opened(page, place, query, **size))
         return visitors[-1]
 
     yield open_page
+    if request.node.stash.get(PASSED, False):
+        home.leave()
     for visitor in visitors:
-        visitor.page.context.close()
+        if not visitor.page.is_closed():
+            visitor.page.context.close()
     assert [problem for visitor in visitors for problem in visitor.problems] == []

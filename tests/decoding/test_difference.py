@@ -13,7 +13,7 @@ from specviz import Pair, Settings, Trace, race
 from specviz.core.eager import EagerEngine
 from specviz.core.engine import eager_only
 from specviz.errors import PairError, SettingsError
-from specviz.inspect.difference import explain_difference
+from specviz.inspect.difference import examined
 from specviz.inspect.parting import Difference, parting_of
 
 PROMPT = [1, 2, 3, 4]
@@ -29,9 +29,17 @@ def run(pair: Pair, settings: Settings = SETTINGS) -> Trace:
     return Trace.from_events(list(race(pair, PROMPT, settings)))
 
 
+def explained(pair: Pair, trace: Trace) -> Difference:
+    parting = parting_of(trace)
+    assert parting is not None
+    *_, found = examined(pair, parting)
+    assert isinstance(found, Difference)
+    return found
+
+
 def answer(pair: Pair, trace: Trace) -> Difference:
-    found = explain_difference(pair, trace)
-    assert found is not None and trace.end is not None and trace.end.divergence is not None
+    found = explained(pair, trace)
+    assert trace.end is not None and trace.end.divergence is not None
     assert found.index == trace.end.divergence.index
     assert found.ours != found.theirs and found.judged > 10
     return found
@@ -86,15 +94,15 @@ def test_what_cannot_be_explained_is_said_in_a_sentence():
     pair = pair_of(llama(16), relative(llama(16), noise=0.1))
     short = replace(SETTINGS, max_new_tokens=8)
     same = run(pair, short)
-    assert explain_difference(pair, same) is None
+    assert parting_of(same) is None
     with pytest.raises(SettingsError, match="by chance"):
         parting_of(run(pair, replace(short, temperature=1.0)))
     with eager_only():
         parted = run(bf16_pair(2))
     with pytest.raises(PairError, match="in bfloat16"):
-        explain_difference(pair_of(llama(64)), parted)
+        explained(pair_of(llama(64)), parted)
     other = replace(
         parted, header=replace(parted.header, target={**parted.header.target, "name": "x"})
     )
     with pytest.raises(PairError, match="made with x"):
-        explain_difference(bf16_pair(2), other)
+        explained(bf16_pair(2), other)

@@ -120,8 +120,6 @@ def sampling(gamma: int, temperature: float, top_k: int = 0, top_p: float = 1.0)
     "settings",
     [
         sampling(1, 1.0),
-        sampling(2, 0.7, top_k=3),
-        sampling(3, 1.5, top_p=0.8),
         sampling(5, 1.0, top_k=3, top_p=0.8),
     ],
     ids=named,

@@ -17,9 +17,8 @@ from toy_models import emitted_ids, examples, finish, generated, llama, mini, pa
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.errors import PromptError, SettingsError
 from specviz.runs.identities import check_trace
-from specviz.sides.lookup import suffix, suffix_index
-from specviz.sides.lookup.suffix import LEAST_CHANCE, SuffixDrafter
-from specviz.sides.lookup.suffix_index import SuffixIndex
+from specviz.sides.lookup import suffix
+from specviz.sides.lookup.suffix import LEAST_CHANCE, SuffixDrafter, SuffixIndex
 
 SAMPLED = Settings(drafter="suffix", gamma=3, temperature=1.0)
 LUCK = 1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
@@ -29,7 +28,7 @@ MEMORY = [[2, 0, 1, 3, 0], [2, 3, 2, 1]]
 def counted(texts: list[list[int]], end: list[int]) -> tuple[int, Counter[int]]:
     """By definition: the longest run at the end of `end` that was followed by something in
     `texts`, and how often by what."""
-    for size in range(min(len(end), suffix_index.DEPTH - 1), 0, -1):
+    for size in range(min(len(end), suffix.DEPTH - 1), 0, -1):
         found = Counter(
             text[i + size]
             for text in texts
@@ -51,7 +50,7 @@ def test_the_index_counts_what_followed_the_longest_run(
     depth: int, texts: list[list[int]], place: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suffix_index, "DEPTH", depth)
+        patch.setattr(suffix, "DEPTH", depth)
         index = SuffixIndex()
         for text in texts[:-1]:
             index.extend(text)
@@ -151,8 +150,8 @@ def test_one_text_is_not_continued_by_the_next():
 
 @pytest.mark.parametrize(("size", "chance"), [(1, 1 / 2), (3, 3 / 4)])
 def test_a_short_run_says_less_than_a_long_one(size: int, chance: float):
-    followers = suffix_index.Followers([5], [2], 2, 0)
-    assert suffix.chance_of_likeliest(suffix_index.Context(0, size), followers) == chance
+    followers = suffix.Followers([5], [2], 2, 0)
+    assert suffix.chance_of_likeliest(suffix.Context(0, size), followers) == chance
 
 
 @pytest.mark.parametrize("text", [[1, 2, 1, 3, 1], [1, 3, 1, 2, 1]])
@@ -188,7 +187,7 @@ def chain_fits(patch: pytest.MonkeyPatch) -> float:
     Drafts come from runs of one or two ids, which several others follow: q is then spread out.
     """
     target = mini(4, seed=2, spread=2.0, decay=0.0, max_position_embeddings=4000)
-    patch.setattr(suffix_index, "DEPTH", 3)
+    patch.setattr(suffix, "DEPTH", 3)
     patch.setattr(suffix, "LEAST_CHANCE", 0.0)
     rounds = list(speculate(pair_of(target), [2, 0], replace(SAMPLED, max_new_tokens=2000)))
     assert sum(len(t.top_q) > 1 for r in rounds for t in r.drafted) > 400

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES = multiprocessing.get_context("forkserver")
 # Most of what the start of a page takes. This package is not among them: it reads variables.
-_PROCESSES.set_forkserver_preload(
+PROCESSES.set_forkserver_preload(
     ["gradio", "torch", "transformers.models.llama.modeling_llama", "transformers.generation"]
 )
 SECONDS = 120  # until a page must answer
@@ -35,7 +35,7 @@ class ForkedPage:
     def start(self, **variables: str) -> None:
         """Start it with these variables besides those of this process; it answers on return."""
         address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(self.port)}
-        self._process = _PROCESSES.Process(
+        self._process = PROCESSES.Process(
             target=_run, args=(self._command, {**os.environ, **address, **variables})
         )
         self._process.start()

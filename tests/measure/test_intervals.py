@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from specviz.measure.sweep.observed import Costs
 from specviz.measure.sweep.table import best_row, difference, is_open, slower
 from specviz.runs.uncertainty import geometric_mean
 
@@ -42,3 +45,16 @@ def test_a_promise_is_compared_on_the_prompts_that_both_have():
     assert not is_open({0: 0.1, 1: 0.1, 2: 0.1}, best, {0: 0.9}), "it ran on enough prompts"
     assert is_open({0: 0.1}, best, {0: 0.9}) and is_open({0: 0.5}, best, {})
     assert not is_open({}, best, {}), "nothing is known of it"
+
+
+def test_a_round_costs_its_draft_and_a_pass_of_its_width():
+    costs = Costs({1: [1.0], 3: [1.2], 5: [2.0]}, {"model": [0.1]}, [0.05])
+
+    def speedup(drafted: int, emitted: int) -> float | None:
+        return costs.speedup("model", Counter({(drafted, drafted, emitted - 1, emitted): 3}))
+
+    assert speedup(4, 5) == pytest.approx(5 / (0.4 + 2.0 + 0.05))
+    assert speedup(3, 2) == pytest.approx(2 / (0.3 + 1.6 + 0.05)), "between the widths 3 and 5"
+    assert costs.speedup("ngram", Counter({(1, 1, 1, 2): 1})) is None, "its steps are not known"
+    costs.verify[3] = [2.4]  # a wider pass costs no less: the two are averaged
+    assert speedup(4, 5) == pytest.approx(5 / (0.4 + 2.2 + 0.05))

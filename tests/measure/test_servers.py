@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,7 +22,6 @@ from specviz.measure.bench.servers import (
     compare_with_servers,
     own_run,
     parts_at,
-    servers_report,
 )
 from specviz.remote.wire import Server
 from specviz.sides.watched import watching as watched_pair
@@ -70,10 +68,7 @@ def engine(written: list[str], asked: list[dict[str, Any]]) -> Callable[..., htt
 
 
 def test_servers_take_turns_and_their_texts_are_compared(
-    pair: Pair,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "thread_counts", lambda: [1])
     asked: list[dict[str, Any]] = []
@@ -83,8 +78,8 @@ def test_servers_take_turns_and_their_texts_are_compared(
         for module in (servers, watched_pair):
             monkeypatch.setattr(module, "Server", lambda where: Server(where, transport))
         compared = compare_with_servers([ALONE], [SPECULATING], pair, ["the cat"], SETTINGS, 2)
-    servers_report(compared, tmp_path / "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = json.loads(compared.to_json())
+    printed = "\n".join(compared.lines())
     rows = {row["who"]: row for row in found["rows"]}
     llama_cpp = "llama.cpp b9 at b.test"
     assert rows[f"{llama_cpp}, by its own clock"]["median"] == pytest.approx(100.0)
@@ -92,7 +87,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
     assert rows["vLLM 0.32.0 at a.test, streamed"]["lane"] == "baseline"
     assert found["same_texts"] == {"vLLM 0.32.0 at a.test": 1, llama_cpp: 0}
     assert found["parted"][llama_cpp] == [2]
-    assert "on 0/1 prompts; the others part at token 3" in capsys.readouterr().out
+    assert "on 0/1 prompts; the others part at token 3" in printed
     assert [one["model"] for one in asked] == 3 * [*3 * ["target"], *3 * ["mine"]]  # one warms up
     assert {tuple(one["prompt"]) for one in asked} == {tuple(pair.encode("the cat"))}
     assert all(one["temperature"] == 0.0 and one["ignore_eos"] for one in asked)

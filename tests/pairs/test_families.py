@@ -30,7 +30,7 @@ from specviz.pairs.pair import text_config
 
 # Longer than the window. It contains the special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 160, 48  # tokens to write
+LONG, SHORT = 128, 36  # tokens to write
 REPEATED = 240  # of a text that comes to repeat itself
 
 # Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.

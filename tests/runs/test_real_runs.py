@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ ENDS: dict[str, dict[str, Any]] = {
 LAYERS = {"hidden_size": 16, "head_dim": 8, "num_hidden_layers": 3}
 
 
+@cache
 def pair_for(end: str, seed: int) -> Pair:
     context = 24 if end == "context" else 512
     target = llama(9, seed=seed, max_position_embeddings=context, **LAYERS)

@@ -102,7 +102,9 @@ export class LiveCharts {
     const most = live.trace.header.settings.max_new_tokens;
     const reach = { clock, tokens: isOver ? furthest(whole.tokens, "y") : most,
       rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
+      tau: Math.max(gammaOf(live.trace.header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
       speed: this.#end("speed", furthest(whole.speed, "y"), false, live) };
+    for (const box of Object.values(this.#boxes)) box.dataset.key = keysOf(live.trace.header)(live.chosen); // colours its words
     this.#drawTokens(live, names, { of, later }, reach);
     this.#drawMinis(live, names, { of, later }, reach);
   }
@@ -166,9 +168,9 @@ export class LiveCharts {
    * @param {Drawn} drawn
    * @param {Record<string, number>} reach
    */
-  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, speed }) {
+  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, tau: most, speed }) {
     const keyed = keysOf(trace.header), drafted = draftedLanes(trace.header), isOne = drafted.length === 1;
-    const place = drafted.indexOf(chosen), most = gammaOf(trace.header) + 1;
+    const place = drafted.indexOf(chosen);
     /** @type {[number, string][]} */
     const byRound = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
     const perLane = (/** @type {"rates" | "tau"} */ chart) => drafted.flatMap((name, i) => {
@@ -203,6 +205,8 @@ export class LiveCharts {
     if (!place) return;
     const at = line.length ? place(lastOf(line)) : null, beside = other.length ? place(lastOf(other)) : null;
     const edge = this.#sizes[name].width - chart.margin.right;
+    // Beside its line a figure would lie over those of other lanes.
+    if (at && this.#shown && draftedLanes(this.#shown.trace.header).length > 1 && name !== "speed") at.x = edge;
     // Two figures at one height would lie over each other: the lower one goes down.
     if (at && beside && Math.abs(at.x - beside.x) < 2 * MINI.right && Math.abs(at.y - beside.y) < LABEL) {
       const by = (LABEL - Math.abs(at.y - beside.y)) / 2, sign = at.y <= beside.y ? -1 : 1;
@@ -311,10 +315,9 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
     return [{ at: a, text: name, className: "is-ours is-beside", by: side(a.x, clock) }, { at: b, text: "alone", className: "is-alone is-beside", by: side(b.x, clock) }];
   }
   /** @type {import("specviz/charts/lines.js").Label[]} */
-  const found = [
-    { at: a, text: duration(a.x, clock), className: "is-ours is-above", by: [0, -10] },
-    { at: b, text: duration(b.x, clock), className: "is-alone is-above", by: [0, -10] },
-  ];
+  const found = [{ at: a, text: duration(a.x, clock), className: "is-ours is-above", by: [0, -10] }];
+  const isNear = Math.abs(a.x - b.x) < ROOM * clock && Math.abs(a.y - b.y) < ALIKE * tokens;
+  found.push({ at: b, text: duration(b.x, clock), className: `is-alone ${isNear ? "is-beside" : "is-above"}`, by: isNear ? side(b.x, clock) : [0, -10] });
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return found; // there is no one end that a ratio could be read off
   const isNamed = ratio !== "?" && Math.abs(a.x - b.x) > WIDE * clock;
   // The middle of the gap at three quarters of its height.

@@ -13,7 +13,7 @@ import { bonusOf, comparison, duration, fixed, plural, sameness, written } from 
 /** @import { Metrics } from "specviz/facts/metrics.js" */
 /** @import { Headline } from "specviz/words/headline.js" */
 
-const DRAWN = "All lanes draw at random from the same distribution, so their texts may differ.";
+const DRAWN = "All draw from one distribution: texts may differ.";
 const CALM = 1000; // ms between two figures of a run that goes on: more often they cannot be read
 
 /**

@@ -12,7 +12,7 @@ import inspect
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -192,17 +192,15 @@ class BatchedPasses:
 
 
 def batch_report(
-    pair: Pair,
-    prompts: Sequence[str],
-    settings: Settings,
-    batches: Sequence[int],
-    options: argparse.Namespace,
+    pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
 ) -> None:
     """Measure, print the table, and write the results to the file of --out.
 
     The target's passes have 1 to `settings.gamma` + 1 tokens. alpha is --acceptance, or measured by
-    decoding `prompts` with `settings`, one at a time.
+    decoding `prompts` at the first of --temperatures, one at a time.
     """
+    settings = replace(settings, temperature=options.temperatures[0])
+    batches = sorted(set(options.batch))
     if not isinstance(pair.target, torch.nn.Module):
         raise PairError("--batch times passes on this machine: load the target here, not a server.")
     drafts = drafter_kind(settings.drafter).needs == "draft"

@@ -6,10 +6,10 @@ import argparse
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...environment import ASSETS
 from ...errors import SpecvizError
@@ -23,11 +23,8 @@ from ..racing import all_with
 from .batch import LARGEST, batch_report
 from .drafters import comparison_report
 from .lanes import lanes_report
-from .random_models import SHAPES, scripted, shaped_pair
-from .servers import compare_with_servers, servers_report
-
-if TYPE_CHECKING:
-    from ...core.protocols import Decide
+from .random_models import SHAPES, shaped_pair
+from .servers import servers_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,29 +96,14 @@ def main(options: argparse.Namespace) -> None:
         check_writable(options.out)
     if options.server_speculating and not options.server:
         raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
-    MODES.get(mode, _lanes)(options)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is measured: a pair, prompts, settings, and perhaps scripted verdicts."""
-
-    pair: Pair
-    prompts: list[str]
-    settings: Settings
-    decider: Decide | None
-
-
-def _subject(options: argparse.Namespace) -> Subject:
     settings_from(options)  # what is wrong with them is said before anything is loaded
-    decider = scripted(options.acceptance) if options.acceptance is not None else None
     if options.shape:
         prompts, pair = _number_prompts(options.count), shaped_pair(options.shape)
     else:
         prompts = _prompts(options)[: options.count]
         pair = load_pair(address_of(options.target_url, options.pair))
     settings = replace(settings_from(options, pair.drafters[0]), ignore_eos=True)
-    return Subject(pair, prompts, settings, decider)
+    MODES.get(mode, lanes_report)(pair, prompts, settings, options)
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:
@@ -136,50 +118,27 @@ def _texts(path: Path) -> list[str]:
     return [question.text for question in prompts_file(path)]
 
 
-def _lanes(options: argparse.Namespace) -> None:
-    its = _subject(options)
-    lanes_report(its.pair, its.prompts, its.settings, options, its.decider)
-
-
-def _variants(what: str, options: argparse.Namespace) -> None:
-    its = _subject(options)
+def _variants(
+    what: str, pair: Pair, prompts: list[str], settings: Settings, options: argparse.Namespace
+) -> None:
     presets = {"presets": _texts(ASSETS / "pair" / "presets.json")}
     groups = {} if options.prompts or options.shape else presets
-    groups["own" if options.prompts else "held-out"] = its.prompts
+    groups["own" if options.prompts else "held-out"] = prompts
     one = all_with(options.threads[0]) if options.threads else nullcontext()
     with one:
         rows = comparison_report(
-            what, its.pair, groups, its.settings, options.temperatures, options.repeats
+            what, pair, groups, settings, options.temperatures, options.repeats
         )
     if options.out:
         options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
-def _server(options: argparse.Namespace) -> None:
-    its = _subject(options)
-    print(
-        f"greedy, {len(its.prompts)} prompts, {options.repeats} repeats, "
-        f"{its.settings.max_new_tokens} tokens each; all ways take turns on each prompt; prefill "
-        "is not counted\n",
-        flush=True,
-    )
-    servers = (options.server, options.server_speculating)
-    found = compare_with_servers(*servers, its.pair, its.prompts, its.settings, options.repeats)
-    servers_report(found, options.out)
-
-
-def _batch(options: argparse.Namespace) -> None:
-    its = _subject(options)
-    at = replace(its.settings, temperature=options.temperatures[0])
-    batch_report(its.pair, its.prompts, at, sorted(set(options.batch)), options)
-
-
-MODES: dict[str, Callable[[argparse.Namespace], None]] = {
+MODES: dict[str, Callable[[Pair, list[str], Settings, argparse.Namespace], None]] = {
     "drafters": partial(_variants, "drafters"),
     "policies": partial(_variants, "policies"),
     "verdicts": partial(_variants, "verdicts"),
-    "server": _server,
-    "batch": _batch,
+    "server": servers_report,
+    "batch": batch_report,
 }
 """What is measured instead of the lanes, by the name of the option."""
 

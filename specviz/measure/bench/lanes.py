@@ -29,6 +29,7 @@ from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
 from ..racing import all_with, by_prompt, whole_race
 from .generate import ASSISTED, GENERATE, other_ways
+from .random_models import scripted
 from .roofline import Floor, floors
 
 if TYPE_CHECKING:
@@ -198,14 +199,11 @@ def _middle(trace: Trace) -> int:
 
 
 def lanes_report(
-    pair: Pair,
-    prompts: Sequence[str],
-    settings: Settings,
-    options: argparse.Namespace,
-    decider: Decide | None,
+    pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
 ) -> None:
     """Measure at every temperature, print tables, floors and the environment, and write all
-    results to the file of --out. decider: scripts the verdicts."""
+    results to the file of --out."""
+    decider = scripted(options.acceptance) if options.acceptance is not None else None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"

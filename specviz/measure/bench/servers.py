@@ -7,12 +7,12 @@ less that of one with a single token; and from the server's own clock, where it 
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -100,6 +100,12 @@ class Comparison:
             if len(lanes) == len(LANES):
                 yield self._ratio_line(self.best(whos, SPECULATIVE), self.best(whos, BASELINE))
 
+    def to_json(self) -> str:
+        """All ways with their spreads, and where texts part, as JSON."""
+        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in self.rates.items()]
+        texts = {"same_texts": self.same_texts, "parted": self.parted, "prompts": self.prompts}
+        return json.dumps({"rows": rows, **texts}, indent=1) + "\n"
+
     def _ratio_line(self, one: Way, other: Way) -> str:
         return f"  {self.ratio(one, other).shown()} times: {one} / {other}"
 
@@ -165,14 +171,21 @@ class RivalServer:
         return rates, "".join(texts)
 
 
-def servers_report(found: Comparison, file: Path | None) -> None:
-    """Print all ways and the ratios of the best, and write them to `file` as JSON."""
+def servers_report(
+    pair: Pair, prompts: Sequence[str], settings: Settings, options: argparse.Namespace
+) -> None:
+    """Compare with the servers of the options, print all ways and the ratios of the best, and write
+    them to the file of --out as JSON."""
+    print(
+        f"greedy, {len(prompts)} prompts, {options.repeats} repeats, {settings.max_new_tokens} "
+        "tokens each; all ways take turns on each prompt; prefill is not counted\n",
+        flush=True,
+    )
+    servers = (options.server, options.server_speculating)
+    found = compare_with_servers(*servers, pair, prompts, settings, options.repeats)
     print(*found.lines(), sep="\n")
-    if file:
-        rows = [{**asdict(way), **asdict(spread(rates))} for way, rates in found.rates.items()]
-        texts = {"same_texts": found.same_texts, "parted": found.parted}
-        result = {"rows": rows, **texts, "prompts": found.prompts}
-        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.out:
+        options.out.write_text(found.to_json(), encoding="utf-8")
 
 
 def compare_with_servers(

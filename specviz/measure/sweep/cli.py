@@ -12,7 +12,7 @@ from ...core.engine import spare_threads
 from ...kinds import swept_drafters
 from ...options import also_called, real
 from ...pairs.cli import add_pair, named_pair
-from ...prompts import Question, builtin_prompts, prompts_file
+from ...prompts import builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .agenda import checked
 from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
@@ -45,9 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def request_from(options: argparse.Namespace) -> SweepRequest:
     """The request that the options describe. Raises `SpecvizError`."""
+    own = options.prompts
     return checked(
         SweepRequest(
-            prompts=_prompts(options.prompts, options.pair),
+            prompts=builtin_prompts(options.pair) if own is None else prompts_file(own),
             drafters=tuple(options.drafters),
             gammas=tuple(options.gammas),
             policies=tuple(options.policies),
@@ -86,10 +87,6 @@ def main(options: argparse.Namespace) -> None:
     print("", *table_lines(result.rows), *lines_of(result), sep="\n")
     for path in write_sweep(result, out) if out else ():
         print(path)
-
-
-def _prompts(path: str | None, pair: str) -> tuple[Question, ...]:
-    return builtin_prompts(pair) if path is None else prompts_file(path)
 
 
 def _progress(line: str) -> None:

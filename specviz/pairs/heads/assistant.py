@@ -49,7 +49,7 @@ class Assistant:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Beside the engine of its target, whose cache it reads."""
-        from ...sides.heads.engine import AssistantEngine
+        from ...sides.heads import AssistantEngine
 
         return AssistantEngine(self, vocab, target)
 

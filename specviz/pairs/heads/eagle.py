@@ -143,7 +143,7 @@ class Head(nn.Module):
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Torch's own modules with an empty cache."""
-        from ...sides.heads.engine import HeadEngine
+        from ...sides.heads import HeadEngine
 
         return HeadEngine(self, vocab)
 

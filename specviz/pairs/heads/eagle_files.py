@@ -20,11 +20,17 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ...errors import PairError
-from ..hub import failure_sentence, find_source, general_sentence, hub_listing
+from ..hub import (
+    failure_sentence,
+    find_source,
+    general_sentence,
+    hub_listing,
+    no_safetensors,
+    weight_files,
+)
 from ..pair import text_config
 from ..progress import Watcher, watched
 from ..sizes import LayerCache, MemoryNeed
-from ..weight_headers import no_safetensors, weight_files
 from ..weights import ModelSource, hub_options
 from .eagle import Head, HeadConfig, check_head
 

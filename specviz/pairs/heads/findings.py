@@ -6,16 +6,15 @@ import transformers
 
 from ...errors import PairError
 from ..findings import Finding, Findings, access_findings, file_findings, good, stop, warning
-from ..hub import failure_sentence, find_source, hub_listing
+from ..hub import failure_sentence, find_source, folder_weights, hub_listing, no_safetensors
 from ..metadata import ModelMetadata
 from ..pair import context_length, text_config
 from ..sizes import shown_bytes, shown_count
 from ..spec import OWN_LAYERS
 from ..table import HeadFacts, known_head
-from ..weight_headers import folder_weights, no_safetensors
+from . import AnyMetadata, read_any_head
 from .assistant import asks_sharing_modes
 from .eagle_files import HeadMetadata
-from .kinds import AnyMetadata, read_any_head
 from .mtp import MtpMetadata, counted, dropped_sentence, mtp_count, runnable
 
 

@@ -17,12 +17,12 @@ from torch import nn
 
 from ...core.states import StateReader
 from ...errors import PairError, ran_out_of_memory
+from ..hub import weight_names
 from ..metadata import ModelMetadata, configured_caches
 from ..pair import text_config
 from ..sizes import MemoryNeed
 from ..spec import OWN_LAYERS
 from ..truncated import FINAL
-from ..weight_headers import weight_names
 from ..weights import ModelSource
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class MtpHead:
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
         """Transformers' modules with an empty cache."""
-        from ...sides.heads.engine import MtpEngine
+        from ...sides.heads import MtpEngine
 
         return MtpEngine(self, vocab)
 

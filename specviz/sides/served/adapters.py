@@ -50,8 +50,9 @@ class Completions(TargetServer):
             try:
                 return super().lists(vocab, listed)
             except RefusedError as refused:
-                most = _named_limit(refused.said)
-                if listed == 1 or (most is not None and most >= listed):
+                # The limit that a refusal names, such as "greater than max allowed: 20".
+                named = re.findall(r"max[^.]*?(\d+)", refused.said)
+                if listed == 1 or (named and int(named[-1]) >= listed):
                     raise UnsuitedError(str(refused)) from refused
         raise AssertionError("the last attempt returns or raises")
 
@@ -134,9 +135,6 @@ class Completions(TargetServer):
             top = said["top_logprobs"][0]
             yield [_id(name) for name in top], list(top.values())
 
-    def _has_text(self, chunk: dict[str, Any]) -> bool:
-        return bool(chunk.get("choices"))
-
     def _drawn(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
         try:
             found = [_one_drawn(said) for said in self._choices(answer, prefixes * count)]
@@ -170,12 +168,6 @@ def _chance(value: float) -> float:
     return math.exp(value) if value > NEVER else 0.0
 
 
-def _named_limit(said: str) -> int | None:
-    """The limit that a refusal names, such as "greater than max allowed: 20"."""
-    numbers = re.findall(r"max[^.]*?(\d+)", said)
-    return int(numbers[-1]) if numbers else None
-
-
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
 
 
@@ -207,9 +199,6 @@ class LlamaTarget(TargetServer):
         for one in places:
             top = one["completion_probabilities"][0]["top_logprobs"]
             yield [int(t["id"]) for t in top], [float(t["logprob"]) for t in top]
-
-    def _has_text(self, chunk: dict[str, Any]) -> bool:
-        return not chunk.get("stop")
 
     def _worked(self, answer: Any) -> float | None:
         try:

@@ -15,7 +15,6 @@ import torch
 
 from ...core.numpy_path import NumpyPath
 from ...core.types import Draft, Floats, Judged, RunContext, Verdict
-from ...errors import PairError
 from .interface import Drawn
 from .target import RemoteEngine
 
@@ -108,14 +107,3 @@ class DrawnPath(NumpyPath):
 
     def _seed(self) -> int:
         return int(self._source.numbers(1)[0] * 2**53)
-
-
-def served_path(engine: RemoteEngine, run: RunContext) -> NumpyPath:
-    """The path for a target on a server. Raises `PairError` if the server cannot give what the
-    settings need."""
-    engine.ask_for(run.settings)
-    if not engine.draws:
-        return NumpyPath(engine, run)
-    if run.decide is not None:
-        raise PairError("a benchmark of speed needs whole distributions from the server.")
-    return DrawnPath(engine, run)

@@ -99,7 +99,8 @@ class TargetServer:
         so that the time between the first and the last of them says nothing.
         """
         body = self._body(prompt, count) | {"ignore_eos": True, "stream": True}
-        times = [at for at, chunk in self.server.stream(self.path, body) if self._has_text(chunk)]
+        chunks = self.server.stream(self.path, body)
+        times = [at for at, chunk in chunks if chunk.get("choices") or chunk.get("content")]
         if not times:
             raise PairError(f"{self.server.shown} streams nothing: its own speed is unknown.")
         return count / times[-1]
@@ -122,10 +123,6 @@ class TargetServer:
 
     def _tops(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
         """The listed ids and log-probabilities of each place. Raises `ANOTHER_FORM`."""
-        raise NotImplementedError
-
-    def _has_text(self, chunk: dict[str, Any]) -> bool:
-        """Whether a chunk of a stream brings a token."""
         raise NotImplementedError
 
     def _worked(self, answer: Any) -> float | None:

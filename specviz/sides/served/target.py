@@ -14,6 +14,7 @@ from transformers import GenerationConfig, PretrainedConfig
 
 from ...core.engine import ModelElsewhere, OwnEngine
 from ...core.events import SERVER, STREAMED
+from ...core.numpy_path import NumpyPath
 from ...core.types import RunContext
 from ...errors import PairError, ServerError
 from ...remote.address import ServerAddress
@@ -189,9 +190,14 @@ class RemoteEngine(OwnEngine):
         return self._draws([self._ids[:length]], (), settings, seed, count)[0]
 
     def path(self, run: RunContext) -> DecodingPath:
-        from .drawn import served_path  # which needs this module
+        self.ask_for(run.settings)
+        if not self.draws:
+            return NumpyPath(self, run)
+        if run.decide is not None:
+            raise PairError("a benchmark of speed needs whole distributions from the server.")
+        from .drawn import DrawnPath  # which needs this module
 
-        return served_path(self, run)
+        return DrawnPath(self, run)
 
     def told(self) -> dict[str, Any]:
         spent, self._spent = self._spent, Spent()

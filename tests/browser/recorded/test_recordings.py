@@ -34,6 +34,14 @@ CUT = """() => {
 LOWER = """(height) => {
   document.querySelector("[data-lane=speculative] .sv-stream").style.height = `${height}px`;
 }"""
+SCROLL = """(by) => {
+  document.querySelector("[data-lane=speculative] .sv-stream").scrollTop += by;
+}"""
+# Pixels of a lane's text below what is in sight.
+BELOW = """() => {
+  const stream = document.querySelector("[data-lane=speculative] .sv-stream");
+  return stream.scrollHeight - stream.scrollTop - stream.clientHeight;
+}"""
 # What does not fit into the page's width.
 WIDER = """() => [document.documentElement, ...document.querySelectorAll("#player, .sv > *")]
   .filter((node) => node.getBoundingClientRect().right > innerWidth + 1
@@ -292,6 +300,26 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visitor: Visitor) -> Non
     page.wait_for_function("window.specviz.position === window.specviz.events")
     visitor.state("ended")
     assert len(visitor.trace()["rounds"]) > 60
+
+
+def test_a_lane_shows_the_end_of_its_text_until_a_visitor_scrolls(visitor: Visitor) -> None:
+    """A layout scrolls too, for example when the settings open: that changes nothing."""
+    page = visitor.page
+    begin_anew(visitor)
+    page.locator("[data-scrub]").fill(str(page.evaluate("window.specviz.events")))
+    page.evaluate(LOWER, 100)
+    page.wait_for_function(f"({BELOW})() < 2")
+    page.evaluate(SCROLL, -80)
+    visitor.drawn()
+    assert page.evaluate(BELOW) > 60
+    page.evaluate(LOWER, 96)
+    page.wait_for_function(f"({BELOW})() < 2")
+    visitor.lane("speculative").locator(".sv-stream").hover()
+    page.mouse.wheel(0, -80)
+    page.wait_for_function(f"({BELOW})() > 60")
+    page.evaluate(LOWER, 92)
+    visitor.drawn()
+    assert page.evaluate(BELOW) > 60
 
 
 def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser, url: str) -> None:

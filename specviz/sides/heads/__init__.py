@@ -1,1 +1,0 @@
-"""Drafts from what reads the target's hidden states."""
