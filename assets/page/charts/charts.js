@@ -80,11 +80,8 @@ export class Charts {
   constructor(config) {
     this.#config = config;
     for (const name of DEEP) {
-      const figure = element("figure"), plot = element("div", "sv-plot");
-      figure.dataset.chart = name;
-      plot.setAttribute("role", "img");
-      figure.append(plot);
-      this.node.append(figure);
+      const plot = element("div", "sv-plot", { role: "img" });
+      this.node.append(element("figure", "", { dataset: { chart: name } }, plot));
       this.#plots.set(name, plot);
     }
     new MutationObserver(() => this.#draw()).observe(document.body, { attributeFilter: ["class"] });

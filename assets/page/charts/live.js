@@ -81,12 +81,9 @@ export class LiveCharts {
    * @param {string} [chart]
    */
   #head(name, metric, words, chart = name) {
-    const head = element("p"), value = element("b"), said = element("small", "", words);
-    head.dataset.head = name;
-    if (chart === name) value.dataset.metric = metric;
-    head.append(value, " ", said);
-    this.#heads[name] = head;
-    this.#boxes[chart].append(head);
+    const value = element("b", "", { dataset: chart === name ? { metric } : {} });
+    this.#heads[name] = element("p", "", { dataset: { head: name } }, value, " ", element("small", "", words));
+    this.#boxes[chart].append(this.#heads[name]);
   }
 
   #draw() {

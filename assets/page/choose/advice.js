@@ -48,13 +48,9 @@ export class Advice {
       const range = speedup.low === null ? "one prompt" : `${speedup.low.toFixed(2)} to ${speedup.high?.toFixed(2)}`;
       return `${nameOf(best.configuration, this.#parts.labels)}: ${speedup.value.toFixed(2)}× (${range})`;
     });
-    this.#fill(lines, () => lines.map((line, i) => {
-      const part = element("section"), heading = element("h2", "", line);
-      const where = temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "";
-      heading.prepend(element("small", "", `Best so far${where}`));
-      part.append(heading);
-      return part;
-    }));
+    const where = (/** @type {number} */ i) => (temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "");
+    this.#fill(lines, () => lines.map((line, i) =>
+      element("section", "", element("h2", "", element("small", "", `Best so far${where(i)}`), line))));
   }
 
   /**
@@ -74,66 +70,49 @@ export class Advice {
    */
   #one(one, { several, doubt, number }) {
     const { labels } = this.#parts;
-    const part = element("section");
-    part.dataset.answer = one.answer;
-    const heading = element("h2", "", worded(one.headline, labels));
-    if (several) heading.prepend(element("small", "", temperatureText(one.temperature)));
-    part.append(heading);
-    const reasons = element("ul");
-    reasons.append(...one.reasons.map((reason) => element("li", "", worded(reason, labels))));
-    if (one.reasons.length) part.append(reasons);
-    for (const sentence of [doubt, one.doubt]) if (sentence) part.append(element("p", "sc-doubt", sentence));
-    if (one.best) part.append(this.#buttons(one.best));
-    if (one.settings.length) part.append(this.#engines(one.settings, number));
-    return part;
+    const { answer, headline, temperature, reasons, best, settings } = one;
+    const said = reasons.map((reason) => element("li", "", worded(reason, labels)));
+    return element("section", "", { dataset: { answer } },
+      element("h2", "", ...several ? [element("small", "", temperatureText(temperature))] : [], worded(headline, labels)),
+      ...said.length ? [element("ul", "", ...said)] : [],
+      ...[doubt, one.doubt].filter(Boolean).map((sentence) => element("p", "sc-doubt", sentence ?? "")),
+      ...best ? [this.#buttons(best)] : [], ...settings.length ? [enginesOf(settings, number)] : []);
   }
 
   /** @param {Configuration} best */
   #buttons(best) {
-    const row = element("p", "sc-actions");
-    const use = element("button", "sv-button", "Race with these settings");
-    Object.assign(use, { type: "button", title: "Sets the page to this row; press Run there" });
-    use.dataset.use = "";
-    use.addEventListener("click", () => this.#parts.use(best));
-    row.append(use, copyButton("Copy a link to this row", () => this.#parts.link(best)));
-    return row;
+    const use = element("button", "sv-button", "Race with these settings", {
+      title: "Sets the page to this row; press Run there", dataset: { use: "" }, onclick: () => this.#parts.use(best),
+    });
+    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#parts.link(best)));
   }
+}
 
-  /**
-   * @param {EngineSettings[]} engines
-   * @param {number} number of the recommendation
-   */
-  #engines(engines, number) {
-    const box = element("div", "sc-engines"), tabs = element("div", "sc-tabs");
-    tabs.setAttribute("role", "tablist");
-    tabs.setAttribute("aria-label", "The same settings for");
-    const panels = engines.map((engine, i) => enginePanel(engine, `sc-engine-${number}-${i}`));
-    const buttons = engines.map(({ engine }, i) => {
-      const button = element("button", "", engine);
-      Object.assign(button, { type: "button", id: `sc-engine-${number}-${i}-tab` });
-      button.setAttribute("role", "tab");
-      button.setAttribute("aria-controls", panels[i].id);
-      return button;
+/**
+ * The same settings for other engines, one of them in sight.
+ * @param {EngineSettings[]} engines
+ * @param {number} number of the recommendation
+ */
+function enginesOf(engines, number) {
+  const ids = engines.map((_, i) => `sc-engine-${number}-${i}`);
+  const panels = engines.map((engine, i) => enginePanel(engine, ids[i]));
+  const buttons = engines.map(({ engine }, i) => element("button", "", engine,
+    { id: `${ids[i]}-tab`, role: "tab", "aria-controls": ids[i], onclick: () => open(i) }));
+  const open = (/** @type {number} */ place, isByKey = false) => {
+    buttons.forEach((button, i) => {
+      button.setAttribute("aria-selected", String(i === place));
+      button.tabIndex = i === place ? 0 : -1;
+      panels[i].hidden = i !== place;
     });
-    const open = (/** @type {number} */ place, isByKey = false) => {
-      buttons.forEach((button, i) => {
-        button.setAttribute("aria-selected", String(i === place));
-        button.tabIndex = i === place ? 0 : -1;
-        panels[i].hidden = i !== place;
-      });
-      if (isByKey) buttons[place].focus();
-    };
-    buttons.forEach((button, i) => button.addEventListener("click", () => open(i)));
-    tabs.addEventListener("keydown", ({ key }) => {
-      const by = { ArrowRight: 1, ArrowLeft: -1 }[key];
-      const at = buttons.findIndex((button) => button.tabIndex === 0);
-      if (by) open((at + by + buttons.length) % buttons.length, true);
-    });
-    tabs.append(...buttons);
-    box.append(element("h3", "", "The same settings elsewhere"), tabs, ...panels);
-    open(0);
-    return box;
-  }
+    if (isByKey) buttons[place].focus();
+  };
+  const onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[key], at = buttons.findIndex((button) => button.tabIndex === 0);
+    if (by) open((at + by + buttons.length) % buttons.length, true);
+  };
+  open(0);
+  return element("div", "sc-engines", element("h3", "", "The same settings elsewhere"),
+    element("div", "sc-tabs", { role: "tablist", "aria-label": "The same settings for", onkeydown }, ...buttons), ...panels);
 }
 
 /**
@@ -141,24 +120,12 @@ export class Advice {
  * @param {string} id
  */
 function enginePanel({ engine, version, source, text, note }, id) {
-  const panel = element("div", "sc-engine");
-  panel.id = id;
-  panel.setAttribute("role", "tabpanel");
-  panel.setAttribute("aria-labelledby", `${id}-tab`);
-  if (text) {
-    const code = element("pre", "", text);
-    code.tabIndex = 0; // so that keys can scroll it
-    code.setAttribute("role", "region");
-    code.setAttribute("aria-label", `Settings for ${engine}`);
-    panel.append(code, copyButton("Copy", () => text));
-  }
-  if (note) panel.append(element("p", "", note));
-  const from = element("small", "", `Spelled as in ${engine} ${version}: `);
-  const link = element("a", "", hostOf(source));
-  Object.assign(link, { href: source, target: "_blank", rel: "noopener noreferrer" });
-  from.append(link);
-  if (source) panel.append(from);
-  return panel;
+  // The settings can be scrolled by keys.
+  const code = () => element("pre", "", text, { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` });
+  const link = () => element("a", "", hostOf(source), { href: source, target: "_blank", rel: "noopener noreferrer" });
+  return element("div", "sc-engine", { id, role: "tabpanel", "aria-labelledby": `${id}-tab` },
+    ...text ? [code(), copyButton("Copy", () => text)] : [], ...note ? [element("p", "", note)] : [],
+    ...source ? [element("small", "", `Spelled as in ${engine} ${version}: `, link())] : []);
 }
 
 /**
@@ -166,16 +133,11 @@ function enginePanel({ engine, version, source, text, note }, id) {
  * @param {() => string} text  what is copied
  */
 function copyButton(label, text) {
-  const button = element("button", "sc-copy", label);
-  button.type = "button";
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text());
-      button.textContent = COPIED;
-    } catch {
-      button.textContent = NOT_COPIED;
-    }
-    setTimeout(() => { button.textContent = label; }, 2000);
+  const button = element("button", "sc-copy", label, {
+    onclick: async () => {
+      button.textContent = await navigator.clipboard.writeText(text()).then(() => COPIED, () => NOT_COPIED);
+      setTimeout(() => { button.textContent = label; }, 2000);
+    },
   });
   return button;
 }

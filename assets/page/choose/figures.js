@@ -68,12 +68,8 @@ export class Figures {
     const data = given.map((trace) => this.#worded(trace));
     let plot = this.#plots.get(name);
     if (!plot) {
-      const figure = element("figure");
-      figure.dataset.chart = name;
-      plot = element("div", "sc-plot");
-      plot.setAttribute("role", "img");
-      figure.append(element("figcaption"), plot);
-      this.node.append(figure);
+      plot = element("div", "sc-plot", { role: "img" });
+      this.node.append(element("figure", "", { dataset: { chart: name } }, element("figcaption"), plot));
       this.#plots.set(name, plot);
     }
     plot.previousElementSibling?.replaceChildren(title, ...keysOf(data));
@@ -96,11 +92,10 @@ export class Figures {
  */
 function keysOf(traces) {
   return traces.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name, type, mode = "lines", line, marker }) => {
-    const key = element("span", "sv-chart-key", name ?? "");
     const colour = line?.color ?? marker?.color;
-    key.style.setProperty("--key", typeof colour === "string" ? colour : "currentColor");
-    key.dataset.dash = type === "bar" ? "bar" : mode === "markers" ? "point" : line?.dash ?? "solid";
-    return key;
+    const dash = type === "bar" ? "bar" : mode === "markers" ? "point" : line?.dash ?? "solid";
+    return element("span", "sv-chart-key", name ?? "",
+      { style: { "--key": typeof colour === "string" ? colour : "currentColor" }, dataset: { dash } });
   });
 }
 

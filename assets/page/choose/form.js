@@ -15,7 +15,7 @@ const LISTS = [
 ];
 
 export class Form {
-  node = element("form", "sc-form");
+  node = element("form", "sc-form", { "aria-label": "What to sweep" });
   #config;
   #server;
   #changed;
@@ -23,8 +23,11 @@ export class Form {
   #found = []; // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
-  #text = element("textarea");
-  #said = element("p", "sc-found");
+  #text = element("textarea", "", {
+    rows: 5, spellcheck: false, "aria-label": "My own prompts", oninput: () => this.#readSoon(),
+    placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”",
+  });
+  #said = element("p", "sc-found", { role: "status" });
 
   /**
    * @param {ChooseConfig} config
@@ -35,7 +38,6 @@ export class Form {
     this.#config = config;
     this.#server = server;
     this.#changed = on.changed;
-    this.node.setAttribute("aria-label", "What to sweep");
     this.node.append(
       ...LISTS.map(([name, legend, note]) => this.#chips(name, legend, note, this.#optionsOf(name))),
       this.#prompts(), this.#amounts());
@@ -132,52 +134,34 @@ export class Form {
    */
   #chips(name, legend, note, options) {
     const usual = /** @type {Record<string, unknown>} */ (this.#config.usual)[name];
-    const field = element("fieldset");
-    const chips = element("div", "sc-chips");
-    for (const [value, label] of options) {
-      chips.append(chip("checkbox", name, value, label, !Array.isArray(usual) || usual.map(String).includes(value)));
-    }
-    field.append(element("legend", "", legend), chips);
-    if (note) field.append(element("small", "", note));
-    return field;
+    const isUsual = (/** @type {string} */ value) => !Array.isArray(usual) || usual.map(String).includes(value);
+    return element("fieldset", "", element("legend", "", legend),
+      element("div", "sc-chips", ...options.map(([value, label]) => chip("checkbox", name, value, label, isUsual(value)))),
+      ...note ? [element("small", "", note)] : []);
   }
 
   #prompts() {
-    const field = element("fieldset");
-    const source = element("div", "sc-chips");
-    source.append(chip("radio", "source", "built-in", "Built-in set", true), chip("radio", "source", "own", "My own", false));
     const kinds = Object.entries(this.#config.kinds).map(([kind, count]) => /** @type {[string, string]} */ ([kind, `${kind} ${count}`]));
     const builtIn = this.#chips("kinds", "Kinds of prompt", "", kinds);
     builtIn.dataset.source = "built-in";
-    field.append(element("legend", "", "Prompts"), source, builtIn, this.#ownPrompts());
-    return field;
+    return element("fieldset", "", element("legend", "", "Prompts"), element("div", "sc-chips",
+      chip("radio", "source", "built-in", "Built-in set", true), chip("radio", "source", "own", "My own", false)), builtIn, this.#ownPrompts());
   }
 
   #ownPrompts() {
-    const own = element("div", "sc-own");
-    own.dataset.source = "own";
-    Object.assign(this.#text, { rows: 5, spellcheck: false, placeholder: "A prompt on each line, JSON, or JSONL with “prompt” or “turns” and “category”" });
-    this.#text.setAttribute("aria-label", "My own prompts");
-    this.#text.addEventListener("input", () => this.#readSoon());
-    const input = element("input");
-    Object.assign(input, { type: "file", accept: ".txt,.json,.jsonl,text/plain,application/json", hidden: true });
-    input.setAttribute("aria-label", "File of prompts");
-    input.addEventListener("change", () => this.#open(input));
-    const button = element("button", "", "Choose a file…");
-    button.type = "button";
-    button.addEventListener("click", () => input.click());
-    this.#said.setAttribute("role", "status");
-    own.append(this.#text, button, input, this.#said);
-    return own;
+    const input = element("input", "", {
+      type: "file", accept: ".txt,.json,.jsonl,text/plain,application/json", hidden: true, "aria-label": "File of prompts",
+      onchange: () => this.#open(input),
+    });
+    return element("div", "sc-own", { dataset: { source: "own" } }, this.#text,
+      element("button", "", "Choose a file…", { onclick: () => input.click() }), input, this.#said);
   }
 
   #amounts() {
-    const field = element("div", "sc-amounts");
-    const { usual } = this.#config;
-    field.append(
-      choice("length", "Tokens per run", this.#config.lengths.map((tokens) => [tokens, String(tokens)]), usual.length),
-      choice("seconds", "Time to spend", this.#config.seconds.map((time) => [time, timeText(time)]), usual.seconds));
-    return field;
+    const { usual, lengths, seconds } = this.#config;
+    return element("div", "sc-amounts",
+      choice("length", "Tokens per run", lengths.map((tokens) => [tokens, String(tokens)]), usual.length),
+      choice("seconds", "Time to spend", seconds.map((time) => [time, timeText(time)]), usual.seconds));
   }
 
   #showSource() {
@@ -253,10 +237,7 @@ export class Form {
  * @param {boolean} checked
  */
 function chip(type, name, value, label, checked) {
-  const node = element("label"), input = element("input");
-  Object.assign(input, { type, name, value, checked });
-  node.append(input, element("span", "", label));
-  return node;
+  return element("label", "", element("input", "", { type, name, value, checked }), element("span", "", label));
 }
 
 /**
@@ -266,15 +247,8 @@ function chip(type, name, value, label, checked) {
  * @param {number} chosen
  */
 function choice(name, label, options, chosen) {
-  const node = element("label"), select = element("select");
-  select.name = name;
-  for (const [value, text] of options) {
-    const option = element("option", "", text);
-    Object.assign(option, { value: String(value), selected: value === chosen });
-    select.append(option);
-  }
-  node.append(element("span", "", label), select);
-  return node;
+  return element("label", "", element("span", "", label), element("select", "", { name },
+    ...options.map(([value, text]) => element("option", "", text, { value, selected: value === chosen }))));
 }
 
 /** @param {number} time seconds */

@@ -65,7 +65,7 @@ const COLUMNS = [
 ];
 
 export class Table {
-  node = element("div", "sc-table");
+  node = element("div", "sc-table", { tabIndex: 0, role: "region", "aria-label": "Table of configurations" }); // keys can scroll it
   #table = element("table");
   #body = element("tbody");
   #labels;
@@ -79,13 +79,8 @@ export class Table {
   /** @param {Labels} labels */
   constructor(labels) {
     this.#labels = labels;
-    Object.assign(this.node, { tabIndex: 0 }); // so that keys can scroll it
-    this.node.setAttribute("role", "region");
-    this.node.setAttribute("aria-label", "Table of configurations");
-    const head = element("thead"), line = element("tr");
-    line.append(this.#header("", "Configuration", "In the order of the plan"), ...COLUMNS.map(({ name, label, title }) => this.#header(name, label, title)));
-    head.append(line);
-    this.#table.append(head, this.#body);
+    this.#table.append(element("thead", "", element("tr", "", this.#header("", "Configuration", "In the order of the plan"),
+      ...COLUMNS.map(({ name, label, title }) => this.#header(name, label, title)))), this.#body);
     this.node.append(this.#table);
     this.#markOrder();
   }
@@ -112,17 +107,12 @@ export class Table {
    * @param {string} title
    */
   #header(name, label, title) {
-    const cell = element("th"), button = element("button", "", label);
-    cell.scope = "col";
-    cell.dataset.column = name;
-    Object.assign(button, { type: "button", title });
-    button.addEventListener("click", () => {
+    const onclick = () => {
       this.#sorted = name && this.#sorted !== name ? name : null;
       this.#markOrder();
       this.#arrange();
-    });
-    cell.append(button);
-    return cell;
+    };
+    return element("th", "", { scope: "col", dataset: { column: name } }, element("button", "", label, { title, onclick }));
   }
 
   #markOrder() {
@@ -146,39 +136,18 @@ export class Table {
    * @param {boolean} several  whether there is more than one temperature
    */
   #line(row, several) {
-    const node = element("tr"), name = element("th");
-    name.scope = "row";
-    Object.assign(node.dataset, { key: row.key, status: row.status });
-    if (row.mark) node.dataset.mark = row.mark;
-    const { temperature } = row.configuration;
+    const { temperature } = row.configuration, isLeftOut = row.status === "left out";
     const greedy = temperature === 0 ? "greedy" : `T ${temperature}`;
-    name.append(element("span", "", nameOf(row.configuration, this.#labels) + (several ? `, ${greedy}` : "")));
     const known = row.mark ? MARKS[row.mark] : STATES[row.status];
     const state = row.mark === "open" && !row.measured ? `${known}, not measured` : known;
-    if (row.status !== "left out" && state) name.append(element("small", "sc-state", state));
-    node.append(name);
-    if (row.status === "left out") node.append(this.#leftOut(row));
-    else node.append(...COLUMNS.map((column) => this.#cell(column, row)));
-    if (row.note) node.title = row.note;
-    return node;
-  }
-
-  /** @param {SweepRow} row */
-  #leftOut(row) {
-    const cell = element("td", "sc-left-out", row.note || "Not possible with this pair.");
-    cell.colSpan = COLUMNS.length;
-    return cell;
-  }
-
-  /**
-   * @param {Column} column
-   * @param {SweepRow} row
-   */
-  #cell(column, row) {
-    const cell = element("td");
-    cell.dataset.column = column.name;
-    cell.append(...column.cell(row));
-    return cell;
+    const name = element("th", "", { scope: "row" },
+      element("span", "", nameOf(row.configuration, this.#labels) + (several ? `, ${greedy}` : "")),
+      ...state && !isLeftOut ? [element("small", "sc-state", state)] : []);
+    const cells = isLeftOut
+      ? [element("td", "sc-left-out", { colSpan: COLUMNS.length }, row.note || "Not possible with this pair.")]
+      : COLUMNS.map((column) => element("td", "", { dataset: { column: column.name } }, ...column.cell(row)));
+    const { key, status, mark, note } = row;
+    return element("tr", "", { dataset: { key, status, ...mark && { mark } }, ...note && { title: note } }, name, ...cells);
   }
 }
 

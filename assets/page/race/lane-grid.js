@@ -85,47 +85,17 @@ export class LaneGrid {
    * @param {{ text: string, warning: string }} note
    */
   #article(name, drafted, place, { text, warning }) {
-    const article = element("article"), head = element("header"), title = element("h2");
-    article.dataset.lane = name;
-    article.dataset.key = name === ALONE ? "alone" : String(drafted.indexOf(name) % KEYS);
-    title.id = `sv-name-${place}`;
-    article.setAttribute("aria-labelledby", title.id);
-    const isNamed = name !== ALONE && name !== OURS;
-    title.append(isNamed ? this.#nameButton(name, drafted) : element("span", "", name === ALONE ? "Target alone" : "With drafts"));
-    head.append(title);
-    if (isNamed) head.append(dataElement("b", "ratio", name, "sv-lane-ratio"));
-    if (warning) head.append(Object.assign(element("em", "sv-inexact", text), { title: warning }));
-    else head.append(Object.assign(dataElement("small", "guesser", name), { textContent: text, title: text }));
-    head.append(dataElement("span", "rate", name, "sv-value"));
-    const bar = dataElement("div", "bar", name, "sv-bar"), mark = element("u");
-    mark.hidden = true;
-    bar.append(element("i"), mark);
-    const stream = element("div", "sv-stream");
-    stream.setAttribute("role", "group");
-    stream.setAttribute("aria-label", `Tokens ${name === ALONE ? "of the " : ""}${labelOf(name)}`);
-    stream.append(element("p", "sv-empty", name === ALONE ? IDLE_ALONE : IDLE_OURS));
-    article.append(head, bar, stream, this.#foot(name));
-    return article;
-  }
-
-  /** @param {LaneName} name */
-  #foot(name) {
-    const foot = element("footer", "sv-foot");
-    foot.append(dataElement("span", "sums", name));
-    if (name === ALONE) return foot;
-    const phases = element("ol", "sv-phases");
-    for (const [phase, words] of PHASES) {
-      const item = element("li", `is-${phase.toLowerCase()}`, phase);
-      item.append(element("small", "", words));
-      phases.append(item);
-    }
-    foot.append(phases);
-    const button = element("button", "sv-link", "Step by step");
-    button.type = "button";
-    button.dataset.explain = name;
-    button.title = "This round in numbers, step by step (E)";
-    foot.append(button);
-    return foot;
+    const isAlone = name === ALONE, isNamed = !isAlone && name !== OURS, id = `sv-name-${place}`;
+    const title = element("h2", "", { id }, isNamed ? this.#nameButton(name, drafted) : element("span", "", isAlone ? "Target alone" : "With drafts"));
+    const note = warning ? element("em", "sv-inexact", text, { title: warning })
+      : element("small", "", text, { title: text, dataset: { guesser: name } });
+    return element("article", "", {
+      "aria-labelledby": id, dataset: { lane: name, key: isAlone ? "alone" : drafted.indexOf(name) % KEYS },
+    }, element("header", "", title, ...isNamed ? [element("b", "sv-lane-ratio", { dataset: { ratio: name } })] : [], note,
+      element("span", "sv-value", { dataset: { rate: name } })),
+    element("div", "sv-bar", { dataset: { bar: name } }, element("i"), element("u", "", { hidden: true })),
+    element("div", "sv-stream", { role: "group", "aria-label": `Tokens of ${labelOf(name)}` },
+      element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS)), footOf(name));
   }
 
   /**
@@ -133,12 +103,18 @@ export class LaneGrid {
    * @param {LaneName[]} drafted
    */
   #nameButton(name, drafted) {
-    const button = element("button", "sv-lane-name", name);
-    button.type = "button";
-    button.title = `Show the figures of this lane (${drafted.indexOf(name) + 1} of ${drafted.length})`;
-    button.addEventListener("click", () => this.#choose(name));
-    return button;
+    const title = `Show the figures of this lane (${drafted.indexOf(name) + 1} of ${drafted.length})`;
+    return element("button", "sv-lane-name", name, { title, onclick: () => this.#choose(name) });
   }
+}
+
+/** @param {LaneName} name */
+function footOf(name) {
+  const sums = element("span", "", { dataset: { sums: name } });
+  if (name === ALONE) return element("footer", "sv-foot", sums);
+  return element("footer", "sv-foot", sums,
+    element("ol", "sv-phases", ...PHASES.map(([phase, words]) => element("li", `is-${phase.toLowerCase()}`, phase, element("small", "", words)))),
+    element("button", "sv-link", "Step by step", { dataset: { explain: name }, title: "This round in numbers, step by step (E)" }));
 }
 
 /**
@@ -153,17 +129,4 @@ function noteOf(name, header) {
   if (changedLanes(header).includes(name)) return { text: "changes the text", warning: verdictKind(ruleOf(settings)).warning };
   if (header.lanes) return { text: "", warning: "" };
   return { text: header.source ? GUESSER : guesser(settings), warning: "" };
-}
-
-/**
- * An element that is found by a lane's name.
- * @param {"b" | "span" | "div" | "small"} kind
- * @param {string} data
- * @param {LaneName} name
- * @param {string} [className]
- */
-function dataElement(kind, data, name, className) {
-  const node = element(kind, className);
-  node.dataset[data] = name;
-  return node;
 }

@@ -43,11 +43,7 @@ export class Strip {
     const items = describe(header), question = items.find(({ name }) => name === "prompt");
     this.#asked.textContent = question?.text ?? "";
     this.#run.replaceChildren(...items.filter((item) => item !== question).map(({ name, text, title, isInexact = false }) => {
-      const node = element("span", "", text);
-      node.dataset.item = name;
-      if (title) node.title = title;
-      node.classList.toggle("sv-inexact", isInexact);
-      return node;
+      return element("span", isInexact ? "sv-inexact" : "", text, { dataset: { item: name }, ...title && { title } });
     }));
     this.#root.querySelector(".sv-template")?.remove();
     if (header.question != null) this.#run.after(wholePrompt(header.prompt));
@@ -78,11 +74,8 @@ export class Strip {
  * The text that the models read, behind a click: the question within the target's chat template.
  * @param {string} prompt
  */
-function wholePrompt(prompt) {
-  const whole = element("details", "sv-template");
-  whole.append(element("summary", "", "template"), element("pre", "", prompt));
-  return whole;
-}
+const wholePrompt = (prompt) =>
+  element("details", "sv-template", element("summary", "", "template"), element("pre", "", prompt));
 
 /**
  * Versions, and what cannot be vouched for.

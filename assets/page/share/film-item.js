@@ -12,15 +12,9 @@ const FAILED = "The browser could not record the film; try again, or take the pi
  * @param {(sentence: string) => void} fail told why there is no film
  */
 export function filmItem(trace, fail) {
-  const box = element("div", "sv-film"), row = element("div", "sv-film-row");
-  const start = element("button", "", "Short film (.webm)"), cancel = element("button", "", "Cancel");
-  const bar = element("progress"), said = element("span", "", "recording, 12 s");
-  start.type = cancel.type = "button";
-  start.dataset.take = "film";
-  bar.setAttribute("aria-label", "Recording of the film");
-  row.hidden = true;
-  row.append(said, bar, cancel);
-  box.append(start, row);
+  const start = element("button", "", "Short film (.webm)", { dataset: { take: "film" } }), cancel = element("button", "", "Cancel");
+  const bar = element("progress", "", { "aria-label": "Recording of the film" });
+  const row = element("div", "sv-film-row", { hidden: true }, element("span", "", "recording, 12 s"), bar, cancel);
   start.addEventListener("click", async () => {
     const run = trace();
     if (!run) return;
@@ -47,5 +41,5 @@ export function filmItem(trace, fail) {
     if (hadFocus) start.focus({ preventScroll: true });
     cancel.removeEventListener("click", giveUp);
   });
-  return box;
+  return element("div", "sv-film", start, row);
 }

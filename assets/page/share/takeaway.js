@@ -58,10 +58,10 @@ export class Takeaway {
         this.#list.append(this.#item(label, form, () => this.#takeForm(form, type)));
       }
     }
-    const charts = element("details", "sv-take-charts");
-    charts.append(element("summary", "", "Charts as pictures"),
-      ...Object.entries(parts.config.titles).map(([name, title]) => this.#chartRow(name, title)));
-    if (parts.config.plotly) this.#list.append(charts);
+    if (parts.config.plotly) {
+      this.#list.append(element("details", "sv-take-charts", element("summary", "", "Charts as pictures"),
+        ...Object.entries(parts.config.titles).map(([name, title]) => this.#chartRow(name, title))));
+    }
     this.#menu.addEventListener("toggle", () => this.#offer());
     this.#wireFiles();
     this.#offer();
@@ -103,9 +103,7 @@ export class Takeaway {
    * @param {() => Promise<void>} take
    */
   #item(label, name, take) {
-    const button = element("button", "", label);
-    button.type = "button";
-    button.dataset.take = name;
+    const button = element("button", "", label, { dataset: { take: name } });
     button.addEventListener("click", async () => {
       button.disabled = true;
       try {
@@ -126,16 +124,12 @@ export class Takeaway {
    * @param {string} title
    */
   #chartRow(name, title) {
-    const row = element("div", "sv-take-chart");
-    row.dataset.of = name;
-    row.append(element("span", "", title));
-    for (const format of PICTURES) {
-      const label = format.toUpperCase();
-      const button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
+    const buttons = PICTURES.map((format) => {
+      const label = format.toUpperCase(), button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
       button.setAttribute("aria-label", `${title}, ${label}`);
-      row.append(button);
-    }
-    return row;
+      return button;
+    });
+    return element("div", "sv-take-chart", { dataset: { of: name } }, element("span", "", title), ...buttons);
   }
 
   /** Nothing can be taken before a run is shown. */

@@ -57,13 +57,8 @@ export class Ask {
     this.#question = question;
     this.#votes = question.answers.map(() => 0);
     find(this.#box, "p").textContent = question.text;
-    find(this.#box, "div").replaceChildren(...question.answers.map((answer, i) => {
-      const button = element("button", "", `${question.reveal ? `${question.short[i]}. ` : ""}${answer} `);
-      button.type = "button";
-      button.dataset.vote = String(i);
-      button.append(element("b", "", "0"));
-      return button;
-    }));
+    find(this.#box, "div").replaceChildren(...question.answers.map((answer, vote) =>
+      element("button", "", `${question.reveal ? `${question.short[vote]}. ` : ""}${answer} `, element("b", "", "0"), { dataset: { vote } })));
     this.#root.dataset.guess = "open";
     this.#box.hidden = false;
   }

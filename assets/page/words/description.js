@@ -20,15 +20,15 @@ const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are tran
   + "the tokens that both have.";
 
 /**
- * What is said of a target on a server: how it is timed, and how fast it is by itself.
- * @param {number | null} [rate] tokens per second of its own stream
+ * A target, and of one on a server how it is timed and how fast it is by itself.
+ * @param {Header} header
  * @returns {Item[]}
  */
-function served(rate) {
-  /** @type {Item[]} */
-  const items = [{ name: "server", text: "on a server, timed per request", title: PER_REQUEST }];
-  if (rate) items.push({ name: "stream", text: `streams ${fixed(rate, rate < 100 ? 1 : 0)} tokens/s by itself`, title: STREAM });
-  return items;
+function targetItems({ target, streaming_rate: rate }) {
+  const item = { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) };
+  if (target.form !== SERVER) return [item];
+  const stream = rate ? [{ name: "stream", text: `streams ${fixed(rate, rate < 100 ? 1 : 0)} tokens/s by itself`, title: STREAM }] : [];
+  return [item, { name: "server", text: "on a server, timed per request", title: PER_REQUEST }, ...stream];
 }
 
 /**
@@ -37,16 +37,23 @@ function served(rate) {
  * @returns {Item[]}
  */
 export function describe(header) {
-  const { target, draft, drafts, lanes, memory, settings, streaming_rate: rate } = header, prompt = promptItem(header);
+  const { target, lanes, settings } = header, prompt = promptItem(header), shared = sharedItems(settings);
   if (header.source) {
     return [prompt, { name: "target", text: `${target.name} ${size(target)}` },
-      ...sourceItems(header), ...sharedItems(settings).filter(({ name }) => name !== "chat")];
+      ...sourceItems(header), ...shared.filter(({ name }) => name !== "chat")];
   }
-  if (lanes) return describeSeveral(prompt, { target, drafts, lanes, settings, streaming_rate: rate });
-  const { drafter, gamma, gamma_policy: policy } = settings;
+  return [prompt, ...targetItems(header), ...lanes ? several(header, lanes) : single(header), ...shared];
+}
+
+/**
+ * How the one lane with drafts guesses.
+ * @param {Header} header
+ * @returns {Item[]}
+ */
+function single({ draft, memory, settings }) {
+  const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
   /** @type {Item[]} */
-  const items = [prompt, { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) }];
-  if (target.form === SERVER) items.push(...served(rate));
+  const items = [];
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });
@@ -58,19 +65,23 @@ export function describe(header) {
     const title = `${plural(memory.tokens, "token")} of earlier texts, from which drafts may come`;
     items.push({ name: "memory", text: `+ ${plural(memory.texts, "earlier text")}`, title });
   }
-  if (drafter !== "model") items.push({ name: "drafter", text: settingText("drafter", drafter) });
-  if (drafter !== "none") items.push({ name: "gamma", text: settingText("gamma", gamma) });
-  if (drafter !== "none" && policy !== "fixed") {
-    items.push({ name: "gamma_policy", text: settingText("gamma_policy", policy) });
-  }
-  const rule = ruleOf(settings);
-  if (drafter !== "none" && rule !== "token") {
-    const { exact, warning } = verdictKind(rule), said = settingText("verdict", rule);
-    items.push(exact ? { name: "verdict", text: said }
-      : { name: "verdict", text: `${said}: changes the text`, title: warning, isInexact: true });
-  }
-  return [...items, ...sharedItems(settings)];
+  if (drafter !== "model") items.push(itemOf("drafter", drafter));
+  if (drafter === "none") return items;
+  items.push(itemOf("gamma", gamma));
+  if (policy !== "fixed") items.push(itemOf("gamma_policy", policy));
+  if (rule !== "token") items.push(verdictKind(rule).exact ? itemOf("verdict", rule) : changedBy(rule));
+  return items;
 }
+
+/**
+ * A rule that is not exact.
+ * @param {string} rule
+ * @param {string} [whose]
+ * @returns {Item}
+ */
+const changedBy = (rule, whose = "") => ({
+  name: "verdict", text: `${settingText("verdict", rule)}${whose}: changes the text`, title: verdictKind(rule).warning, isInexact: true,
+});
 
 /**
  * What was asked or begun; of a question, the whole text that the models read too.
@@ -84,28 +95,23 @@ function promptItem(header) {
 
 /**
  * The same of lanes with names of their own, which say what differs.
- * @param {Item} prompt
- * @param {Pick<Header, "target" | "drafts" | "settings" | "streaming_rate"> & { lanes: Record<LaneName, Settings> }} header
+ * @param {Header} header
+ * @param {Record<LaneName, Settings>} lanes
  * @returns {Item[]}
  */
-function describeSeveral(prompt, { target, drafts, lanes, settings, streaming_rate: rate }) {
+function several({ drafts, settings }, lanes) {
   const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
-  const gammas = new Set(Object.values(lanes).map(({ gamma }) => gamma));
+  const names = Object.keys(lanes), each = Object.values(lanes), changed = changedLanes({ lanes });
   /** @type {Item[]} */
-  const items = [prompt, { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) }];
-  if (target.form === SERVER) items.push(...served(rate));
-  if (draft) items.push({ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) });
-  const names = Object.keys(lanes);
+  const items = draft ? [{ name: "draft", text: `+ ${draft.name} ${size(draft)}`, title: titleOf(draft) }] : [];
   items.push({ name: "lanes", text: plural(names.length, "lane") + " with drafts", title: names.join("\n") });
-  if (gammas.size === 1) items.push({ name: "gamma", text: settingText("gamma", settings.gamma) });
-  const rules = new Set(Object.values(lanes).map(ruleOf)), changed = changedLanes({ lanes });
-  const [rule] = rules;
+  if (new Set(each.map(({ gamma }) => gamma)).size === 1) items.push(itemOf("gamma", settings.gamma));
+  const rules = new Set(each.map(ruleOf)), [rule] = rules;
   if (changed.length) {
     const whose = changed.length === names.length ? "in all lanes with drafts" : `in ${changed.join("; ")}`;
-    const rule = ruleOf(lanes[changed[0]]), text = `${settingText("verdict", rule)} ${whose}: changes the text`;
-    items.push({ name: "verdict", text, title: verdictKind(rule).warning, isInexact: true });
-  } else if (rules.size === 1 && rule !== "token") items.push({ name: "verdict", text: settingText("verdict", rule) });
-  return [...items, ...sharedItems(settings)];
+    items.push(changedBy(ruleOf(lanes[changed[0]]), ` ${whose}`));
+  } else if (rules.size === 1 && rule !== "token") items.push(itemOf("verdict", rule));
+  return items;
 }
 
 /**
@@ -114,21 +120,23 @@ function describeSeveral(prompt, { target, drafts, lanes, settings, streaming_ra
  * @returns {Item[]}
  */
 function sharedItems(settings) {
-  const { stop } = settings;
-  /** @type {Item[]} */
-  const items = [];
-  items.push({ name: "temperature", text: settingText("temperature", settings.temperature) });
-  if (settings.top_k > 0) items.push({ name: "top_k", text: settingText("top_k", settings.top_k) });
-  if (settings.top_p < 1) items.push({ name: "top_p", text: settingText("top_p", settings.top_p) });
-  items.push({ name: "seed", text: settingText("seed", settings.seed) },
-    { name: "max_new_tokens", text: settingText("max_new_tokens", settings.max_new_tokens) });
-  if (settings.chat !== undefined && settings.chat !== "auto") {
-    items.push({ name: "chat", text: settingText("chat", settings.chat) });
-  }
+  const { stop, temperature, top_k, top_p, seed, max_new_tokens, chat = "auto", ignore_eos } = settings;
+  const items = [itemOf("temperature", temperature)];
+  if (top_k > 0) items.push(itemOf("top_k", top_k));
+  if (top_p < 1) items.push(itemOf("top_p", top_p));
+  items.push(itemOf("seed", seed), itemOf("max_new_tokens", max_new_tokens));
+  if (chat !== "auto") items.push(itemOf("chat", chat));
   if (stop.length) items.push({ name: "stop", text: plural(stop.length, "stop string"), title: stop.join("\n") });
-  if (settings.ignore_eos) items.push({ name: "ignore_eos", text: "end of text ignored" });
+  if (ignore_eos) items.push({ name: "ignore_eos", text: "end of text ignored" });
   return items;
 }
+
+/**
+ * @param {string} name
+ * @param {Value} value
+ * @returns {Item}
+ */
+const itemOf = (name, value) => ({ name, text: settingText(name, value) });
 
 /**
  * A setting as the strip says it.
