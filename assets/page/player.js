@@ -15,7 +15,7 @@ import { Repeats } from "specviz/race/repeats.js";
 import { newest } from "specviz/run/pick.js";
 import { SlowReplay } from "specviz/run/replay.js";
 import { Session } from "specviz/run/session.js";
-import { withFiles } from "specviz/run/files.js";
+import { withFiles } from "specviz/run/recordings.js";
 import { Shell } from "specviz/shell.js";
 import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { bestGamma, breakEvenAlpha, explain } from "specviz/facts/costs.js";
+import { bestGamma, breakEvenOf, explain } from "specviz/facts/costs.js";
 import { lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
@@ -29,7 +29,7 @@ for (const wanted of golden.cases) {
 
 test("what would pay, for given prices", () => {
   for (const { given: [gamma, c, judging], break_even: even, best: [best, speedup] } of golden.prices) {
-    close(breakEvenAlpha(gamma, c, judging), even);
+    close(breakEvenOf(new Map([[gamma, 1]]), gamma * c + judging), even);
     const found = bestGamma(0.8, c, judging, gamma, golden.most_gamma);
     assert.equal(found.gamma, best);
     close(found.speedup, speedup);

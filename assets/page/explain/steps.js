@@ -2,7 +2,6 @@
 
 import { balance } from "specviz/explain/balance.js";
 import { sharesOf, singlePass } from "specviz/explain/numbers.js";
-import { guessed, unguessed } from "specviz/explain/guess.js";
 import { bars, columns, marked, twoTexts } from "specviz/explain/pictures.js";
 import { milliseconds } from "specviz/explain/times.js";
 import { overlay, verdict } from "specviz/explain/judging.js";
@@ -88,6 +87,25 @@ function guess({ round, trace, isGreedy }) {
     chapter: "Guess", sentence, note: isGreedy ? GREEDY : AS_USED,
     tokens: upTo(drafted, 0), until: "draft", picture: () => [columns(round, false)],
   };
+}
+
+/**
+ * How a round's guesses came about, in a sentence.
+ * @param {Header} header
+ * @param {string} count how many guesses, in words
+ * @param {boolean} isGreedy
+ */
+function guessed({ settings, draft }, count, isGreedy) {
+  const { guessed: drawn, guessed_greedy: greedy, who } = drafterKind(settings.drafter);
+  const told = (isGreedy && greedy) || drawn;
+  if (told) return told.replace("{count}", count);
+  if (draft?.shared && isGreedy) {
+    return "The draft has other tokens than the target. It writes its likeliest text, which is cut into the target’s "
+      + `tokens: ${count}.`;
+  }
+  const among = draft?.shared ? "the tokens that the target has too" : "all tokens";
+  const how = isGreedy ? "takes its first choice" : `has chances q for ${among}, draws one`;
+  return `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
 }
 
 /**
@@ -256,7 +274,7 @@ function bonus({ round, tokens, own }) {
  * @returns {Step}
  */
 function pass({ round, trace, own, isGreedy }) {
-  const why = round.lane === "baseline" ? "" : unguessed(trace.header);
+  const why = round.lane === "baseline" ? "" : `${drafterKind(trace.header.settings.drafter).unguessed} `;
   return {
     chapter: "Pass",
     sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${

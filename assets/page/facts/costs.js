@@ -72,17 +72,7 @@ function costsOf(alone, m) {
 }
 
 /**
- * The alpha at which the predicted speed-up is 1, or null if even 1 would not pay.
- * @param {number} gamma
- * @param {number} c
- * @param {number} [judging]
- */
-export function breakEvenAlpha(gamma, c, judging = 1) {
-  return breakEvenOf(new Map([[gamma, 1]]), gamma * c + judging);
-}
-
-/**
- * The alpha at which rounds of this mean price would only just pay.
+ * The alpha at which rounds of this mean price would only just pay; null if even 1 would not.
  * @param {Map<number, number>} lengths drafted tokens -> rounds
  * @param {number} price
  */
