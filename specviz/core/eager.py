@@ -99,7 +99,8 @@ class EagerEngine(OwnEngine):
 
     def rollback(self, length: int) -> None:
         if not self._checked:
-            self._check_rollback()
+            check_rollback(self._model, self._cache, self.length)
+            self._checked = True
         layers, tokens = self._tentative
         if tokens:
             for layer in self._cache.layers[:layers]:
@@ -117,10 +118,6 @@ class EagerEngine(OwnEngine):
             self._shallow[layers] = truncated_model(self._model, layers)
         self._tentative = layers, self._tentative[1] + tokens
         return self._shallow[layers]
-
-    def _check_rollback(self) -> None:
-        check_rollback(self._model, self._cache, self.length)
-        self._checked = True
 
 
 def check_rollback(model: Any, cache: Any, length: int) -> None:

@@ -33,7 +33,9 @@ def make_context(
     Each lane has a stream of random numbers of its own: with the same numbers, two would agree
     more often than independent samples do.
     """
-    stream = np.random.SeedSequence(settings.seed, spawn_key=_stream_of(lane))
+    # It depends on the lane's name alone, whatever else races.
+    key = (LANES.index(lane),) if lane in LANES else (len(LANES), *lane.encode())
+    stream = np.random.SeedSequence(settings.seed, spawn_key=key)
     source: RandomSource
     if device.type == "cpu":
         source = HostDraws(stream)
@@ -42,13 +44,6 @@ def make_context(
         source = torch.Generator(device).manual_seed(seed)
     host = HostDraws(stream.spawn(1)[0])
     return RunContext(settings, vocab, device, source, decide, host, memory)
-
-
-def _stream_of(lane: Lane) -> tuple[int, ...]:
-    """Which stream of a seed is a lane's: it depends on its name alone, whatever else races."""
-    if lane in LANES:
-        return (LANES.index(lane),)
-    return (len(LANES), *lane.encode())
 
 
 def plain_path(engine: Engine, run: RunContext) -> DecodingPath:

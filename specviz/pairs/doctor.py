@@ -98,7 +98,7 @@ class Report:
 
 
 def examine(
-    target: str,
+    target: str | NamedSpec | ModelsSpec,
     draft: str | None = None,
     *,
     dtype: str | torch.dtype | None = None,
@@ -110,10 +110,10 @@ def examine(
 ) -> Report:
     """Findings about a target and a draft or head, each a hub id or a local folder.
 
-    Without `draft`, `target` is the name of a pair, as for `load_pair`, or a target alone. Reads
-    configs, tokenizers and headers of weights, and runs no code of a repository. dtype, quantize,
-    draft_quantize, device: as for `load_pair`. free: free bytes, instead of those of the device.
-    tokens: the length of the text in the caches.
+    Without `draft`, `target` is a pair, by its name as for `load_pair` or parsed, or a target
+    alone. Reads configs, tokenizers and headers of weights, and runs no code of a repository.
+    dtype, quantize, draft_quantize, device: as for `load_pair`. free: free bytes, instead of those
+    of the device. tokens: the length of the text in the caches.
     """
     names = _names(target, draft)
     shown = [shown_model(name) for name in names]
@@ -140,17 +140,13 @@ def examine(
         if head is not None:
             found += head_findings(head, models[0])
         found += memory_findings(loads, devices, tokens)
-        has_exits = has_early_exits(models[0].model)
-        held = {"draft": len(models) > 1, "head": head is not None, "layers": has_exits}
-        drafters = drafters_for([name for name, is_there in held.items() if is_there])
+        drafters = _drafters(models, head is not None)
     else:
         found += _memory_by_table(names, options, devices, tokens)
     if models and not has_head:
         found += own_layers_findings(models[0])
     if len(names) == 1:
-        known = f"{suggested} is a known draft for this target."
-        none = "the drafters 'ngram' and 'early-exit' need none."
-        found.append(good("draft", f"no draft was named: {known if suggested else none}"))
+        found.append(_suggestion(suggested))
     precisions = ("float32", "bfloat16", *QUANTIZED) if loads else ()
     memory = {p: sum(load.need.bytes(p, tokens) for load in loads) for p in precisions}
     total = sum(one.free for one in devices)
@@ -172,22 +168,20 @@ def examine_pair(spec: PairSpec, **options: Any) -> Report:
     return report
 
 
-def examine_models(spec: NamedSpec | ModelsSpec, **options: Any) -> Report:
-    """The same for models of the hub or of this machine."""
-    return examine(str(spec), **options)
-
-
-def _names(target: str, draft: str | None) -> list[str]:
-    if draft is not None:
-        return [target.strip()] + ([draft.strip()] if draft.strip() != NO_DRAFT else [])
-    try:
-        spec = parse_pair(target)
-    except PairError:  # not the name of a pair, so it is the name of a model
-        return [target.strip()]
-    if not isinstance(spec, NamedSpec | ModelsSpec):
-        return [target.strip()]
-    one, other = model_names(spec)
-    row = row_of(spec)
+def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> list[str]:
+    if isinstance(target, str):
+        name = target.strip()
+        if draft is not None:
+            return [name] + ([draft.strip()] if draft.strip() != NO_DRAFT else [])
+        try:
+            spec = parse_pair(name)
+        except PairError:  # not the name of a pair, so it is the name of a model
+            return [name]
+        if not isinstance(spec, NamedSpec | ModelsSpec):
+            return [name]
+        target = spec
+    one, other = model_names(target)
+    row = row_of(target)
     if row is not None and row.wheel is not None:
         one = str(wheel_file(row) or one)
     return [one, other] if other else [one]
@@ -244,6 +238,19 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> Findings:
     yield from mixture_findings(models[0])
     yield from context_findings(models)
     yield from chat_findings(alone, draft[0] if draft else None)
+
+
+def _drafters(models: list[ModelMetadata], has_head: bool) -> tuple[str, ...]:
+    exits = has_early_exits(models[0].model)
+    held = {"draft": len(models) > 1, "head": has_head, "layers": exits}
+    return drafters_for([name for name, is_there in held.items() if is_there])
+
+
+def _suggestion(suggested: str | None) -> Finding:
+    how = f"{suggested} is a known draft for this target."
+    if suggested is None:
+        how = "the drafters 'ngram' and 'early-exit' need none."
+    return good("draft", f"no draft was named: {how}")
 
 
 def _memory_by_table(

@@ -150,7 +150,8 @@ class Pair:
             return size
         unknown = set(range(logit_width(self.draft), size))
         special = set(getattr(self.tokenizer, "all_special_ids", ()))
-        special |= _special_ids(self.tokenizer)
+        added = getattr(self.tokenizer, "added_tokens_decoder", None) or {}
+        special |= {i for i, token in added.items() if getattr(token, "special", False)}
         return size if unknown - special or unknown & self.eos_ids else min(unknown)
 
     @property
@@ -303,11 +304,6 @@ def first_difference(
         if i < vocab and theirs.get(piece) != i:
             return i, piece, by_id.get(i)
     return None
-
-
-def _special_ids(tokenizer: Tokenizer) -> set[int]:
-    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
-    return {i for i, token in added.items() if getattr(token, "special", False)}
 
 
 def _id_list(ids: Any, vocab: int) -> list[int]:

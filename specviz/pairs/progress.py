@@ -68,19 +68,19 @@ def watched(report: Watcher | None, model: str) -> Iterator[dict[str, Any]]:
         sentence = f"{what} {model}" + (f" ({size})" if size else "")
         report(Progress(sentence, min(1.0, done / total) if total else None))
 
-    class Download(_SilentBar):
-        def report(self, done: float) -> None:
-            send("downloading", done, self.total, self.unit)
+    def bar(what: str) -> type[_SilentBar]:
+        class Bar(_SilentBar):
+            def report(self, done: float) -> None:
+                send(what, done, self.total, self.unit)
 
-    class Loading(_SilentBar):
-        def report(self, done: float) -> None:
-            send("loading", done, self.total, self.unit)
+        return Bar
 
+    loading = bar("loading")
     previous = transformers_logging.set_tqdm_hook(
-        lambda _, args, options: Loading(*args, **options)
+        lambda _, args, options: loading(*args, **options)
     )
     try:
-        yield {"tqdm_class": Download}
+        yield {"tqdm_class": bar("downloading")}
     finally:
         transformers_logging.set_tqdm_hook(previous)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -81,12 +81,14 @@ class SharedTokens:
     draft: Spelling
     pairs: tuple[tuple[int, int], ...]
     of: int
-    to_draft: dict[int, int] = field(init=False)
-    to_target: dict[int, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "to_draft", dict(self.pairs))
-        object.__setattr__(self, "to_target", {theirs: ours for ours, theirs in self.pairs})
+    @cached_property
+    def to_draft(self) -> dict[int, int]:
+        return dict(self.pairs)
+
+    @cached_property
+    def to_target(self) -> dict[int, int]:
+        return {theirs: ours for ours, theirs in self.pairs}
 
     @property
     def share(self) -> float:
@@ -133,7 +135,7 @@ def spelling(tokenizer: Any) -> Spelling:
 
 def _read(tokenizer: Any) -> Spelling:
     pieces: dict[str, int] = tokenizer.get_vocab()
-    kinds = _decoder_kinds(tokenizer) or _guessed_kinds(pieces)
+    kinds = _decoder_kinds(tokenizer, pieces)
     added = getattr(tokenizer, "added_tokens_decoder", None) or {}
     special = {i for i, token in added.items() if getattr(token, "special", False)}
     special |= set(getattr(tokenizer, "all_special_ids", ()))
@@ -162,16 +164,12 @@ def _bytes_of(piece: str, kinds: set[str], as_it_is: bool) -> bytes:
     return piece.encode("utf-8", "ignore")
 
 
-def _decoder_kinds(tokenizer: Any) -> set[str]:
-    """The types of a fast tokenizer's decoders; none of a tokenizer written in Python."""
+def _decoder_kinds(tokenizer: Any, pieces: Iterable[str]) -> set[str]:
+    """The types of a fast tokenizer's decoders; guessed of one that is written in Python."""
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
-    if decoder is None:
-        return set()
-    state = json.loads(decoder.__getstate__())
-    return {one["type"] for one in state.get("decoders", [state])}
-
-
-def _guessed_kinds(pieces: Iterable[str]) -> set[str]:
+    if decoder is not None:
+        state = json.loads(decoder.__getstate__())
+        return {one["type"] for one in state.get("decoders", [state])}
     signs = {sign for piece in pieces for sign in piece}
     if SPACE in signs:
         return {"ByteFallback"}

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -137,13 +137,10 @@ def checked_gguf(path: Path) -> GgufHeader:
 
 
 def _is_whole(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    try:
+    with suppress(PairError):
         check_files(folder)
-    except PairError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _unpack(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher | None) -> None:

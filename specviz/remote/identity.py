@@ -56,10 +56,15 @@ def identity_of(server: Server, model: str) -> Identity:
     entry = models[model]
     meta = entry.get("meta")
     meta = meta if isinstance(meta, dict) else {}
-    engine, software = _software(server, entry)
+    if entry.get("owned_by") == "llamacpp":
+        engine, software = LLAMA_CPP, f"{LLAMA_CPP} {_told(server, '/props', 'build_info')}"
+    elif version := _told(server, "/version", "version"):
+        engine, software = VLLM, f"{VLLM} {version}"
+    else:
+        engine = software = UNKNOWN
     return Identity(
         engine,
-        software,
+        software.rstrip(),
         positive(entry.get("max_model_len")) or positive(meta.get("n_ctx")),
         positive(meta.get("n_params")) or 0,
         counters(server, model),
@@ -99,14 +104,6 @@ def moved(before: Counted | None, after: Counted | None) -> Counted | None:
 def positive(value: Any) -> int | None:
     """A whole number above 0 as it is; None for anything else."""
     return value if type(value) is int and value > 0 else None
-
-
-def _software(server: Server, entry: dict[str, Any]) -> tuple[str, str]:
-    """The engine, and its name with its version."""
-    if entry.get("owned_by") == "llamacpp":
-        return LLAMA_CPP, f"{LLAMA_CPP} {_told(server, '/props', 'build_info')}".rstrip()
-    version = _told(server, "/version", "version")
-    return (VLLM, f"{VLLM} {version}") if version else (UNKNOWN, UNKNOWN)
 
 
 def _told(server: Server, path: str, name: str) -> str:

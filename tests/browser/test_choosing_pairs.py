@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from machine_load import is_busy
+from forked_page import forked_page
 from model_families import saved_family
 from playwright.sync_api import Locator, expect
 from series import series
@@ -19,12 +17,12 @@ from toy_heads import ToyHead
 from transformers import AutoModelForCausalLM
 from visitor import PATIENCE, Visit, Visitor
 
-from scripts.browsers import served_page
 from specviz import Token, Trace, compute_metrics
 from specviz.environment import ASSETS
 from specviz.page.controls import OFFERED
 from specviz.runs.recording import read_file
 
+SERVE = Path(__file__).resolve().parent / "serve_builtin.py"
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not (ASSETS / "pair" / "target").is_dir(), reason="no built-in pair here"),
@@ -34,13 +32,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def open_page() -> Iterator[str]:
     """The real page, whose operator lets visitors name any model."""
-    os.environ["SPECVIZ_ANY_MODEL"] = "1"
-    begun = time.monotonic()
-    with served_page() as address:
-        took = time.monotonic() - begun
-        assert took < 30 or is_busy(), "the page took too long to be ready"
+    with forked_page(SERVE, SPECVIZ_ANY_MODEL="1") as address:
         yield address
-    del os.environ["SPECVIZ_ANY_MODEL"]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from specviz import Pair, Settings, race
 from specviz.core import engine as threads
 from specviz.core.engine import eager_only, make_engine, thread_counts, use_threads
 from specviz.sides.fast_cpu import fastest_threads as module
+from specviz.sides.fast_cpu.engine import CompiledEngine
 from specviz.sides.fast_cpu.fastest_threads import fastest_threads
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2}
@@ -32,11 +33,10 @@ def toy_pair() -> Pair:
 def pretended(monkeypatch: pytest.MonkeyPatch, seconds: dict[tuple[int, bool], float]) -> None:
     """Rounds take these times, by threads of the target and whether there is a draft."""
 
-    def of(rounds: object) -> float:
-        count = rounds._target.threads  # type: ignore[attr-defined]
-        return seconds[count, bool(rounds._drafts)]  # type: ignore[attr-defined]
+    def of(target: CompiledEngine, *drafts: object, width: int) -> float:
+        return seconds[target.threads, bool(drafts)]
 
-    monkeypatch.setattr(module._Rounds, "seconds", of)
+    monkeypatch.setattr(module, "_seconds", of)
 
 
 def test_numbers_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ export class ChooseView {
     const { pair, target, draft, weights } = this.#parts.address.naming;
     const names = pair === "other" ? [target, draft || "no draft"] : [pair === "builtin" ? "Built-in pair" : pair];
     find(this.#dialog, ".sc-pair b").textContent = [...names, ...(weights === "usual" ? [] : [weights])].join(", ");
-    this.#form.offer(this.#parts.config.drafters[pair]);
+    this.#form.offer(this.#parts.config.drafters[pair ?? ""]);
     this.#dialog.showModal();
     this.#offer();
     this.#show();

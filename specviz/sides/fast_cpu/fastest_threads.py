@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -57,12 +56,15 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
     for count in counts:
         with use_threads(count):
             engines = [make_engine(model, vocab) for model in models]
-        rounds[count] = _Rounds(engines[0], engines[1:], width, cached)
+        for engine in engines:
+            engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
+            engine.rollback(cached)
+        rounds[count] = engines
     seconds: dict[int, list[float]] = defaultdict(list)
     end = time.perf_counter() + SECONDS
     for _ in range(TURNS):
         for count, one in rounds.items():
-            seconds[count] += [one.seconds() for _ in range(ROUNDS)][1:]
+            seconds[count] += [_seconds(*one, width=width) for _ in range(ROUNDS)][1:]
         if time.perf_counter() > end:
             break
     best = counts[0]
@@ -73,23 +75,15 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
     return best
 
 
-class _Rounds:
-    """Rounds without sampling: passes are all that threads share."""
-
-    def __init__(self, target: Engine, drafts: Sequence[Engine], width: int, cached: int) -> None:
-        self._target, self._drafts, self._cached = target, drafts, cached
-        self._ids = torch.zeros(width, dtype=torch.long)
-        for engine in (target, *drafts):
-            engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
-            engine.rollback(cached)
-
-    @torch.inference_mode()
-    def seconds(self) -> float:
-        start = time.perf_counter()
-        for draft in self._drafts:
-            for _ in self._ids[1:]:
-                draft.forward(self._ids[:1].to(draft.device), keep=1)
-            draft.rollback(self._cached)
-        self._target.forward(self._ids, keep=len(self._ids))
-        self._target.rollback(self._cached)
-        return time.perf_counter() - start
+@torch.inference_mode()
+def _seconds(target: Engine, *drafts: Engine, width: int) -> float:
+    """Of a round without sampling: passes are all that threads share."""
+    start, cached = time.perf_counter(), target.length
+    ids = torch.zeros(width, dtype=torch.long)
+    for draft in drafts:
+        for _ in ids[1:]:
+            draft.forward(ids[:1].to(draft.device), keep=1)
+        draft.rollback(cached)
+    target.forward(ids, keep=width)
+    target.rollback(cached)
+    return time.perf_counter() - start

@@ -147,21 +147,16 @@ def sum_squares(b, x, count, target):
     store(b, fold(b, sums, b.fadd), target)
 
 
-def _registers() -> tuple[int, int]:
-    """How many vector registers this processor has, and how many hold `LANES` numbers."""
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 32, 1
-    if features.get("avx"):
-        return 16, 2
-    return 32, 4
-
-
 def _outputs(rows: int) -> int:
-    """How many outputs are summed side by side without running out of registers."""
+    """How many outputs are summed side by side without running out of vector registers."""
     if rows == 1:  # few streams of weights at a time: such a product waits for memory only
         return 2
-    registers, each = _registers()
+    features = llvm.get_host_cpu_features()
+    registers, each = 32, 4  # how many there are, and how many hold `LANES` numbers
+    if features.get("avx512f"):
+        registers, each = 32, 1
+    elif features.get("avx"):
+        registers, each = 16, 2
     fitting = [n for n in (8, 4, 2) if each * (rows * n + n + 1) <= registers]
     return fitting[0] if fitting else 1
 

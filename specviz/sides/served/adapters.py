@@ -50,8 +50,9 @@ class Completions(TargetServer):
             try:
                 return super().lists(vocab, listed)
             except RefusedError as refused:
-                most = _named_limit(refused.said)
-                if listed == 1 or (most is not None and most >= listed):
+                # The limit that a refusal names, such as "greater than max allowed: 20".
+                named = re.findall(r"max[^.]*?(\d+)", refused.said)
+                if listed == 1 or (named and int(named[-1]) >= listed):
                     raise UnsuitedError(str(refused)) from refused
         raise AssertionError("the last attempt returns or raises")
 
@@ -165,12 +166,6 @@ def _chance(value: float) -> float:
     if not value <= 1e-4:  # NaN, or no logarithm of a probability
         raise ValueError
     return math.exp(value) if value > NEVER else 0.0
-
-
-def _named_limit(said: str) -> int | None:
-    """The limit that a refusal names, such as "greater than max allowed: 20"."""
-    numbers = re.findall(r"max[^.]*?(\d+)", said)
-    return int(numbers[-1]) if numbers else None
 
 
 FIELDS = ["index", "completion_probabilities", "timings"]  # of an answer, which else repeats much
