@@ -121,11 +121,8 @@ class Server:
             left.set()
 
     def _chunks(self, path: str, body: dict[str, Any]) -> Stream:
-        question, start = _question(path, body), time.perf_counter()
-        sent = self._client.stream("POST", self._at(path), content=orjson.dumps(body))
-        with self._faults(question), sent as response:
-            if response.status_code != httpx.codes.OK:
-                raise self._refusal(response, question, response.read())
+        start = time.perf_counter()
+        with self._begun("POST", path, orjson.dumps(body), _question(path, body)) as response:
             for line in response.iter_lines():
                 told = line.removeprefix("data:").strip()
                 if not line.startswith("data:") or told == "[DONE]":
@@ -137,7 +134,6 @@ class Server:
                     said = _said(chunk, self._key)
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
-            self._last = question, time.monotonic()
 
     def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
         for _ in range(RETRIES):
@@ -157,17 +153,24 @@ class Server:
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> Answer:
         content = None if body is None else orjson.dumps(body)
-        question = _question(path, body)
+        start = time.perf_counter()
+        with self._begun(method, path, content, _question(path, body)) as response:
+            raw = self._read(response)
+            seconds = time.perf_counter() - start
+            return Answer(read(raw), seconds, len(content or b""), len(raw))
+
+    @contextmanager
+    def _begun(
+        self, method: str, path: str, content: bytes | None, question: str
+    ) -> Iterator[httpx.Response]:
+        """The answer to a question, once it begins, if it is no refusal."""
         with self._faults(question):
             request = self._client.build_request(method, self._at(path), content=content)
-            start = time.perf_counter()
             with closing(self._sent(request)) as response:
-                raw = self._read(response)
-            seconds = time.perf_counter() - start
-            if response.status_code != httpx.codes.OK:
-                raise self._refusal(response, question, raw)
+                if response.status_code != httpx.codes.OK:
+                    raise self._refusal(response, question, self._read(response))
+                yield response
             self._last = question, time.monotonic()
-            return Answer(read(raw), seconds, len(content or b""), len(raw))
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         """The answer once it begins. A server may end a kept connection while a request is on its
@@ -268,7 +271,7 @@ class Server:
         if status in (401, 403):
             return ServerError(f"{self.shown} refuses the key: {self.address.keyless}")
         if status == 429:
-            return _BusyError(self.shown, _wait(response))
+            return _BusyError(self.shown, response)
         if status in (404, 405, 501):
             return UnknownError(
                 f"{self.shown} does not know this model or address{said}: name one of its models, "
@@ -297,11 +300,14 @@ class UnknownError(ServerError):
 
 
 class _BusyError(ServerError):
-    def __init__(self, shown: str, wait: float) -> None:
+    def __init__(self, shown: str, response: httpx.Response) -> None:
+        try:
+            self.wait = min(3600.0, max(0.0, float(response.headers.get("retry-after", "1"))))
+        except ValueError:  # a date
+            self.wait = 60.0
         super().__init__(
-            f"{shown} has too many requests and asks to wait {wait:g} s: start again then."
+            f"{shown} has too many requests and asks to wait {self.wait:g} s: start again then."
         )
-        self.wait = wait
 
 
 def _question(path: str, body: dict[str, Any] | None) -> str:
@@ -323,10 +329,3 @@ def _said(answer: Any, key: str | None) -> str:
     if key:
         plain = plain.replace(key, "[key]")
     return f": {plain[:200].rstrip('.')}"
-
-
-def _wait(response: httpx.Response) -> float:
-    try:
-        return min(3600.0, max(0.0, float(response.headers.get("retry-after", "1"))))
-    except ValueError:  # a date
-        return 60.0
