@@ -144,7 +144,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.locator(".sv-explain[open] .sx-bars li").first).to_be_visible()
     offline.keyboard.press("Escape")
     offline.get_by_role("button", name="Why this speed?").click()
-    expect(offline.locator("tr[data-row=measured] td").last).to_have_text(headline)
+    expect(offline.locator("tr:has(> th:text-is('measured')) td").last).to_have_text(headline)
     offline.keyboard.press("Escape")
     offline.get_by_role("button", name="Is it the same text?").click()
     expect(offline.locator(".sv-drawer")).to_contain_text("needs the models")

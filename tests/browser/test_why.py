@@ -157,7 +157,7 @@ def test_the_panel_explains_the_speed_with_the_numbers_of_python(visitor: Visito
     page.keyboard.press("Enter")
     drawer = page.get_by_role("dialog", name="Why this speed?")
     expect(drawer).to_be_visible()
-    row = drawer.locator("tr[data-row=measured] td").all_inner_texts()
+    row = drawer.locator("tr:has(> th:text-is('measured')) td").all_inner_texts()
     tau = sum(len(r["emitted"]) for r in data["rounds"] if r["lane"] == "speculative")
     rounds = sum(r["lane"] == "speculative" for r in data["rounds"])
     assert row == [f"{tau / rounds:.2f}", f"{why.costs.price:.2f}", f"{why.speedup:.2f}"]
@@ -193,13 +193,13 @@ def test_draws_in_both_lanes_end_in_a_p_value(visit: Visit) -> None:
     visitor = visit()
     page = visitor.page
 
-    source = (PAGE / "panels/experiment.js").read_text("utf-8")
-    source = source.replace("this.#parts = parts;", "this.#parts = parts; parts.draws = 40;")
+    source = (PAGE / "panels/check.js").read_text("utf-8")
     # The first experiment has to last until it is stopped.
-    source = source.replace("#again, draws }", "#again, draws: this.#again ? draws : 300 }")
-    assert "parts.draws = 40" in source and "draws : 300" in source
+    source = source.replace("wish, again, draws }", "wish, again, draws: again ? 40 : 300 }")
+    source = source.replace("Draw ${draws} in", "Draw 40 in")
+    assert "40 : 300" in source and "Draw 40" in source
     page.route(
-        "**/experiment.js",
+        "**/check.js",
         lambda route: route.fulfill(body=source, content_type="text/javascript"),
     )
     page.reload()

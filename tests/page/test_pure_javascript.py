@@ -233,7 +233,7 @@ def test_a_run_whose_lanes_part_is_read_without_its_alternatives() -> None:
         several = {"two": settings, "three": replace(settings, gamma=3)}
         for lanes in (settings, several):
             run = Trace.from_events(race(pair, [1, 2, 3, 4], lanes))
-            told = called("panels/difference.js", "bareOf", run.to_dict())
+            told = called("panels/check.js", "bareOf", run.to_dict())
             wanted = parting_of(run)
             assert wanted is not None and parting_of(read_run(told, "")) == wanted
             assert "'probability'" not in str(told)

@@ -1,11 +1,10 @@
 // A line chart in SVG, drawn anew with each frame that changes it: lines, filled areas, a grid of a
 // few ticks. Its words are HTML over it, so that they are set like the page's own.
 
-import { element } from "specviz/dom/dom.js";
+import { element, shape } from "specviz/dom/dom.js";
 
 /** @import { Point } from "specviz/charts/plot.js" */
 
-const SVG = "http://www.w3.org/2000/svg";
 const NEAR = 0.7; // px: a point that is nearer to the one before would not be seen
 
 /**
@@ -48,18 +47,18 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
     x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),
     y: height - margin.bottom - ((y - y0) / (y1 - y0 || 1)) * (height - margin.top - margin.bottom),
   });
-  const svg = part("svg", { "aria-hidden": "true" });
+  const svg = shape("svg", { "aria-hidden": "true" });
   for (const [value] of ticksY) {
-    svg.append(part("path", { class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
+    svg.append(shape("path", { class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
   }
-  if (area && area.points.length > 2) svg.append(part("path", { class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` }));
+  if (area && area.points.length > 2) svg.append(shape("path", { class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` }));
   for (const { points, key, isLater, isThin, hasHead } of lines) {
     if (!points.length) continue;
     const name = `sv-line${isLater ? " is-later" : ""}${isThin ? " is-thin" : ""}`;
-    svg.append(part("path", { class: name, "data-key": key, d: path(points.map(place)) }));
+    svg.append(shape("path", { class: name, "data-key": key, d: path(points.map(place)) }));
     if (!hasHead) continue;
     const { x: cx, y: cy } = place(points[points.length - 1]);
-    svg.append(part("circle", { class: "sv-dot", "data-key": key, cx, cy, r: 4.5 }));
+    svg.append(shape("circle", { class: "sv-dot", "data-key": key, cx, cy, r: 4.5 }));
   }
   const words = [
     ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", { x: margin.left - 9, y: place({ x: x0, y: value }).y })),
@@ -103,14 +102,4 @@ function put(text, className, at) {
  */
 export function move(node, { x, y }) {
   node.style.transform = `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
-}
-
-/**
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- */
-function part(name, attributes) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
-  return node;
 }

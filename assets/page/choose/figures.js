@@ -96,7 +96,7 @@ export class Figures {
  */
 function keysOf(traces) {
   return traces.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name, type, mode = "lines", line, marker }) => {
-    const key = element("span", "sv-chart-key", name);
+    const key = element("span", "sv-chart-key", name ?? "");
     const colour = line?.color ?? marker?.color;
     key.style.setProperty("--key", typeof colour === "string" ? colour : "currentColor");
     key.dataset.dash = type === "bar" ? "bar" : mode === "markers" ? "point" : line?.dash ?? "solid";

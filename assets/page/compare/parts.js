@@ -1,13 +1,14 @@
 // What two runs have side by side: settings, figures, times and texts.
 
-import { element } from "specviz/dom/dom.js";
-import { draftedLanes } from "specviz/facts/lanes.js";
+import { element, table } from "specviz/dom/dom.js";
+import { ALONE, draftedLanes, OURS } from "specviz/facts/lanes.js";
 import { fastestLane, measure } from "specviz/facts/metrics.js";
-import { raceOfTwo } from "specviz/charts/plot.js";
+import { drawLines } from "specviz/charts/lines.js";
+import { curves, ends, raceOfTwo, ticks } from "specviz/charts/plot.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
-import { timeBar, timesKey } from "specviz/panels/why.js";
+import { timeBars, timesKey } from "specviz/panels/why.js";
 import { fixed, provenance } from "specviz/words/words.js";
 
 /** @import { Metrics } from "specviz/facts/metrics.js" */
@@ -31,6 +32,10 @@ const LABELS = {
   chat: "Chat template", stop: "Stop strings", ignore_eos: "End of text", lanes: "Lanes", machine: "Machine",
 };
 const FAR = 60; // px above the first difference
+const HEIGHT = 230; // px
+const MARGIN = { left: 44, right: 14, top: 8, bottom: 38 }; // px
+const TICK_EVERY = { x: 110, y: 50 }; // px
+const RUNS = ["earlier", "latest"]; // what they are to the style sheet
 
 /**
  * @param {string} name
@@ -67,76 +72,42 @@ export function settings(sides) {
   const names = [...new Set([...earlier.keys(), ...latest.keys()])];
   const differing = names.filter((name) => earlier.get(name) !== latest.get(name));
   const same = names.filter((name) => !differing.includes(name));
-  /** @type {HTMLElement[]} */
-  const parts = [];
-  if (differing.length) {
-    parts.push(table(sides, differing.map((name) =>
-      [LABELS[name] ?? name.replaceAll("_", " "), earlier.get(name) ?? "–", latest.get(name) ?? "–"]), "is-other"));
-  } else parts.push(element("p", "", "All settings are the same."));
-  if (same.length && differing.length) {
-    parts.push(element("p", "", `The same in both: ${same.map((name) => earlier.get(name)).join(" · ")}.`));
-  }
-  return parts;
+  if (!differing.length) return [element("p", "", "All settings are the same.")];
+  const rows = differing.map((name) =>
+    [LABELS[name] ?? name.replaceAll("_", " "), earlier.get(name) ?? "–", latest.get(name) ?? "–"]);
+  const said = same.length ? [element("p", "", `The same in both: ${same.map((name) => earlier.get(name)).join(" · ")}.`)] : [];
+  return [table("is-other", namesOf(sides), rows), ...said];
 }
 
-/**
- * @param {Side[]} sides
- * @param {(string | HTMLElement)[][]} rows the name of a row, and a value for each side
- */
-function table(sides, rows, className = "") {
-  const node = element("table", className), head = element("tr");
-  head.append(element("td"), ...sides.map(({ name }) => headed(name, "col")));
-  node.append(head);
-  for (const [name, ...values] of rows) {
-    const row = element("tr");
-    row.append(headed(String(name), "row"), ...values.map((value) => {
-      const cell = element("td");
-      cell.append(value);
-      return cell;
-    }));
-    node.append(row);
-  }
-  return node;
-}
-
-/**
- * @param {string} text
- * @param {string} scope
- */
-function headed(text, scope) {
-  const node = element("th", "", text);
-  node.scope = scope;
-  return node;
-}
+/** @param {Side[]} sides */
+const namesOf = (sides) => ["", ...sides.map(({ name }) => name)];
 
 /**
  * The figures of both, the ratio with its spread.
  * @param {Side[]} sides
  */
 export function figures(sides) {
-  const row = (/** @type {string} */ name, /** @type {(side: Side) => string | HTMLElement} */ of) =>
-    [name, ...sides.map(of)];
   const speed = (/** @type {number | null} */ value) => (value === null ? "–" : String(Math.round(value)));
-  return table(sides, [
-    row("Times the speed of the target alone", ratio),
-    row("α, of judged", ({ m }) => fixed(m.alpha, 2)),
-    row("Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)),
-    row("τ, tokens per round", ({ m }) => fixed(m.tau, 2)),
-    row("c, of a pass", ({ m }) => fixed(m.c, 2)),
-    row("Tokens per second, with drafts", ({ m }) => speed(m.tokens_per_second.speculative)),
-    row("Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)),
-    row("Tokens written", ({ m }) => String(m.emitted)),
-  ], "is-figures");
+  /** @type {[string, (side: Side) => string | HTMLElement][]} */
+  const rows = [
+    ["Times the speed of the target alone", ratio],
+    ["α, of judged", ({ m }) => fixed(m.alpha, 2)],
+    ["Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)],
+    ["τ, tokens per round", ({ m }) => fixed(m.tau, 2)],
+    ["c, of a pass", ({ m }) => fixed(m.c, 2)],
+    ["Tokens per second, with drafts", ({ m }) => speed(m.tokens_per_second.speculative)],
+    ["Tokens per second, target alone", ({ m }) => speed(m.tokens_per_second.baseline)],
+    ["Tokens written", ({ m }) => String(m.emitted)],
+  ];
+  return table("is-figures", namesOf(sides), rows.map(([name, of]) => [name, ...sides.map(of)]));
 }
 
 /** @param {Side} side */
 function ratio({ m, found }) {
   const shown = isImpossible(found) ? null : m.speedup;
-  const node = element("span");
-  node.append(element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`));
-  if (found?.spread && shown !== null) node.append(element("small", "", range(found.spread)));
-  if (found?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
-  return node;
+  return element("span", "", element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`),
+    ...found?.spread && shown !== null ? [element("small", "", range(found.spread))] : [],
+    ...found?.doubt ? [element("small", "sv-uncertain", "uncertain")] : []);
 }
 
 /**
@@ -159,24 +130,44 @@ export function lead([earlier, latest]) {
 }
 
 /**
+ * Both runs' tokens against their clocks, in one drawing with its key.
+ * @param {Side[]} sides
+ * @param {number} width px
+ */
+export function chart(sides, width) {
+  const lines = sides.flatMap(({ name, trace }, run) => curves(trace.rounds).map((points, i) => ({
+    points, isThin: true, key: i ? `${RUNS[run]}-alone` : RUNS[run], said: `${name.toLowerCase()}, ${i ? "target alone" : "with drafts"}`,
+  })));
+  const most = ends(lines.map(({ points }) => points));
+  const labelled = (/** @type {number[]} */ values) => values.map((value) => /** @type {[number, string]} */ ([value, String(value)]));
+  const said = lines.map(({ points, said: line }) => `${line}: ${points[points.length - 1].y} in ${fixed(points[points.length - 1].x, 2)} s`);
+  const drawing = element("div", "", {
+    style: { height: `${HEIGHT}px` }, role: "img", "aria-label": `Tokens against clock. ${said.join("; ")}.`,
+  });
+  drawLines(drawing, { width, height: HEIGHT }, {
+    x: [0, most.x], y: [0, most.y], lines, margin: MARGIN,
+    ticksX: labelled(ticks(most.x, width / TICK_EVERY.x)), ticksY: labelled(ticks(most.y, HEIGHT / TICK_EVERY.y)),
+  });
+  const figure = element("figure", "sv-curves", drawing,
+    element("small", "", "Tokens written against each lane’s own clock, in seconds"));
+  return [figure, element("p", "sv-curves-key", ...lines.map(({ key, said: line }) =>
+    element("span", "", element("i", "", { dataset: { key } }), line)))];
+}
+
+/**
  * Where a round's time goes, all on one scale.
  * @param {Side[]} sides
  */
 export function times(sides) {
-  const means = sides.flatMap((side) => /** @type {LaneName[]} */ (["speculative", "baseline"]).map((lane) => {
-    const rounds = side.trace.rounds.filter((round) => round.lane === lane);
+  /** @type {Parameters<typeof timeBars>[0]} */
+  const bars = sides.flatMap(({ name, trace }) => [OURS, ALONE].map((lane) => {
+    const rounds = trace.rounds.filter((round) => round.lane === lane);
     const mean = (/** @type {"draft" | "verify" | "overhead"} */ part) =>
       rounds.reduce((sum, round) => sum + round[`${part}_seconds`], 0) / Math.max(1, rounds.length);
     const parts = { draft: mean("draft"), verify: mean("verify"), overhead: mean("overhead") };
-    const label = `${side.name}, ${lane === "baseline" ? "target alone" : "with drafts"}`;
-    return { label, parts, total: parts.draft + parts.verify + parts.overhead };
+    return /** @type {[string, typeof parts]} */ ([`${name}, ${lane === ALONE ? "target alone" : "with drafts"}`, parts]);
   }));
-  const longest = Math.max(...means.map(({ total }) => total)) || 1;
-  const list = element("dl", "sv-times");
-  for (const { label, parts, total } of means) {
-    list.append(element("dt", "", label), timeBar(parts, total, longest));
-  }
-  return [list, timesKey()];
+  return [timeBars(bars), timesKey()];
 }
 
 /**
@@ -194,9 +185,8 @@ export function texts(sides) {
     : isSame ? "Draft and target wrote the same text in both runs."
       : shared ? `The texts are the same for ${shared} ${shared === 1 ? "character" : "characters"}.`
         : "The texts differ from their first character on.";
-  const both = element("div", "sv-texts");
-  both.append(...[one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame)));
-  return [element("p", "", said), both];
+  const both = [one, other].map((text, i) => passage(sides[i].name, text, shared, isSamePrompt && !isSame));
+  return [element("p", "", said), element("div", "sv-texts", ...both)];
 }
 
 /**
@@ -216,15 +206,12 @@ function sharedLength(one, other) {
  * @param {boolean} isApart whether what follows them is to be marked
  */
 function passage(name, text, shared, isApart) {
-  const box = element("div"), flow = element("p", "sv-passage");
   const visible = (/** @type {string} */ part) => part.replaceAll("\n", "¶\n");
   const first = isApart ? /^(\s*\S+|\s+)/.exec(text.slice(shared))?.[0] ?? "" : "";
-  flow.append(element("span", "", visible(text.slice(0, shared))));
-  if (isApart) flow.append(element("mark", "", visible(first) || "the end"));
-  flow.append(visible(text.slice(shared + first.length)));
-  Object.assign(flow, { tabIndex: 0, role: "group", ariaLabel: `Text of the ${name.toLowerCase()} run` });
-  box.append(element("small", "", name), flow);
-  return box;
+  return element("div", "", element("small", "", name),
+    element("p", "sv-passage", { tabIndex: 0, role: "group", "aria-label": `Text of the ${name.toLowerCase()} run` },
+      element("span", "", visible(text.slice(0, shared))),
+      ...isApart ? [element("mark", "", visible(first) || "the end")] : [], visible(text.slice(shared + first.length))));
 }
 
 /**

@@ -1,16 +1,65 @@
-// Elements: how they are made and found, and menus that close.
+// Elements: how they are made and found, and menus and dialogs that close.
+
+/** Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes. @typedef {Record<string, any>} Given */
+/** What stands in an element, and what it is given. @typedef {string | Node | Given} Content */
 
 /**
- * A new element.
+ * A new element. A text only ever becomes a text node.
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} name
  * @param {string} [className]
- * @param {string} [text]
+ * @param {...Content} content
  */
-export function element(name, className, text) {
+export function element(name, className, ...content) {
   const node = document.createElement(name);
+  if (node instanceof HTMLButtonElement) node.type = "button";
   if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
+  for (const one of content) {
+    if (typeof one === "string" || one instanceof Node) node.append(one); else give(node, one);
+  }
+  return node;
+}
+
+/**
+ * @param {HTMLElement} node
+ * @param {Given} given
+ */
+function give(node, { style = {}, dataset = {}, ...given }) {
+  for (const [name, value] of Object.entries(style)) node.style.setProperty(name, String(value));
+  Object.assign(node.dataset, dataset);
+  for (const [name, value] of Object.entries(given)) {
+    if (name === "role" || name.includes("-")) node.setAttribute(name, String(value));
+    else Object.assign(node, { [name]: value });
+  }
+}
+
+/**
+ * A table whose first column names its rows.
+ * @param {string} className
+ * @param {string[]} head
+ * @param {Content[][]} rows  of cells
+ */
+export function table(className, head, rows) {
+  const column = (/** @type {string} */ name) => (name ? element("th", "", { scope: "col" }, name) : element("td"));
+  const line = (/** @type {Content[]} */ [name, ...cells]) => element("tr", "", element("th", "", { scope: "row" }, name), ...cells.map((cell) => element("td", "", cell)));
+  return element("table", className, element("tr", "", ...head.map(column)), ...rows.map(line));
+}
+
+/**
+ * A part of a page with its title.
+ * @param {string} title
+ * @param {...Content} content
+ */
+export const titled = (title, ...content) => element("section", "", element("h3", "", title), ...content);
+
+/**
+ * A shape of a drawing in SVG.
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ */
+export function shape(name, attributes) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
   return node;
 }
 
@@ -67,14 +116,11 @@ export function closable(menu) {
 }
 
 /**
- * A dialog that its button and a press beside it close: inside it, a press lands on what it holds.
- * @param {ParentNode} root
- * @param {string} selector
+ * Have a dialog's button to close and a press beside it close it: inside it, a press lands on what it holds.
+ * @param {HTMLDialogElement} dialog
  */
-export function dialogOf(root, selector) {
-  const dialog = find(root, selector, HTMLDialogElement);
-  const close = () => dialog.close();
-  dialog.addEventListener("click", ({ target }) => { if (target === dialog) close(); });
-  find(dialog, "button").addEventListener("click", close);
-  return dialog;
+export function closing(dialog) {
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog || closest(event, ".sv-close, [data-close]")) dialog.close();
+  });
 }

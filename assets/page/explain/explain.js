@@ -1,6 +1,6 @@
 // One round, slowly: a dialog in which a visitor goes through a round step by step.
 
-import { closest, element, find } from "specviz/dom/dom.js";
+import { closest, closing, element, find } from "specviz/dom/dom.js";
 import { milliseconds, times } from "specviz/explain/times.js";
 import { textBefore, secondsOf } from "specviz/explain/numbers.js";
 import { textLine } from "specviz/explain/pictures.js";
@@ -86,12 +86,8 @@ export class Explain {
     dialog.addEventListener("close", () => this.#closed());
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => this.#click(event));
-    for (const lane of [OURS, ALONE]) {
-      const button = element("button", "", labelOf(lane));
-      button.type = "button";
-      button.dataset.cross = lane;
-      find(dialog, ".sx-lanes").append(button);
-    }
+    closing(dialog);
+    find(dialog, ".sx-lanes").append(...[OURS, ALONE].map((cross) => element("button", "", labelOf(cross), { dataset: { cross } })));
   }
 
   /** @param {Element | null} token */
@@ -130,14 +126,9 @@ export class Explain {
   }
 
   #fillChapters() {
-    const items = [...new Set(this.#steps.map(({ chapter }) => chapter))].map((chapter) => {
-      const item = element("li"), button = element("button", "", chapter);
-      button.type = "button";
-      button.dataset.chapter = chapter;
-      item.append(button);
-      return item;
-    });
-    find(this.#dialog, ".sx-chapters").replaceChildren(...items);
+    const chapters = [...new Set(this.#steps.map(({ chapter }) => chapter))];
+    find(this.#dialog, ".sx-chapters").replaceChildren(
+      ...chapters.map((chapter) => element("li", "", element("button", "", chapter, { dataset: { chapter } }))));
   }
 
   /** @param {number} place */
@@ -233,7 +224,6 @@ export class Explain {
   /** @param {MouseEvent} event */
   #click(event) {
     const button = closest(event, "button");
-    if (event.target === this.#dialog || button?.classList.contains("sv-close")) this.#dialog.close();
     if (!button) return;
     if (button.classList.contains("sx-save")) this.#save();
     const { by, go, chapter, cross } = button.dataset;

@@ -16,54 +16,20 @@ import { number } from "specviz/words/rules.js";
  * @param {string} [rule]
  */
 export function verdict(token, rule = "token") {
-  if (rule !== "token") return comparedBy(token, rule);
-  const { p = 0, q = 1, u = 0 } = token;
+  const { p = 0, q = 1, u = 0, threshold = 0, weight, outcome } = token, isKept = outcome === "accepted";
+  const isByDraw = rule === "token" || verdictKind(rule).together; // u is below what is accepted, p above it
   const { odds, draw } = oddsAndDraw(token);
-  const keep = Math.min(1, p / q), isKept = token.outcome === "accepted";
-  const box = element("div", `sx-verdict ${isKept ? "is-accepted" : "is-rejected"}`);
-  const line = element("div", "sx-line");
-  line.setAttribute("role", "img");
-  line.setAttribute("aria-label", `A line from 0 to 1: accepted below ${odds}. The draw u is ${draw}: ${
-    isKept ? "accepted" : "rejected"}.`);
-  line.append(track([["accepted", keep], ["rejected", 1 - keep]], 1),
-    pin("keep", keep, "min(1, p/q)", odds), pin("draw", u, "u", draw),
-    element("small", "is-0", "0"), element("small", "is-1", "1"));
-  box.append(fraction(p, q), line, element("b", "sx-word-of-verdict", isKept ? "accepted" : "rejected"));
-  return box;
-}
-
-/**
- * @param {Token} token
- * @param {string} rule that has a threshold
- */
-function comparedBy({ p = 0, u = 0, threshold = 0, weight, outcome }, rule) {
-  const isKept = outcome === "accepted", isBlock = verdictKind(rule).together;
-  const [name, value] = isBlock ? ["u", u] : ["p", p];
-  const words = isKept ? "accepted" : "rejected";
-  const box = element("div", `sx-verdict ${isKept ? "is-accepted" : "is-rejected"}`);
-  const line = element("div", "sx-line");
-  line.setAttribute("role", "img");
-  line.setAttribute("aria-label", `A line from 0 to 1: the threshold is ${number(threshold)}, ${name} is ${
-    number(value)}: ${words}.`);
-  const parts = /** @type {[string, number][]} */ (isBlock ? [["accepted", threshold], ["rejected", 1 - threshold]]
-    : [["rejected", threshold], ["accepted", 1 - threshold]]);
-  line.append(track(parts, 1), pin("keep", threshold, "threshold", number(threshold)),
-    pin("draw", Math.min(1, value), name, number(value)), element("small", "is-0", "0"), element("small", "is-1", "1"));
-  box.append(element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`), line,
-    element("b", "sx-word-of-verdict", words));
-  return box;
-}
-
-/**
- * @param {number} p
- * @param {number} q
- */
-function fraction(p, q) {
-  const box = element("p", "sx-fraction");
-  const parts = element("span");
-  parts.append(element("span", "", `p ${chance(p)}`), element("span", "", `q ${chance(q)}`));
-  box.append(parts);
-  return box;
+  const keep = rule === "token" ? Math.min(1, p / q) : threshold, value = isByDraw ? u : Math.min(1, p);
+  const [limit, bound] = rule === "token" ? ["min(1, p/q)", odds] : ["threshold", number(threshold)];
+  const [name, said] = rule === "token" ? ["u", draw] : isByDraw ? ["u", number(u)] : ["p", number(p)];
+  const below = isByDraw ? "accepted" : "rejected", above = isByDraw ? "rejected" : "accepted", told = isKept ? "accepted" : "rejected";
+  const label = `A line from 0 to 1: ${limit} is ${bound}, ${name} is ${said}: ${told}.`;
+  return element("div", `sx-verdict is-${told}`,
+    rule === "token" ? element("p", "sx-fraction", element("span", "", element("span", "", `p ${chance(p)}`), element("span", "", `q ${chance(q)}`)))
+      : element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`),
+    element("div", "sx-line", { role: "img", "aria-label": label }, track([[below, keep], [above, 1 - keep]], 1),
+      pin("keep", keep, limit, bound), pin("draw", value, name, said), element("small", "is-0", "0"), element("small", "is-1", "1")),
+    element("b", "sx-word-of-verdict", told));
 }
 
 /**
@@ -73,14 +39,8 @@ function fraction(p, q) {
  * @param {string} label
  * @param {string} number
  */
-function pin(name, value, label, number) {
-  const node = element("span", `sx-pin is-${name}`);
-  node.style.setProperty("--at", String(value));
-  const text = element("span", "", `${label} = `);
-  text.append(element("b", "", number));
-  node.append(text);
-  return node;
-}
+const pin = (name, value, label, number) => element("span", `sx-pin is-${name}`, { style: { "--at": value } },
+  element("span", "", `${label} = `, element("b", "", number)));
 
 /**
  * p laid over q, token by token: what both give, what only q gives, what only p gives.
@@ -91,8 +51,8 @@ function pin(name, value, label, number) {
 export function overlay({ rows, rest }, chosen, isLeft = false) {
   const whole = Math.max(...rows.map(({ p, q }) => Math.max(p, q)));
   const table = element("table", isLeft ? "sx-overlay is-left" : "sx-overlay");
-  table.append(line("th", null, element("span", "sx-key"), "target p", "draft q"));
-  table.querySelector(".sx-key")?.append(...KEYS.map(([name, text]) => key(name, text)));
+  const key = KEYS.map(([name, text]) => element("span", "", element("i", name), text));
+  table.append(line("th", null, element("span", "sx-key", ...key), "target p", "draft q"));
   for (const row of rows) {
     const node = line("td", row.text, track(pieces(row), whole), chance(row.p), chance(row.q));
     node.classList.toggle("is-chosen", row.id === chosen);
@@ -111,16 +71,6 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
 const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
 
 /**
- * @param {string} name
- * @param {string} text
- */
-function key(name, text) {
-  const node = element("span");
-  node.append(element("i", name), text);
-  return node;
-}
-
-/**
  * @param {Share} row
  * @returns {[string, number][]}
  */
@@ -133,12 +83,6 @@ const pieces = (row) =>
  * @param {HTMLElement} drawing
  * @param {...string} numbers
  */
-function line(kind, text, drawing, ...numbers) {
-  const row = element("tr");
-  const drawn = element(kind);
-  drawn.append(drawing);
-  const head = element(text === null ? "td" : kind);
-  if (text !== null) head.append(word(text));
-  row.append(head, drawn, ...numbers.map((number) => element(kind, "", number)));
-  return row;
-}
+const line = (kind, text, drawing, ...numbers) => element("tr", "",
+  text === null ? element("td") : element(kind, "", word(text)), element(kind, "", drawing),
+  ...numbers.map((number) => element(kind, "", number)));

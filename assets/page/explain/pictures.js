@@ -26,11 +26,7 @@ export const marked = ({ drafted }, tokens) => tokens.map((token) =>
  * A token with the mark of its outcome.
  * @param {Marked} token
  */
-export function chip({ text, outcome }) {
-  const node = element("span", `t ${outcome}`);
-  node.append(element("span", "w", visible(text)));
-  return node;
-}
+export const chip = ({ text, outcome }) => element("span", `t ${outcome}`, element("span", "w", visible(text)));
 
 /**
  * The end of the text before the round, and the round's tokens.
@@ -61,27 +57,11 @@ export function textLine(before, tokens, at) {
  * @param {Pick<Token, "id" | "text"> & { probability?: number }} [chosen]
  */
 export function bars(title, kind, choices, chosen) {
-  const box = element("div", `sx-bars is-${kind}`);
-  const list = element("ol");
-  list.setAttribute("aria-label", title);
-  for (const choice of choices) list.append(bar(choice, choice.id === chosen?.id));
-  if (chosen?.probability !== undefined && !choices.some(({ id }) => id === chosen.id)) {
-    list.append(bar({ text: chosen.text, probability: chosen.probability }, true));
-  }
-  const name = element("small", "", title);
-  name.setAttribute("aria-hidden", "true");
-  box.append(name, list);
-  return box;
-}
-
-/**
- * @param {Pick<Choice, "text" | "probability">} choice
- * @param {boolean} isChosen
- */
-function bar({ text, probability }, isChosen) {
-  const row = element("li", isChosen ? "is-chosen" : "");
-  row.append(word(text), track([["", probability]], 1), element("span", "sx-number", chance(probability)));
-  return row;
+  const isListed = chosen?.probability === undefined || choices.some(({ id }) => id === chosen.id);
+  const shown = isListed ? choices : [...choices, { ...chosen, probability: chosen.probability ?? 0 }];
+  return element("div", `sx-bars is-${kind}`, element("small", "", { "aria-hidden": true }, title),
+    element("ol", "", { "aria-label": title }, ...shown.map(({ id, text, probability }) => element("li", id === chosen?.id ? "is-chosen" : "",
+      word(text), track([["", probability]], 1), element("span", "sx-number", chance(probability))))));
 }
 
 /** @param {string} text */
@@ -92,16 +72,9 @@ export const word = (text) => element("span", "sx-word", visible(text));
  * @param {[string, number][]} pieces class and length
  * @param {number} whole
  */
-export function track(pieces, whole) {
-  const node = element("span", "sx-track");
-  for (const [name, length] of pieces) {
-    if (length < whole * FINEST && pieces.length > 1) continue;
-    const piece = element("i", name);
-    piece.style.width = `${(100 * length) / whole}%`;
-    node.append(piece);
-  }
-  return node;
-}
+export const track = (pieces, whole) => element("span", "sx-track", ...pieces
+  .filter(([, length]) => length >= whole * FINEST || pieces.length === 1)
+  .map(([name, length]) => element("i", name, { style: { width: `${(100 * length) / whole}%` } })));
 
 /**
  * The places of a round as columns: each guess with its bars of q, and of p once the target has read.
@@ -109,34 +82,23 @@ export function track(pieces, whole) {
  * @param {boolean} isRead
  */
 export function columns({ drafted, emitted }, isRead) {
-  const list = element("ol", "sx-places");
-  list.tabIndex = 0; // so that keys can scroll it
-  drafted.forEach((token, i) => {
-    const pending = { ...token, outcome: /** @type {const} */ ("pending") };
+  const places = drafted.map((token, i) => {
     const q = bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.soft_q ?? token.q });
-    list.append(column(`${i + 1}`, chip(pending), i, q, isRead ? ofTarget(token) : empty()));
+    return column(i, chip({ ...token, outcome: "pending" }), q, isRead ? ofTarget(token) : empty());
   });
-  if (!isRead) return list;
   const own = emitted[emitted.length - 1];
   const next = own?.outcome === "bonus" ? ofTarget(own, false) : unused();
-  list.append(column(`${drafted.length + 1}`, element("span", "sx-next", "?"), drafted.length, empty(), next));
-  return list;
+  if (isRead) places.push(column(drafted.length, element("span", "sx-next", "?"), empty(), next));
+  return element("ol", "sx-places", { tabIndex: 0 }, ...places); // so that keys can scroll it
 }
 
 /**
- * @param {string} number
- * @param {HTMLElement} title
  * @param {number} place from 0
+ * @param {HTMLElement} title
  * @param {...HTMLElement} parts
  */
-function column(number, title, place, ...parts) {
-  const item = element("li");
-  item.style.setProperty("--i", String(place));
-  const head = element("p");
-  head.append(element("small", "", number), title);
-  item.append(head, ...parts);
-  return item;
-}
+const column = (place, title, ...parts) => element("li", "", { style: { "--i": place } },
+  element("p", "", element("small", "", String(place + 1)), title), ...parts);
 
 /**
  * @param {Token} token
@@ -151,11 +113,8 @@ function ofTarget(token, isMarked = true) {
 const empty = () => element("div", "sx-bars is-empty");
 
 /** A place that the pass gave a distribution for which nobody looked at. */
-function unused() {
-  const box = element("div", "sx-bars is-p is-unused");
-  box.append(element("small", "", "target p"), element("p", "", "given by the same pass, not used"));
-  return box;
-}
+const unused = () => element("div", "sx-bars is-p is-unused",
+  element("small", "", "target p"), element("p", "", "given by the same pass, not used"));
 
 /**
  * The text that was written, and the one that the ignored guesses went on from.
@@ -166,10 +125,9 @@ export function twoTexts(tokens) {
   const kept = tokens.filter(({ outcome }) => outcome === "accepted");
   const guessed = tokens.filter(({ outcome }) => outcome === "rejected" || outcome === "ignored");
   const own = tokens.filter(({ outcome }) => outcome === "corrected");
+  const shown = (/** @type {Marked} */ token) => [/^\s/.test(token.text) ? " " : "\u200b", chip(token)];
   for (const [name, after] of /** @type {const} */ ([["the draft went on", guessed], ["what is written", own]])) {
-    const text = element("dd");
-    for (const token of [...kept, ...after]) text.append(/^\s/.test(token.text) ? " " : "\u200b", chip(token));
-    list.append(element("dt", "", name), text);
+    list.append(element("dt", "", name), element("dd", "", ...[...kept, ...after].flatMap(shown)));
   }
   return list;
 }

@@ -1,5 +1,6 @@
 // One round as a figure for slides and papers: an SVG file, in the colours of the page.
 
+import { shape } from "specviz/dom/dom.js";
 import { milliseconds } from "specviz/explain/times.js";
 import { secondsOf, textBefore } from "specviz/explain/numbers.js";
 import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
@@ -126,11 +127,7 @@ const colourOf = (label, { outcome }) =>
  * @returns {Sheet}
  */
 function sheetOf(width, height) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const sheet = { node, colours: coloursOfPage() };
-  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
-    node.setAttribute(name, String(value));
-  }
+  const node = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` }), sheet = { node, colours: coloursOfPage() };
   draw(sheet, "rect", { width, height, fill: sheet.colours.page });
   return sheet;
 }
@@ -141,8 +138,7 @@ function sheetOf(width, height) {
  * @param {Record<string, string | number>} attributes
  */
 function draw({ node }, name, attributes) {
-  const child = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) child.setAttribute(key, String(value));
+  const child = shape(name, attributes);
   node.append(child);
   return child;
 }
@@ -175,8 +171,7 @@ function heading(sheet, round, { header, rounds }, width) {
   const title = `${plural(round.drafted.length, "token")} drafted, ${kept} accepted, ${round.emitted.length} written`;
   write(sheet, title, EDGE, 50, { size: 25, weight: 600 });
   const name = write(sheet, "spec", width - EDGE, 48, { size: 20, weight: 600, anchor: "end" });
-  const viz = document.createElementNS("http://www.w3.org/2000/svg", "tspan");
-  viz.setAttribute("fill", sheet.colours.accepted);
+  const viz = shape("tspan", { fill: sheet.colours.accepted });
   viz.textContent = "viz";
   name.append(viz);
   write(sheet, runLine(header), EDGE, 78, { size: 14, colour: "soft" });

@@ -160,19 +160,15 @@ function judgement({ round, isCopied, isGreedy, rule }, token, place) {
 const chances = (token) => bars("target p", "p", token.top_p ?? [], { ...token, probability: token.p });
 
 /** @param {Token} token */
-function bothChances(token) {
-  const box = element("div", "sx-pair");
-  box.append(bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q }), chances(token));
-  return box;
-}
+const bothChances = (token) => element("div", "sx-pair",
+  bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q }), chances(token));
 
 /** @param {Token} token of a greedy run */
-function firstChoices(token) {
-  const box = element("div", "sx-pair");
-  box.append(bars("draft, T = 1", "q", token.top_q ?? [], { ...token, probability: token.soft_q }),
-    bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p }));
-  return box;
-}
+const firstChoices = (token) => element("div", "sx-pair",
+  bars("draft, T = 1", "q", token.top_q ?? [], { ...token, probability: token.soft_q }), firstChoice(token));
+
+/** @param {Token} token of a greedy run */
+const firstChoice = (token) => bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
 
 /**
  * What follows the verdicts.
@@ -208,60 +204,33 @@ function ignoredAfter({ round }) {
  * @returns {Step}
  */
 function correct({ round, tokens, own, isGreedy, rule }) {
-  const token = /** @type {Token} */ (own);
-  const at = tokens.length - 1;
-  const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
-  if (rule !== "token") return correctBy(rule, token, round, tokens);
-  if (isDrawn(token)) return correctDrawn(token, round, tokens);
-  const part = 1 - (rejected.beta ?? 0), { p = 0, q = 0 } = token;
-  const left = bars(`only in p, ${chance(part)}, scaled up to 1`, "left", token.top_residual ?? [],
-    { ...token, probability: (p - q) / part });
-  const picture = element("div", "sx-correct");
+  const token = /** @type {Token} */ (own), at = tokens.length - 1;
+  const note = rule !== "token" || isGreedy ? undefined : isDrawn(token) ? BY_REJECTION : SAME_LAW;
   return {
-    chapter: "Correct", sentence: reason(token, { round, place: at }), note: isGreedy ? undefined : SAME_LAW,
-    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
-    picture: () => {
-      if (isGreedy) return [bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p })];
-      picture.replaceChildren(overlay(sharesOf(rejected, token), token.id, true), left);
-      return [picture];
-    },
+    chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }), note, at, until: "verify",
+    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)),
+    picture: () => correction(token, round, rule, isGreedy),
   };
 }
 
 /**
- * The correction where the server drew by itself.
+ * What a corrected token was drawn from, as far as it is known.
  * @param {Token} token
  * @param {Round} round
- * @param {Token[]} tokens
- * @returns {Step}
- */
-function correctDrawn(token, round, tokens) {
-  const at = tokens.length - 1;
-  return {
-    chapter: "Correct", sentence: reason(token, { round, place: at }), note: BY_REJECTION,
-    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
-    picture: () => [bars("target p", "p", [], { ...token, probability: token.p }),
-      bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.q })],
-  };
-}
-
-/**
- * The correction by another rule than the token rule.
  * @param {string} rule
- * @param {Token} token
- * @param {Round} round
- * @param {Token[]} tokens
- * @returns {Step}
+ * @param {boolean} isGreedy
  */
-function correctBy(rule, token, round, tokens) {
-  const at = tokens.length - 1;
-  const share = token.top_residual?.find(({ id }) => id === token.id)?.probability;
-  return {
-    chapter: "Correct", sentence: reasonBy(rule, token, { round, place: at }),
-    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)), at, until: "verify",
-    picture: () => [token.top_residual?.length
-      ? bars(`${verdictKind(rule).left}, scaled up to 1`, "left", token.top_residual, { ...token, probability: share }) : chances(token)],
-  };
+function correction(token, round, rule, isGreedy) {
+  const { p = 0, q = 0, top_residual: left = [] } = token;
+  if (rule !== "token") {
+    const share = left.find(({ id }) => id === token.id)?.probability, name = `${verdictKind(rule).left}, scaled up to 1`;
+    return [left.length ? bars(name, "left", left, { ...token, probability: share }) : chances(token)];
+  }
+  if (isDrawn(token)) return [chances(token), bars("draft q", "q", token.top_q ?? [], { ...token, probability: q })];
+  if (isGreedy) return [firstChoice(token)];
+  const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token, part = 1 - (rejected.beta ?? 0);
+  return [element("div", "sx-correct", overlay(sharesOf(rejected, token), token.id, true),
+    bars(`only in p, ${chance(part)}, scaled up to 1`, "left", left, { ...token, probability: (p - q) / part }))];
 }
 
 /**

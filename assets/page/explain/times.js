@@ -3,7 +3,7 @@
 import { element } from "specviz/dom/dom.js";
 import { secondsOf } from "specviz/explain/numbers.js";
 import { chip } from "specviz/explain/pictures.js";
-import { fixed, visible } from "specviz/words/words.js";
+import { fixed, plural, visible } from "specviz/words/words.js";
 
 /** @import { Balance } from "specviz/explain/numbers.js" */
 /** @import { Marked } from "specviz/explain/pictures.js" */
@@ -22,19 +22,14 @@ export function milliseconds(seconds) {
  */
 export function times({ drafted, draft_seconds: draft, verify_seconds: verify, overhead_seconds: overhead },
   whole, until = "overhead") {
-  const bar = element("span", "sx-times");
   /** @type {[string, number][]} */
   const parts = [...drafted.map(() => /** @type {[string, number]} */ (["draft", draft / drafted.length])),
     ["verify", verify], ["overhead", overhead]];
   const order = ["draft", "verify", "overhead"];
-  for (const [i, [name, seconds]] of parts.entries()) {
-    const piece = element("i", name);
-    piece.style.setProperty("--i", String(i));
-    piece.style.width = `${(100 * seconds) / whole}%`;
-    piece.classList.toggle("is-ahead", order.indexOf(name) > order.indexOf(until));
-    bar.append(piece);
-  }
-  return bar;
+  return element("span", "sx-times", ...parts.map(([name, seconds], i) =>
+    element("i", name + (order.indexOf(name) > order.indexOf(until) ? " is-ahead" : ""), {
+      style: { "--i": i, width: `${(100 * seconds) / whole}%` },
+    })));
 }
 
 /**
@@ -44,28 +39,17 @@ export function times({ drafted, draft_seconds: draft, verify_seconds: verify, o
  * @param {Marked[]} written in the round
  */
 export function clocks(round, { tokens, seconds, passes, alone }, written) {
-  const whole = Math.max(seconds, alone ?? 0);
-  const list = element("dl", "sx-clocks");
-  const words = element("p");
-  for (const token of written) words.append(chip(token), " ");
-  list.append(...clock(round.lane === "baseline" ? "target alone" : "with drafts",
-    times(round, whole), seconds, tokens, words));
-  if (alone === null || round.lane === "baseline") return list;
-  const bar = element("span", "sx-times");
-  const single = passes.length ? passes : Array.from({ length: tokens }, () => null);
-  for (const pass of single) {
-    const piece = element("i", "alone");
-    piece.style.width = `${(100 * (pass ? secondsOf(pass) : alone / tokens)) / whole}%`;
-    if (pass?.emitted[0]) piece.append(element("span", "", visible(pass.emitted[0].text)));
-    bar.append(piece);
-  }
-  if (seconds < alone) {
-    const end = element("u"); // of the round, on the other clock
-    end.style.left = `${(100 * seconds) / whole}%`;
-    bar.append(end);
-  }
-  list.append(...clock("target alone", bar, alone, tokens));
-  return list;
+  const whole = Math.max(seconds, alone ?? 0), isAlone = round.lane === "baseline";
+  const words = element("p", "", ...written.flatMap((token) => [chip(token), " "]));
+  const own = clock(isAlone ? "target alone" : "with drafts", times(round, whole), seconds, tokens, words);
+  if (alone === null || isAlone) return element("dl", "sx-clocks", ...own);
+  const wide = (/** @type {number} */ part) => `${(100 * part) / whole}%`;
+  const pieces = passes.length ? passes.map((pass) => ({ seconds: secondsOf(pass), text: pass.emitted[0]?.text }))
+    : Array.from({ length: tokens }, () => ({ seconds: alone / tokens, text: undefined }));
+  const bar = element("span", "sx-times", ...pieces.map((piece) => element("i", "alone", { style: { width: wide(piece.seconds) } },
+    ...piece.text === undefined ? [] : [element("span", "", visible(piece.text))])));
+  if (seconds < alone) bar.append(element("u", "", { style: { left: wide(seconds) } })); // the end of the round
+  return element("dl", "sx-clocks", ...own, ...clock("target alone", bar, alone, tokens));
 }
 
 /**
@@ -73,13 +57,7 @@ export function clocks(round, { tokens, seconds, passes, alone }, written) {
  * @param {HTMLElement} bar
  * @param {number} seconds
  * @param {number} tokens
- * @param {HTMLElement} [below]
+ * @param {...HTMLElement} below
  */
-function clock(name, bar, seconds, tokens, below) {
-  const value = element("dd");
-  const number = element("b", "", milliseconds(seconds));
-  number.append(element("small", "", ` ${tokens} token${tokens === 1 ? "" : "s"}`));
-  value.append(bar, number);
-  if (below) value.append(below);
-  return [element("dt", "", name), value];
-}
+const clock = (name, bar, seconds, tokens, ...below) => [element("dt", "", name), element("dd", "", bar,
+  element("b", "", milliseconds(seconds), element("small", "", ` ${plural(tokens, "token")}`)), ...below)];

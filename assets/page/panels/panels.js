@@ -2,9 +2,8 @@
 
 import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
-import { bareOf, Check, rerunParts, tieParts } from "specviz/panels/difference.js";
+import { aboutDraws, aboutRerun, aboutTie, bareOf, Check } from "specviz/panels/check.js";
 import { element, find } from "specviz/dom/dom.js";
-import { Experiment } from "specviz/panels/experiment.js";
 import { OURS } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
@@ -23,17 +22,17 @@ const GREEK = [["c", "c", "the price of a guess, in passes of the target alone"]
 const REDRAW = 300; // ms between drawings, at least
 
 export class Panels {
-  #drawer = element("div", "sv-drawer");
-  #title = element("h2");
-  #body = element("div", "sv-drawer-body");
+  #title = element("h2", "", { id: "sv-drawer-title" });
+  #body = element("div", "sv-drawer-body", { tabIndex: 0 }); // so that keys can scroll it
   #why = element("div", "sv-why");
   #greek = greek();
+  #drawer;
   #charts;
   #whatIf;
   #config;
   #tellClosed;
-  #experiment;
-  #check;
+  #draws;
+  #tie;
   #rerun;
   /** @type {string | null} */
   #open = null; // the panel
@@ -52,29 +51,26 @@ export class Panels {
     this.#config = config;
     this.#charts = new Charts(config);
     this.#whatIf = new WhatIf(config.mostGamma);
-    this.#experiment = new Experiment({
-      server,
-      draws: config.draws,
-      asked: () => {
-        if (!this.#shown) return null;
-        const { trace, lane } = this.#shown;
-        const { prompt, settings } = trace.header;
-        return { run: session.liveRun, lane, prompt, settings };
+    const isBusy = () => session.busy;
+    const asked = () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) };
+    this.#tie = new Check(server, aboutTie(server), { asked, isBusy });
+    this.#rerun = new Check(server, aboutRerun(server), { asked, isBusy });
+    this.#draws = new Check(server, aboutDraws(server, config.draws), {
+      isBusy,
+      asked: () => this.#shown && {
+        run: session.liveRun, lane: this.#shown.lane,
+        prompt: this.#shown.trace.header.prompt, settings: this.#shown.trace.header.settings,
       },
-      isBusy: () => session.busy,
     });
-    this.#check = new Check({
-      ...tieParts(server),
-      asked: () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) },
-      isBusy: () => session.busy,
-    });
-    this.#rerun = new Check({
-      ...rerunParts(server),
-      asked: () => session.trace && { run: session.liveRun, trace: bareOf(session.trace) },
-      isBusy: () => session.busy,
-    });
-    this.#furnish();
+    const close = element("button", "sv-close", "×", { "aria-label": "Close", onclick: () => this.close() });
+    this.#drawer = element("div", "sv-drawer", {
+      id: "sv-drawer", hidden: true, tabIndex: -1, role: "dialog", "aria-labelledby": this.#title.id,
+    }, element("header", "", this.#title, close), this.#greek, this.#body);
     root.append(this.#drawer);
+  }
+
+  get #checks() {
+    return [this.#draws, this.#tie, this.#rerun];
   }
 
   /** Whether one was open. */
@@ -82,9 +78,7 @@ export class Panels {
     if (this.#open === null) return false;
     this.#open = null;
     this.#drawer.hidden = true;
-    this.#experiment.end();
-    this.#check.forget();
-    this.#rerun.forget();
+    for (const check of this.#checks) check.end();
     this.#tellClosed();
     return true;
   }
@@ -95,28 +89,9 @@ export class Panels {
    * @param {LaneName} lane  which one
    */
   show(rounds, trace, lane) {
-    if (this.#shown?.trace !== trace) {
-      this.#experiment.forget();
-      this.#check.forget();
-      this.#rerun.forget();
-    }
+    if (this.#shown?.trace !== trace) for (const check of this.#checks) check.forget();
     this.#shown = { rounds, trace, lane };
     if (this.#open !== null) this.#fillSoon();
-  }
-
-  #furnish() {
-    const close = element("button", "sv-close", "×");
-    close.type = "button";
-    close.setAttribute("aria-label", "Close");
-    close.addEventListener("click", () => this.close());
-    Object.assign(this.#drawer, { id: "sv-drawer", hidden: true, tabIndex: -1 });
-    this.#body.tabIndex = 0; // so that keys can scroll it
-    this.#title.id = "sv-drawer-title";
-    this.#drawer.setAttribute("role", "dialog");
-    this.#drawer.setAttribute("aria-labelledby", this.#title.id);
-    const head = element("header");
-    head.append(this.#title, close);
-    this.#drawer.append(head, this.#greek, this.#body);
   }
 
   /** @param {string} name */
@@ -136,9 +111,9 @@ export class Panels {
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
     else if (trace.header.settings.temperature === 0) {
-      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#check.node);
+      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#tie.node);
     }
-    else if (this.#filled !== trace) showSampled(this.#body, trace, this.#experiment.node);
+    else if (this.#filled !== trace) showSampled(this.#body, trace, this.#draws.node);
     if (this.#open === "same" && !trace.header.source) this.#body.append(this.#rerun.node);
     this.#filled = trace;
   }
@@ -168,21 +143,8 @@ export class Panels {
 }
 
 /** What opens the last two runs side by side. */
-function comparing() {
-  const button = element("button", "sv-quiet is-framed", "Compare the last two runs");
-  button.type = "button";
-  button.dataset.compare = "";
-  return button;
-}
+const comparing = () => element("button", "sv-quiet is-framed", "Compare the last two runs", { dataset: { compare: "" } });
 
 /** The figures by their letters. */
-function greek() {
-  const list = element("dl", "sv-greek");
-  for (const [name, letter, words] of GREEK) {
-    const item = element("div"), value = element("dd", "", "–");
-    value.dataset.metric = name;
-    item.append(element("dt", "", letter), value, element("small", "", words));
-    list.append(item);
-  }
-  return list;
-}
+const greek = () => element("dl", "sv-greek", ...GREEK.map(([metric, letter, words]) => element("div", "",
+  element("dt", "", letter), element("dd", "", "–", { dataset: { metric } }), element("small", "", words))));

@@ -54,14 +54,9 @@ const emittedBy = (rounds, lane) =>
  * @param {Token[]} tokens
  * @param {boolean} isCut whether more stands before them
  */
-function flow(name, tokens, isCut, isApart = false) {
-  const box = element("div", `sv-flow${isApart ? " is-apart" : ""}`);
-  const text = element("p");
-  if (isCut) text.append("… ");
-  for (const token of tokens) text.append(element("span", "", token.text.replaceAll("\n", "¶")));
-  box.append(element("small", "", name), text);
-  return box;
-}
+const flow = (name, tokens, isCut, isApart = false) => element("div", `sv-flow${isApart ? " is-apart" : ""}`,
+  element("small", "", name),
+  element("p", "", isCut ? "… " : "", ...tokens.map((token) => element("span", "", token.text.replaceAll("\n", "¶")))));
 
 /**
  * How far apart the target's first two choices were, in nats; null if only one is known.
@@ -115,16 +110,13 @@ export function showSampled(body, trace, experiment) {
  */
 export function resultOf(result, draws) {
   const { cells, length, tokens, shortened } = result;
-  const list = element("ol", "sv-pairs");
-  const named = cells.filter(({ text }) => text !== null);
-  const most = Math.max(1, ...named.flatMap(({ ours, theirs }) => [ours, theirs]));
-  list.append(...cells.map((cell) => cellRow(cell, most)));
+  const most = Math.max(1, ...cells.flatMap(({ text, ours, theirs }) => (text === null ? [] : [ours, theirs])));
+  const key = [["ours", "with drafts"], ["theirs", "target alone"]].map(([lane, name]) => element("span", "", element("i", lane), name));
   const what = length === 1 ? "the first token" : `the first ${length} tokens`;
   const from = shortened ? ` after the last ${tokens} tokens of the prompt` : " after the prompt";
-  const node = element("div", "sv-result");
-  node.append(keyOfPairs(), list, element("p", "", `${draws} draws in each lane of ${what}${from}.`),
-    element("p", "sv-lead", reading(result)));
-  return node;
+  return element("div", "sv-result", element("p", "sv-pairs-key", ...key),
+    element("ol", "sv-pairs", ...cells.map((cell) => cellRow(cell, most))),
+    element("p", "", `${draws} draws in each lane of ${what}${from}.`), element("p", "sv-lead", reading(result)));
 }
 
 /**
@@ -132,35 +124,12 @@ export function resultOf(result, draws) {
  * @param {number} most draws of a named cell in one lane
  */
 function cellRow({ text, ours, theirs }, most) {
-  const row = element("li", text === null ? "is-rest" : "");
-  const bars = element("span", "sv-pair");
+  const bar = (/** @type {string} */ lane, /** @type {number} */ count) => element("span", "",
+    element("i", lane, { style: { width: `${(100 * count) / most}%` } }), element("small", "", String(count)));
   // The rest may hold most draws: on the same scale it would make the named ones tiny.
-  if (text === null) bars.append(element("small", "", `${ours} and ${theirs}`));
-  else bars.append(countBar("ours", ours, most), countBar("theirs", theirs, most));
-  row.append(element("b", "", text === null ? "all others" : visible(text)), bars);
-  return row;
-}
-
-function keyOfPairs() {
-  const key = element("p", "sv-pairs-key");
-  for (const [lane, name] of [["ours", "with drafts"], ["theirs", "target alone"]]) {
-    const item = element("span");
-    item.append(element("i", lane), name);
-    key.append(item);
-  }
-  return key;
-}
-
-/**
- * @param {string} lane
- * @param {number} count
- * @param {number} most
- */
-function countBar(lane, count, most) {
-  const bar = element("span"), fill = element("i", lane);
-  fill.style.width = `${(100 * count) / most}%`;
-  bar.append(fill, element("small", "", String(count)));
-  return bar;
+  const bars = text === null ? [element("small", "", `${ours} and ${theirs}`)] : [bar("ours", ours), bar("theirs", theirs)];
+  return element("li", text === null ? "is-rest" : "",
+    element("b", "", text === null ? "all others" : visible(text)), element("span", "sv-pair", ...bars));
 }
 
 /**

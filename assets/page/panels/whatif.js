@@ -18,8 +18,8 @@ const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a
 export class WhatIf {
   node = element("section", "sv-whatif");
   #bars = element("ol", "sv-gammas");
-  #said = element("p");
-  #back = element("button", "sv-link", "Back to this run");
+  #said = element("p", "", { role: "status" });
+  #back = element("button", "sv-link", "Back to this run", { onclick: () => { this.#isTouched = false; this.#draw(); } });
   /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */
   #sliders = new Map();
   /** @type {Explanation | null} */
@@ -32,9 +32,6 @@ export class WhatIf {
   /** @param {number} most the longest draft */
   constructor(most) {
     this.#most = most;
-    this.#back.type = "button";
-    this.#back.addEventListener("click", () => { this.#isTouched = false; this.#draw(); });
-    this.#said.setAttribute("role", "status");
     this.node.append(element("h3", "", "Which γ?"), this.#bars,
       ...SLIDERS.map((one) => this.#slider(...one)), this.#said, this.#back, element("p", "", FORMULA));
   }
@@ -56,13 +53,10 @@ export class WhatIf {
    * @param {number} most
    */
   #slider(name, label, most) {
-    const row = element("label", "", label);
-    const input = element("input"), value = element("b");
-    Object.assign(input, { type: "range", min: 0, max: most, step: 0.01 });
-    input.addEventListener("input", () => { this.#isTouched = true; this.#draw(); });
-    row.append(input, value);
+    const oninput = () => { this.#isTouched = true; this.#draw(); };
+    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput }), value = element("b");
     this.#sliders.set(name, { input, value });
-    return row;
+    return element("label", "", label, input, value);
   }
 
   /** @param {Explanation} why */
@@ -99,13 +93,9 @@ export class WhatIf {
     const highest = Math.max(1, ...speeds), held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
     const canRun = document.querySelector("#run") !== null;
     this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
-      const item = element("li", `${i + 1 === gamma ? "is-best " : ""}${i + 1 === ours ? "is-ours" : ""}`);
-      const bar = element("i");
-      bar.style.height = `${(100 * speed) / highest}%`;
-      bar.dataset.value = fixed(speed, 2);
-      item.append(bar, element("small", "", String(i + 1)));
-      if (canRun) item.append(runner(i + 1));
-      return item;
+      const bar = element("i", "", { style: { height: `${(100 * speed) / highest}%` }, dataset: { value: fixed(speed, 2) } });
+      return element("li", `${i + 1 === gamma ? "is-best " : ""}${i + 1 === ours ? "is-ours" : ""}`,
+        bar, element("small", "", String(i + 1)), ...canRun ? [runner(i + 1)] : []);
     }));
     this.#bars.style.setProperty("--even", String(1 / highest));
     if (held) /** @type {HTMLElement | null} */ (this.#bars.querySelector(`[data-run-gamma="${held}"]`))?.focus({ preventScroll: true });
@@ -116,11 +106,5 @@ export class WhatIf {
  * Over a bar: runs the prompt of the page with this gamma.
  * @param {number} gamma
  */
-function runner(gamma) {
-  const node = element("button");
-  node.type = "button";
-  node.dataset.runGamma = String(gamma);
-  node.title = `Run with γ = ${gamma}`;
-  node.setAttribute("aria-label", node.title);
-  return node;
-}
+const runner = (gamma) =>
+  element("button", "", { dataset: { runGamma: gamma }, title: `Run with γ = ${gamma}`, "aria-label": `Run with γ = ${gamma}` });

@@ -1,7 +1,6 @@
 // The panel "Why this speed?": what a round costs, what it yields, and what would pay.
 
-import { element } from "specviz/dom/dom.js";
-import { misreadings } from "specviz/panels/misreadings.js";
+import { element, table, titled } from "specviz/dom/dom.js";
 import { chance } from "specviz/words/reasons.js";
 import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
@@ -30,15 +29,15 @@ export function showWhy(body, why, trace) {
     return;
   }
   const { settings } = trace.header;
-  const lead = element("div");
-  lead.append(element("p", "sv-lead", isFinished(trace) && why.m.rounds >= FEWEST_ROUNDS ? verdictOf(why, settings) : NO_VERDICT));
+  const isSettled = isFinished(trace) && why.m.rounds >= FEWEST_ROUNDS;
+  const lead = element("div", "", element("p", "sv-lead", isSettled ? verdictOf(why, settings) : NO_VERDICT));
   if (!why.m.drafted) {
     body.replaceChildren(lead, titled("Where a round’s time goes", times(why)));
     return;
   }
   body.replaceChildren(lead,
     titled("Where a round’s time goes", times(why), element("p", "", shares(why))),
-    titled("Predicted against measured", table(why), element("p", "", difference(why)),
+    titled("Predicted against measured", predicted(why), element("p", "", difference(why)),
       element("p", "", endToEnd(why.m))),
     titled("Does it pay?", ...breakEven(why)),
     titled("What is easily misread", misreadings(why)));
@@ -91,63 +90,37 @@ export const priceOf = (price) => (price < 1 ? "for about the price of one pass 
   : `for the price of ${fixed(price, 2)} passes of the target`);
 
 /**
- * @param {string} title
- * @param {...HTMLElement} content
- */
-function titled(title, ...content) {
-  const part = element("section");
-  part.append(element("h3", "", title), ...content);
-  return part;
-}
-
-/**
  * Two bars on one scale of milliseconds: a round of each lane.
  * @param {Explanation} why
  */
 function times({ costs }) {
   const ours = { draft: costs.draft, verify: costs.verify, overhead: costs.overhead };
   const theirs = { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead };
-  const [total, alone] = [ours, theirs].map((parts) => parts.draft + parts.verify + parts.overhead);
-  const longest = Math.max(total, alone);
-  const list = element("dl", "sv-times");
-  list.append(element("dt", "", "with drafts"), timeBar(ours, total, longest),
-    element("dt", "", "target alone"), timeBar(theirs, alone, longest));
   const key = timesKey((part) => `${part} ${milliseconds(costs[part])}`);
   key.append(element("span", "", `one-token pass ${milliseconds(costs.alone_verify)}`));
-  const box = element("div");
-  box.append(list, key);
-  return box;
+  return element("div", "", timeBars([["with drafts", ours], ["target alone", theirs]]), key);
 }
 
 /**
  * The colours of the parts of a round's time.
  * @param {(part: "draft" | "verify" | "overhead") => string} [say]
  */
-export function timesKey(say = (part) => part) {
-  const key = element("p", "sv-times-key");
-  for (const part of PARTS) {
-    const item = element("span");
-    item.append(element("i", part), say(part));
-    key.append(item);
-  }
-  return key;
-}
+export const timesKey = (say = (part) => part) =>
+  element("p", "sv-times-key", ...PARTS.map((part) => element("span", "", element("i", part), say(part))));
 
 /**
- * @param {Record<"draft" | "verify" | "overhead", number>} parts seconds
- * @param {number} total
- * @param {number} longest the total that fills the width
+ * Bars of times on one scale.
+ * @param {[label: string, parts: Record<"draft" | "verify" | "overhead", number>][]} bars  seconds
  */
-export function timeBar(parts, total, longest) {
-  const bar = element("span", "sv-times-bar");
-  for (const part of PARTS) {
-    const piece = element("i", part);
-    piece.style.width = `${(100 * parts[part]) / longest}%`;
-    bar.append(piece);
-  }
-  const value = element("dd");
-  value.append(bar, element("b", "", milliseconds(total)));
-  return value;
+export function timeBars(bars) {
+  const total = (/** @type {Record<"draft" | "verify" | "overhead", number>} */ parts) => parts.draft + parts.verify + parts.overhead;
+  const longest = Math.max(...bars.map(([, parts]) => total(parts))) || 1;
+  return element("dl", "sv-times", ...bars.flatMap(([label, parts]) => [
+    element("dt", "", label),
+    element("dd", "",
+      element("span", "sv-times-bar", ...PARTS.map((part) => element("i", part, { style: { width: `${(100 * parts[part]) / longest}%` } }))),
+      element("b", "", milliseconds(total(parts)))),
+  ]));
 }
 
 /** @param {number} seconds */
@@ -164,25 +137,12 @@ function shares({ m, costs }) {
  * Tokens per round, price and speed-up: by the textbook, and measured.
  * @param {Explanation} why
  */
-function table({ m, costs, speedup, formula }) {
-  const { tau, tau_predicted: predicted } = m;
+function predicted({ m, costs, speedup, formula }) {
+  const price = formula && m.tau_predicted ? m.tau_predicted / formula : null;
   /** @type {[string, ...(number | null)[]][]} */
-  const rows = [
-    ["textbook", predicted, formula && predicted ? predicted / formula : null, formula],
-    ["measured", tau, costs.price, speedup],
-  ];
-  const node = element("table"), head = element("tr");
-  head.append(element("td"));
-  for (const name of ["tokens per round", "price, passes", "speed-up"]) head.append(element("th", "", name));
-  node.append(head);
-  for (const [name, ...values] of rows) {
-    const row = element("tr");
-    row.dataset.row = name;
-    row.append(element("th", "", name));
-    for (const value of values) row.append(element("td", "", fixed(value, 2)));
-    node.append(row);
-  }
-  return node;
+  const rows = [["textbook", m.tau_predicted, price, formula], ["measured", m.tau, costs.price, speedup]];
+  return table("", ["", "tokens per round", "price, passes", "speed-up"],
+    rows.map(([name, ...values]) => [name, ...values.map((value) => fixed(value, 2))]));
 }
 
 /**
@@ -211,22 +171,34 @@ function difference({ m, costs, speedup, formula }) {
 function breakEven({ m, break_even: least }) {
   if (least === null) return [element("p", "", NEVER_PAYS)];
   const alpha = m.alpha ?? 0;
-  const line = element("div", "sv-payline");
-  const pays = element("i");
-  pays.style.left = `${100 * least}%`;
-  line.append(pays, mark("break-even", least), mark("α", alpha));
+  const mark = (/** @type {string} */ name, /** @type {number} */ value) =>
+    element("span", "", { dataset: { mark: name }, style: { left: `${100 * value}%` } });
+  const pays = element("i", "", { style: { left: `${100 * least}%` } });
   const side = alpha >= least ? "above" : "below";
-  return [line, element("p", "", `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at `
-    + "the measured prices.")];
+  return [element("div", "sv-payline", pays, mark("break-even", least), mark("α", alpha)),
+    element("p", "", `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at the measured prices.`)];
 }
 
 /**
- * @param {string} name
- * @param {number} value from 0 to 1
+ * What people often get wrong about speed, answered with the numbers of the shown run.
+ * @param {Explanation} why
  */
-function mark(name, value) {
-  const node = element("span");
-  node.dataset.mark = name;
-  node.style.left = `${100 * value}%`;
-  return node;
+function misreadings({ m, costs, speeds }) {
+  /** @type {[string, string][]} */
+  const answers = [
+    ["Is a longer τ always faster?", `No: τ = ${fixed(m.tau, 2)} is what a round yields, and it was paid for: a round took ${
+      fixed(costs.price, 2)} times as long as one of the target alone. More guesses raise both, and the later ones hold less often.`],
+    ["Is checking free?", `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} passes of `
+      + "the target alone here. With experts or a long text it can cost much more."],
+    ["Is accepted over drafted α?", `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a rejected one were `
+      + `drafted and paid, but not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`],
+  ];
+  if (speeds[1] !== undefined) {
+    answers.push(["Can a single guess help?", `${speeds[1] > 1 ? "Yes" : "Not here"}: with γ = 1 a round `
+      + `writes up to two tokens for one draft step and one pass, by the formula ${fixed(speeds[1], 2)}×.`]);
+  }
+  const list = element("dl", "sv-misreadings", ...answers.flatMap(([asked, said]) => [element("dt", "", asked), element("dd", "", said)]));
+  if (!document.querySelector(".has-questions")) return element("div", "", list);
+  return element("div", "", list,
+    element("button", "sv-link", "Guess first: these and more, each as a recorded run", { dataset: { question: "" } }));
 }

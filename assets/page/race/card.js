@@ -133,14 +133,10 @@ function content(at, isPending, rule) {
   const { round, place } = at;
   const judged = tokensOf(round)[place];
   const token = isPending ? asGuess(judged) : judged;
-  const title = element("p", "sv-card-title");
-  const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
-  word.append(element("span", "w", visible(token.text)));
   const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
-  title.append(word, element("small", "", isSpecial(token.text) ? `${where}, id ${token.id}` : where));
+  const title = titleOf(token, round, visible(token.text), isSpecial(token.text) ? `${where}, id ${token.id}` : where);
   /** @type {HTMLElement[]} */
-  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), two(token), numbers(token, rule),
-    lists(token, rule)];
+  const parts = [title, element("p", "sv-card-reason", reasonBy(rule, token, at)), two(token), numbers(token, rule), lists(token, rule)];
   const { exact, warning } = verdictKind(rule);
   if (!exact) parts.push(element("p", "sv-inexact", warning));
   if (isGreedy(token)) parts.push(element("small", "sv-card-note", GREEDY));
@@ -155,14 +151,20 @@ function content(at, isPending, rule) {
 function watchedContent(at) {
   const { round, place } = at;
   const token = tokensOf(round)[place];
-  const title = element("p", "sv-card-title");
-  const word = element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
-  word.append(element("span", "w", isUnseen(token) ? "?" : visible(token.text)));
   const where = round.lane === "baseline" ? `step ${round.index + 1}`
     : token.outcome === "untold" ? `end of step ${round.index + 1}` : standing(token, round, place);
-  title.append(word, element("small", "", where));
-  return [title, element("p", "sv-card-reason", watchedReason(token, at))];
+  return [titleOf(token, round, isUnseen(token) ? "?" : visible(token.text), where),
+    element("p", "sv-card-reason", watchedReason(token, at))];
 }
+
+/**
+ * @param {ShownToken} token
+ * @param {Round} round
+ * @param {string} word
+ * @param {string} where
+ */
+const titleOf = (token, round, word, where) => element("p", "sv-card-title",
+  element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`, element("span", "w", word)), element("small", "", where));
 
 /**
  * What a token is and where it stands: a corrected one stands in the place of the rejected one.
@@ -195,16 +197,10 @@ function asGuess({ id, text, q, soft_q, top_q, seen }) {
  * @param {ShownToken} token
  */
 function two(token) {
-  const list = element("ol", "sv-card-two");
   /** @type {[string, string, number | undefined][]} */
   const rows = [["draft", "is-draft", token.soft_q ?? token.q], ["target", "", token.soft_p ?? token.p]];
-  for (const [text, name, probability] of rows) {
-    if (probability == null) continue;
-    const row = bar({ text, probability }, false);
-    row.className = name;
-    list.append(row);
-  }
-  return list;
+  return element("ol", "sv-card-two", ...rows.flatMap(([text, name, probability]) =>
+    (probability == null ? [] : [bar({ text, probability }, name)])));
 }
 
 /**
@@ -212,7 +208,6 @@ function two(token) {
  * @param {string} rule
  */
 function numbers(token, rule) {
-  const list = element("dl", "sv-card-numbers");
   /** @type {[string, number | null | undefined][]} */
   const rows = [
     ["target p", token.p], ["draft q", token.q],
@@ -221,14 +216,9 @@ function numbers(token, rule) {
     ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
-  for (const [name, value] of rows) {
-    if (value == null) continue;
-    const pair = element("div");
-    const isTiny = value > 0 && value < 0.001;
-    pair.append(element("dt", "", name), element("dd", "", isTiny ? value.toExponential(1) : fixed(value, 3)));
-    list.append(pair);
-  }
-  return list;
+  const said = (/** @type {number} */ value) => (value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));
+  return element("dl", "sv-card-numbers", ...rows.flatMap(([name, value]) =>
+    (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", said(value)))])));
 }
 
 /**
@@ -237,35 +227,23 @@ function numbers(token, rule) {
  * @param {string} rule
  */
 function lists(token, rule) {
-  const box = element("div", "sv-card-lists");
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
   const named = [
     ["draft q", token.top_q, token.soft_q ?? token.q], ["target p", token.top_p, token.soft_p ?? token.p],
     [verdictKind(rule).left || "left", token.top_residual, undefined],
   ];
-  for (const [name, choices, own] of named) {
-    if (!choices?.length) continue;
-    const list = element("ol", name === "draft q" ? "is-draft" : "is-target");
-    for (const choice of choices) list.append(bar(choice, choice.id === token.id));
-    const isListed = choices.some((choice) => choice.id === token.id);
-    if (!isListed && own != null) list.append(bar({ text: token.text, probability: own }, true));
-    const part = element("div");
-    part.append(element("small", "", name), list);
-    box.append(part);
-  }
-  return box;
+  return element("div", "sv-card-lists", ...named.flatMap(([name, choices, own]) => {
+    if (!choices?.length) return [];
+    const isListed = own == null || choices.some((choice) => choice.id === token.id);
+    const shown = isListed ? choices : [...choices, { id: token.id, text: token.text, probability: own }];
+    return [element("div", "", element("small", "", name), element("ol", name === "draft q" ? "is-draft" : "is-target",
+      ...shown.map((choice) => bar(choice, choice.id === token.id ? "is-this" : ""))))];
+  }));
 }
 
 /**
  * @param {Pick<Choice, "text" | "probability">} choice
- * @param {boolean} isThis
+ * @param {string} className
  */
-function bar({ text, probability }, isThis) {
-  const row = element("li", isThis ? "is-this" : "");
-  const fill = element("i");
-  fill.style.width = `${100 * probability}%`;
-  const track = element("span", "sv-card-track");
-  track.append(fill);
-  row.append(element("span", "sv-card-word", visible(text)), track, element("span", "", chance(probability)));
-  return row;
-}
+const bar = ({ text, probability }, className) => element("li", className, element("span", "sv-card-word", visible(text)),
+  element("span", "sv-card-track", element("i", "", { style: { width: `${100 * probability}%` } })), element("span", "", chance(probability)));

@@ -1,6 +1,6 @@
 // Playback: the timeline with a bar for each round, the speed, and what the buttons show.
 
-import { element, find, findAll } from "specviz/dom/dom.js";
+import { element, find, findAll, shape } from "specviz/dom/dom.js";
 import { draftedLanes } from "specviz/facts/lanes.js";
 import { SPEEDS } from "specviz/run/timeline.js";
 import { duration } from "specviz/words/words.js";
@@ -44,11 +44,7 @@ export class Transport {
     this.#bars = root.querySelector(".sv-timeline svg");
     this.#needEvents = [this.#play, this.#scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
     if (this.#bars) new ResizeObserver(([{ contentRect }]) => { this.#width = contentRect.width; }).observe(this.#bars);
-    for (const times of SPEEDS) {
-      const option = element("option", "", `Speed ${times}×`);
-      option.value = String(times);
-      this.#speed.append(option);
-    }
+    this.#speed.append(...SPEEDS.map((times) => element("option", "", `Speed ${times}×`, { value: times })));
     this.#scrub.addEventListener("input", () => timeline.seek(Number(this.#scrub.value)));
     this.#speed.addEventListener("change", () => timeline.setSpeed(Number(this.#speed.value)));
   }
@@ -100,12 +96,6 @@ export class Transport {
       path += `M${from.toFixed(1)} ${BARS}v${-high.toFixed(1)}H${to.toFixed(1)}V${BARS}z`;
       begun = -1;
     });
-    const bars = ["is-all", "is-done"].map((kind) => {
-      const node = document.createElementNS("http://www.w3.org/2000/svg", "path");
-      node.setAttribute("class", kind);
-      node.setAttribute("d", path);
-      return node;
-    });
-    this.#bars.replaceChildren(...bars);
+    this.#bars.replaceChildren(...["is-all", "is-done"].map((kind) => shape("path", { class: kind, d: path })));
   }
 }

@@ -1,7 +1,7 @@
 // The stage: one screen for the last row, no controls, and a guess before the reveal.
 
 import { Ask } from "specviz/stage/ask.js";
-import { dialogOf } from "specviz/dom/dom.js";
+import { closing, find } from "specviz/dom/dom.js";
 
 /** @import { Question } from "specviz/stage/ask.js" */
 
@@ -36,7 +36,8 @@ export class Stage {
     this.#changed = changed;
     this.#hold = hold;
     this.#go = go;
-    this.#help = dialogOf(root, "[data-help]");
+    this.#help = find(root, "[data-help]", HTMLDialogElement);
+    closing(this.#help);
     this.#ask = new Ask(root, () => this.guess());
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
     // Whoever leaves the full screen by the browser's own key leaves the stage with it.

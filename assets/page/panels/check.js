@@ -1,0 +1,209 @@
+// What the models are asked about the shown run: do two lanes part by a tie or a bug, is the run what its
+// models do again, do both lanes draw from one distribution. Begins a job on the server, asks how far it
+// is, shows what it found.
+
+import { element, table } from "specviz/dom/dom.js";
+import { resultOf } from "specviz/panels/same.js";
+import { chance } from "specviz/words/reasons.js";
+import { number } from "specviz/words/rules.js";
+import { visible } from "specviz/words/words.js";
+
+const ASK_EVERY = 400; // ms
+const TIE_OFFLINE = "Whether this is a tie or a bug only the models can tell: run specviz explain-difference on the "
+  + "recording.";
+const DRAWS_OFFLINE = "This experiment needs the models, so it is not part of a page that was taken away.";
+const BUSY = "Wait for the run to end: this must not disturb it.";
+const NO_ANSWER = "The server did not answer: try again.";
+const HOW = "The target reads the same text again, one token per pass and several, with fresh caches and with those of the "
+  + "lane with drafts. Rounding moves all of these a little; a fault moves one of them far.";
+const TIMES = "Its times are not compared: they are two measurements.";
+
+/**
+ * One of the questions.
+ * @typedef {object} Question
+ * @property {((wish: any, again: number) => Promise<ExperimentState>) | undefined} begin  none without a server
+ * @property {string} ask  what the button says
+ * @property {string} [again]  what it says later on
+ * @property {string} [stop]
+ * @property {string} [offline]  what to say without a server
+ * @property {string} mark
+ * @property {(result: any, draws: number) => Node[]} found  draws the answer
+ */
+
+/**
+ * @param {Server} server
+ * @returns {Question}
+ */
+export const aboutTie = ({ begin_difference: begin }) =>
+  ({ begin: begin && ((wish) => begin(wish)), ask: "A tie or a bug?", offline: TIE_OFFLINE, mark: "difference", found });
+
+/**
+ * @param {Server} server
+ * @returns {Question}
+ */
+export const aboutRerun = ({ begin_rerun: begin }) =>
+  ({ begin: begin && (({ run, trace }) => begin({ run, trace })), ask: "Run it again", mark: "rerun", found: foundAgain });
+
+/**
+ * @param {Server} server
+ * @param {number} draws  in each lane
+ * @returns {Question}
+ */
+export const aboutDraws = ({ begin_sampling: begin }, draws) => ({
+  begin: begin && ((wish, again) => begin({ ...wish, again, draws })),
+  ask: `Draw ${draws} in each lane`, again: "Draw again", stop: "Stop drawing", offline: DRAWS_OFFLINE, mark: "draws",
+  found: (result, drawn) => [resultOf(result, drawn)],
+});
+
+export class Check {
+  node;
+  #server;
+  #question;
+  #asked;
+  #isBusy;
+  #button = element("button", "sv-button");
+  #bar = element("progress", "", { hidden: true });
+  #said = element("p", "", { role: "status" });
+  #result = element("div");
+  /** @type {string | null} */
+  #id = null; // "" until the server has given it one; null while nothing is asked
+  #count = 0; // how often it was asked about this run
+  #turn = 0; // tells answers to a question that was given up
+
+  /**
+   * @param {Server} server
+   * @param {Question} question
+   * @param {{ asked: () => object | null, isBusy: () => boolean }} parts
+   *   asked: what it is about, or null if there is nothing; isBusy: whether a run is under way
+   */
+  constructor(server, question, { asked, isBusy }) {
+    this.#server = server;
+    this.#question = question;
+    this.#asked = asked;
+    this.#isBusy = isBusy;
+    this.#button.hidden = !question.begin;
+    this.#button.onclick = () => (this.#id === null ? this.#begin() : this.end());
+    this.node = element("div", `sv-experiment is-${question.mark}`, this.#button, this.#bar, this.#said, this.#result);
+    this.forget();
+  }
+
+  end() {
+    if (this.#id) this.#server.end_job?.({ id: this.#id }).catch(() => {});
+    this.#turn += 1;
+    if (this.#id !== null) this.#finish({ over: true, stopped: true });
+  }
+
+  /** Another run is shown: what was found of the one before says nothing about it. */
+  forget() {
+    this.end();
+    const { ask, begin, offline = "" } = this.#question;
+    this.#count = 0;
+    this.#button.textContent = ask;
+    this.#said.textContent = begin ? "" : offline;
+    this.#result.replaceChildren();
+  }
+
+  async #begin() {
+    const wish = this.#asked();
+    if (!wish) return;
+    if (this.#isBusy()) {
+      this.#said.textContent = BUSY;
+      return;
+    }
+    this.#turn += 1;
+    const turn = this.#turn;
+    this.#id = "";
+    this.#result.replaceChildren();
+    this.#show({ over: false, status: "Asking for the models." });
+    try {
+      await this.#follow(this.#question.begin?.(wish, this.#count), turn);
+    } catch {
+      if (turn === this.#turn) this.#finish({ over: true, error: NO_ANSWER });
+    }
+  }
+
+  /**
+   * @param {Promise<ExperimentState> | undefined} begun
+   * @param {number} turn
+   */
+  async #follow(begun, turn) {
+    this.#count += 1;
+    let state = await begun;
+    while (turn === this.#turn && state?.id && !state.over) {
+      const { id } = state;
+      this.#id = id;
+      this.#show(state);
+      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
+      if (turn === this.#turn) state = await this.#server.ask_job?.({ id });
+    }
+    if (turn !== this.#turn) {
+      if (state?.id) this.#server.end_job?.({ id: state.id });
+    } else if (state) this.#finish(state);
+    else throw new Error("the server gave no answer");
+  }
+
+  /** @param {ExperimentState} state */
+  #show({ done = 0, draws = 0, status = "" }) {
+    this.#button.textContent = this.#question.stop ?? "Stop";
+    this.#bar.hidden = !draws;
+    Object.assign(this.#bar, { max: draws || 1, value: done });
+    this.#said.textContent = done ? `${done} of ${draws} draws in each lane` : status;
+  }
+
+  /** @param {ExperimentState} state */
+  #finish({ error, stopped, result, draws = 0 }) {
+    const { ask, again = ask, found: drawn } = this.#question;
+    this.#id = null;
+    this.#bar.hidden = true;
+    this.#button.textContent = this.#count ? again : ask;
+    this.#said.textContent = error ?? (stopped ? "Stopped before it could tell." : "");
+    if (result) this.#result.replaceChildren(...drawn(result, draws));
+  }
+}
+
+/**
+ * Whether a second run was the same.
+ * @param {{ same: boolean, lines: string[] }} result
+ */
+const foundAgain = ({ same, lines: [answer, ...more] }) => [
+  element("p", `sv-lead sv-found is-${same ? "tie" : "bug"}`, answer),
+  ...[...more, TIMES].map((line) => element("p", "", line)),
+];
+
+/**
+ * Why two lanes parted, as a verdict, the reasons and a table.
+ * @param {DifferenceResult} result
+ */
+function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
+  const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
+  const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) =>
+    [name, chance(p), chance(other), `${apart < 0 ? "−" : "+"}${number(Math.abs(apart))}`]);
+  const control = `Rounding moves logits by up to ${number(rounding)} nats here. As a control the target drafted for `
+    + `itself: ${held} of ${judged} guesses held.`;
+  const why = reasons.length ? [element("ul", "", ...reasons.map((reason) => element("li", "", reason)))] : [];
+  return [element("p", `sv-lead sv-found is-${verdict}`, summary), ...why, table("sv-scored", head, rows),
+    element("p", "", control), element("p", "", HOW)];
+}
+
+/**
+ * A run as the server reads it: without texts of alternatives, which are most of it, and without
+ * the margins that follow from them.
+ * @param {Trace} trace
+ */
+export const bareOf = ({ header, rounds, end }) => ({
+  schema: 1, header,
+  end: end && {
+    ...withoutMargin(end),
+    ...end.lanes && { lanes: Object.fromEntries(Object.entries(end.lanes).map(([name, one]) => [name, withoutMargin(one)])) },
+  },
+  rounds: rounds.map((round) => ({ ...round, drafted: round.drafted.map(bare), emitted: round.emitted.map(bare) })),
+});
+
+/**
+ * @template {Agreement} One
+ * @param {One} said
+ */
+const withoutMargin = (said) => (said.divergence ? { ...said, divergence: { ...said.divergence, margin: null } } : said);
+
+/** @param {Token} token */
+const bare = ({ top_p, top_q, top_residual, ...token }) => token;
