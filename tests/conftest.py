@@ -95,9 +95,10 @@ def pytest_collection_finish() -> None:
 
 
 LONG = (
-    *("recorded", "browser", "test_soak", "test_faults", "test_choosing_pairs", "test_injection"),
-    *("test_gguf", "test_exactness", "test_zerogpu", "test_families", "test_worker"),
-    *("test_static", "test_wheel", "test_page_faults", "test_strangers", "test_lent_gpu"),
-    *("test_rerun", "test_training", "test_remote", "test_stand_in_device", "test_security"),
+    *("browser", "recorded", "test_soak", "test_injection", "test_choosing_pairs"),
+    *("test_exactness", "test_gguf", "test_static", "worker", "test_zerogpu", "test_page_faults"),
+    *("test_families", "test_rerun", "test_wheel", "test_lent_gpu", "test_real_runs", "test_loop"),
+    *("test_security", "test_stand_in_device", "test_below_a_path", "test_api", "test_remote"),
+    *("test_strangers", "test_visitors", "test_page", "test_sites", "test_budget", "test_head"),
 )
 """The units that take longest, in the order of their times."""

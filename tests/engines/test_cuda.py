@@ -26,8 +26,8 @@ from specviz.measure.bench.generate import ASSISTED
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, measured
 from specviz.measure.bench.random_models import scripted, shaped_pair
 from specviz.measure.bench.roofline import floors
+from specviz.sides.fast_gpu.cache import Program
 from specviz.sides.fast_gpu.engine import startup_seconds, static_reason
-from specviz.sides.fast_gpu.programs import Program
 
 pytestmark = [
     pytest.mark.cuda,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from specviz.sides.fast_gpu import programs as module
-from specviz.sides.fast_gpu.programs import Program, compiled
+from specviz.sides.fast_gpu import cache as module
+from specviz.sides.fast_gpu.cache import Program, compiled
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
 

@@ -29,6 +29,7 @@ from specviz.errors import SettingsError
 from specviz.measure.bench.random_models import scripted
 from specviz.pairs.truncated import truncated_model
 from specviz.sides.fast_gpu import engine as engines
+from specviz.sides.fast_gpu.cache import Program
 from specviz.sides.fast_gpu.engine import (
     StaticEngine,
     startup_seconds,
@@ -36,7 +37,6 @@ from specviz.sides.fast_gpu.engine import (
     static_reason,
 )
 from specviz.sides.fast_gpu.path import GraphPath
-from specviz.sides.fast_gpu.programs import Program
 
 PROMPT = [3, 1, 4, 1, 5]
 VOCAB = 40

@@ -11,7 +11,7 @@ from toy_models import generated, llama, pair_of, relative
 
 from specviz import Pair, Settings
 from specviz.core.engine import eager_only, make_engine
-from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, generate_seconds
+from specviz.measure.bench.generate import ASSISTED, GENERATE, LOOKUP, PLAIN, generate_seconds
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, best_of, measured
 from specviz.measure.bench.roofline import cache_bytes, floors
 
@@ -53,6 +53,21 @@ def test_assisted_generation_needs_a_draft(pair: Pair) -> None:
     assert list(best.ratios) == [f"{SPECULATIVE} / {BASELINE}", f"{BASELINE} / {GENERATE}"]
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}
     assert row.draft_step_seconds is None
+
+
+def test_drafts_from_the_text_are_compared_with_those_of_transformers(pair: Pair) -> None:
+    copied = replace(SETTINGS, drafter="ngram", max_new_tokens=8)
+    (row,), best, _ = measured(pair_of(pair.target), ["w1 w2"], copied, 1, with_generate=True)
+    assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE, LOOKUP}
+    assert f"{SPECULATIVE} / {LOOKUP}" in best.ratios
+
+
+def test_generate_goes_on_after_an_end_of_text(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, ids = generate_seconds(pair, [3, 1], SETTINGS)
+    monkeypatch.setattr(pair.target.generation_config, "eos_token_id", ids[0])
+    for options in ({}, {"assisted": True}, {"lookup": True}):
+        assert generate_seconds(pair, [3, 1], SETTINGS, **options)[1] == ids
+    assert len(ids) == SETTINGS.max_new_tokens
 
 
 @pytest.mark.parametrize("assisted", [False, True])

@@ -91,22 +91,26 @@ def test_one_greedy_run_tells_the_rounds_of_every_gamma_and_policy(pair: Pair, d
 
 def test_a_text_that_ends_by_itself_and_one_that_fills_the_context(pair: Pair):
     rounds, _ = finish(pair, PROMPT, BASE)
-    last = [token.id for r in rounds for token in r.emitted][20]
-    limits = {"ends": (512, {last}), "context": (len(PROMPT) + 21, set())}
-    for context, ends in limits.values():
+    ids = [token.id for r in rounds for token in r.emitted]
+    limits = [(512, {last}, "eos") for last in dict.fromkeys(ids)]
+    ends_in_drafts = 0
+    for context, ends, why in (*limits, (len(PROMPT) + 21, set(), "context")):
         pair.target.config.max_position_embeddings = context
         pair.target.generation_config.eos_token_id = list(ends) or None
         at_largest = replace(BASE, ignore_eos=not ends)
         try:
             done, reason = finish(pair, PROMPT, at_largest)
-            assert reason == ("eos" if ends else "context")
+            assert reason == why
             text = text_of(pair, done, at_largest)
             for gamma in (1, 3, 6):
                 settings = replace(at_largest, gamma=gamma)
-                assert predicted(pair, text, settings) == told(finish(pair, PROMPT, settings)[0])
+                measured = told(finish(pair, PROMPT, settings)[0])
+                assert predicted(pair, text, settings) == measured
+                ends_in_drafts += measured[-1][2] == measured[-1][3]
         finally:
             pair.target.config.max_position_embeddings = 512
             pair.target.generation_config.eos_token_id = None
+    assert ends_in_drafts, "no text ended within accepted drafts: the test shows nothing"
 
 
 def test_a_draft_with_a_shorter_context_drafts_no_further(pair: Pair):

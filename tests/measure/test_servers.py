@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -112,7 +113,8 @@ def test_where_texts_part() -> None:
 def test_what_cannot_be_compared_is_one_sentence(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(PairError, match="compares a target and a draft"):
-        compare_with_servers([ALONE], [], pair_of(pair.target), ["the cat"], SETTINGS, 1)
+    alone = replace(SETTINGS, drafter="none")
+    with pytest.raises(PairError, match="with drafts and without: choose a drafter"):
+        compare_with_servers([ALONE], [], pair_of(pair.target), ["the cat"], alone, 1)
     assert main(["bench", "--server-speculating", SPECULATING]) == 2
     assert "--server-speculating needs --server" in capsys.readouterr().err

@@ -173,6 +173,18 @@ MUTANTS = [
     Mutant("recordings", "_round_changes", "if was != now:", "if False:", "rerun"),
     Mutant("recordings", "_alike", "same and same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(LEAST, min(", "max(0.2, min(", "rerun"),
+    # What a sweep measures next, and what it predicts
+    Mutant("sweep", "due", "now.time_for <= len(owed) + 1", "False", "agenda"),
+    Mutant("sweep", "_scouting", "[piece for piece in owed if piece.question < question] or pieces", "pieces", "agenda"),
+    Mutant("sweep", "_confirming", "for key in rotated(keys, turn)", "for key in keys", "agenda"),
+    Mutant("sweep", "_confirming", "Piece(key, question, now.ran[key, question])", "Piece(key, question)", "agenda"),
+    Mutant("sweep", "_in_the_race", 'row.status != "eliminated"', "True", "agenda"),
+    Mutant("sweep", "_owed", "ENOUGH - (len(order) - len(new))", "1", "agenda"),
+    Mutant("sweep", "Costs.speedup", "np.interp(1 + length, *known)", "np.interp(length, *known)", "intervals"),
+    Mutant("sweep", "Costs._by_width", "blocks[-1][0] > mean", "False", "intervals"),
+    Mutant("sweep", "simulated_rounds", "left, left, left", "left, left, left + 1", "prediction"),
+    Mutant("sweep", "simulated_rounds", "min(room, text.limit - length)", "room", "prediction"),
+    Mutant("sweep", "_States.give", "self._whole[self._given :]", "self._whole[:length]", "prediction"),
     # What visitors may reach
     Mutant("guard", "is_readable", "return is_public(path[len(FILE) :])", "return True", "security strangers"),
     Mutant("guard", "is_public", "hidden or not real.is_file()", "not real.is_file()", "security strangers"),

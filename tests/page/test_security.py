@@ -499,11 +499,22 @@ def test_a_range_that_is_not_understood_is_ignored(site: Site, asked: str) -> No
 
 
 def test_results_that_are_gone_are_a_whole_answer(site: Site) -> None:
-    page = site.get("/gradio_api/queue/data?session_hash=nobody")
-    said = json.loads(page.body.removeprefix(b"data: "))
+    page = site.get("/gradio_api/queue/data?session_hash=nobody").body.decode()
+    said, end = (json.loads(one.removeprefix("data: ")) for one in page.split("\n\n")[:2])
+    assert end["msg"] == "close_stream"  # or the page would never open another
     assert said["message"] == LOST and said["session_not_found"] and not said["success"]
     program = site.get("/gradio_api/call/generate/nothing").body.decode()
     assert program == f'event: error\ndata: {{"error":"{LOST}"}}\n\n'
+
+
+def test_a_page_that_asks_for_what_it_has_read_is_told_of_no_loss(site: Site) -> None:
+    """As Gradio's does if an event, such as a stop, ends before the answer that names it."""
+    number = next(n for n, one in site.page.fns.items() if one.name == "start")
+    asked = {"fn_index": number, "session_hash": "twice", "data": ["the cat"]}
+    assert site.post("/gradio_api/queue/join", asked).status == 200
+    read, again = (site.get("/gradio_api/queue/data?session_hash=twice").body for _ in range(2))
+    assert b"process_completed" in read
+    assert json.loads(again.removeprefix(b"data: ")) == {"msg": "close_stream", "event_id": None}
 
 
 def test_a_malformed_event_is_a_short_line_of_the_log(

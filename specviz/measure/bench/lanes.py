@@ -28,7 +28,7 @@ from ...runs.uncertainty import Spread, spread
 from ...settings import Settings
 from ...sides.fast_gpu.engine import startup_seconds
 from ..racing import all_with, by_prompt, whole_race
-from .generate import ASSISTED, GENERATE, other_ways
+from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
 from .random_models import scripted
 from .roofline import Floor, floors
 
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from ...core.protocols import Decide
 
 BASELINE, SPECULATIVE = LANE_LABELS["baseline"], LANE_LABELS["speculative"]
-COMPARED = ((SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (BASELINE, GENERATE))
+COMPARED = (
+    *((SPECULATIVE, BASELINE), (SPECULATIVE, ASSISTED), (SPECULATIVE, LOOKUP)),
+    (BASELINE, GENERATE),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +268,12 @@ def _floor_line(role: str, floor: Floor, rows: Iterable[Row]) -> str:
 def _lines(rows: Sequence[Row], best: Best) -> Iterator[str]:
     for row in rows:
         yield f"temperature {row.temperature}, threads: {row.threads}"
-        yield from (rate_line(name, rate, 20) for name, rate in row.tokens_per_second.items())
-        yield from (f"  {name:20} {value}" for name, value in _figures(row).items())
+        yield from (rate_line(name, rate, 24) for name, rate in row.tokens_per_second.items())
+        yield from (f"  {name:24} {value}" for name, value in _figures(row).items())
         yield ""
     yield f"temperature {best.temperature}, each way with the threads that suit it best"
     for name, rate in best.tokens_per_second.items():
-        yield rate_line(name, rate, 20, f"(threads: {best.threads[name]})")
+        yield rate_line(name, rate, 24, f"(threads: {best.threads[name]})")
     yield from (f"  {names}: {ratio.shown()}" for names, ratio in best.ratios.items())
 
 

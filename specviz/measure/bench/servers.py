@@ -201,9 +201,9 @@ def compare_with_servers(
     alone, speculating: addresses of servers, all of the pair's target; the latter draft by
     themselves. While one works, the others have nothing to do. Raises `SpecvizError`.
     """
-    settings = replace(settings, temperature=0.0, ignore_eos=True, chat="off")
-    if pair.draft is None or not settings.gamma:
-        raise PairError("--server compares a target and a draft: choose such a pair.")
+    settings = replace(settings, temperature=0.0, ignore_eos=True)
+    if settings.drafter == "none" or not settings.gamma:
+        raise PairError("--server compares the target with drafts and without: choose a drafter.")
     if settings.max_new_tokens < 2:
         raise PairError("--server counts no first token: use --max-new-tokens 2 or more.")
     lanes: dict[Lane, Sequence[str]] = {"baseline": alone, "speculative": speculating}
@@ -216,14 +216,14 @@ def compare_with_servers(
     for way in ways:
         own_run(pair, prompts[0], settings, way)
     for server in servers:
-        server.runs(pair.encode(prompts[0], chat="off"), settings.max_new_tokens)
+        server.runs(pair.encode(prompts[0], chat=settings.chat), settings.max_new_tokens)
     for prompt in tqdm(repeats * list(prompts), unit="prompt", disable=None, leave=False):
         tokens: list[str] = []
         for way in ways:
             rate, tokens = own_run(pair, prompt, settings, way)
             rates[way].append(rate)
         for server in servers:
-            ids = pair.encode(prompt, chat="off")
+            ids = pair.encode(prompt, chat=settings.chat)
             timed, text = server.runs(ids, settings.max_new_tokens)
             for how, rate in timed.items():
                 rates[Way(f"{server.who}, {how}", server.lane, 0, 0)].append(rate)

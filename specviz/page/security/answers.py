@@ -124,6 +124,11 @@ SENTENCES = {
 OTHERWISE = "This request was refused."
 
 
+EVENTS = {"content-type": "text/event-stream"}
+# Without it the page would take the stream for open, and never open another.
+END = b'data: {"msg":"close_stream","event_id":null}\n\n'
+
+
 class Answer:
     """Changes an answer while it is sent: it adds headers, turns failures into sentences, gives the
     page's own scripts the nonce without which the browser does not run them, and has a link to the
@@ -197,9 +202,14 @@ class Answer:
             raw = b"data: %s\n\n" % orjson.dumps(
                 {**known, "success": False, "session_not_found": True}
             )
+            raw += END
         else:
             raw = b"event: error\ndata: %s\n\n" % orjson.dumps({"error": LOST})
-        await self._whole(200, {"content-type": "text/event-stream"}, raw)
+        await self._whole(200, EVENTS, raw)
+
+    async def end_stream(self) -> None:
+        """Answer the page that asks for results and has them all."""
+        await self._whole(200, EVENTS, END)
 
     async def _whole(self, status: int, headers: dict[str, str], raw: bytes) -> None:
         start = {"type": "http.response.start", "status": status}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -59,6 +59,7 @@ class HeardQueue(Queue):
         self._open: Counter[str] = Counter()  # streams by session
         self._silent: dict[str, float] = {}  # since when nobody reads, by session
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
+        self._read: deque[str] = deque(maxlen=MOST_UNREAD)  # sessions whose results all were
         self._most = 4 * MOST_PER_CLIENT.read()
 
     def __len__(self) -> int:
@@ -95,6 +96,11 @@ class HeardQueue(Queue):
         pending = self.pending_event_ids_session.items()
         return next((session for session, ids in pending if name in ids), None)
 
+    def has_read_all(self, session: str) -> bool:
+        """Whether a session that is unknown now was read to its end. Gradio's page opens a stream
+        too many if an event ends while the answer that names it is still on its way."""
+        return session in self._read
+
     @contextmanager
     def listening(self, session: str) -> Iterator[None]:
         """While the block runs, somebody reads the results of this session."""
@@ -107,6 +113,9 @@ class HeardQueue(Queue):
             if not self._open[session]:
                 self._fall_silent(session)
                 if not self.pending_event_ids_session.get(session):
+                    inbox = self.pending_messages_per_session.get(session)
+                    if inbox is not None and inbox.empty():
+                        self._read.append(session)
                     self._forget(session)
             self._forget_silent()
 

@@ -145,6 +145,9 @@ class Guard:
                     until_answered.enter_context(page._queue.arriving(client))
             elif (name := stream_of(path, scope["query_string"])) is not None:
                 session = page._queue.session_of(name)
+                if session is None and page._queue.has_read_all(name):
+                    await answer.end_stream()
+                    return
                 if session is None:
                     await answer.lose(to_page=path.startswith(API + "queue"))
                     return

@@ -23,8 +23,7 @@ from ...core.engine import OwnEngine
 from ...core.types import RunContext
 from ...pairs.pair import context_length
 from ...variables import COMPILE
-from .cache import InPlaceCache, capacity_for
-from .programs import Function, Program, compiled
+from .cache import Function, InPlaceCache, Program, capacity_for, compiled
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath
