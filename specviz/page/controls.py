@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import gradio as gr
+from gradio.component_meta import ComponentMeta
 
 from ..errors import PromptError, SettingsError
 from ..kinds import drafters, verdicts
@@ -253,10 +255,27 @@ def _model(label: str, placeholder: str) -> gr.Textbox:
     return gr.Textbox(label=label, placeholder=placeholder, max_length=MOST_NAME)
 
 
+class _Unwritten(ComponentMeta):
+    """Gradio's own writes a file of types beside each module that has a component."""
+
+    def __new__(cls, *values: Any) -> type:
+        return ABCMeta.__new__(cls, *values)
+
+
+class _Choice(gr.Radio, metaclass=_Unwritten):
+    """The browser narrows its choices by the pair, of which the server hears only later:
+    `checked_settings` says what is wrong."""
+
+    is_template = True
+
+    def preprocess(self, payload: Any) -> Any:
+        return payload
+
+
 def _control(setting: Setting, value: Any) -> Control:
     texts: dict[str, Any] = {"label": setting.label, "info": setting.info}
     if setting.choices:
-        return gr.Radio(list(setting.choices.items()), value=value, **texts)
+        return _Choice(list(setting.choices.items()), value=value, **texts)
     if setting.limits and setting.step:
         return gr.Slider(*setting.limits, value, step=setting.step, **texts)
     return gr.Number(value, precision=0, **texts)

@@ -8,14 +8,22 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import gradio as gr
 import pytest
 from toy_models import llama, pair_of, relative
 
 from specviz import Pair, Settings, Trace, race
 from specviz.core.events import Event, Round, Token
-from specviz.errors import PairError, PromptError
+from specviz.errors import PairError, PromptError, SettingsError
 from specviz.page.choices import listed_drafters
-from specviz.page.controls import CHOICES, DEFAULTS, LIMITS, checked_settings, defaults_of
+from specviz.page.controls import (
+    CHOICES,
+    DEFAULTS,
+    LIMITS,
+    checked_settings,
+    defaults_of,
+    make_controls,
+)
 from specviz.page.delivery import delivery_functions, delta_of, deltas
 from specviz.page.jobs import Run
 from specviz.page.player import presets_of
@@ -296,3 +304,14 @@ def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:
     assert own["drafter"] == "ngram" and own["max_new_tokens"] > DEFAULTS["max_new_tokens"]
     assert defaults_of("builtin") == DEFAULTS
     assert own.keys() == DEFAULTS.keys()
+
+
+def test_a_drafter_may_come_before_the_server_knows_the_pair() -> None:
+    """A link names a pair and its drafter: whoever runs it at once is not refused by the choices
+    of the pair that the page began with."""
+    with gr.Blocks():
+        drafter = make_controls("smollm2-135m")[0].settings["drafter"]
+    assert "model" not in [value for _, value in drafter.choices]
+    assert drafter.preprocess("model") == "model" and drafter.get_block_name() == "radio"
+    with pytest.raises(SettingsError, match="drafter"):
+        checked_settings({**DEFAULTS, "drafter": drafter.preprocess("modem")})
