@@ -225,11 +225,11 @@ export class View {
   }
 
   #state() {
-    const { busy, failed } = this.#session;
+    const { busy, failed, trace } = this.#session;
     const { playing, following, live, position, events } = this.#timeline;
     if (failed) return "error";
     if (playing || (busy && (following || !live))) return "running";
-    if (!events.length) return "idle";
+    if (!events.length) return trace?.end && !busy ? "ended" : "idle";
     return position === events.length && !live ? "ended" : "paused";
   }
 }

@@ -61,6 +61,7 @@ test("a run that was stopped, or that has few rounds, is not judged either", () 
   const stopped = { ...loses, end: { ...loses.end, reasons: { speculative: "stopped", baseline: "stopped" } } };
   assert.ok(isFinished(loses) && !isFinished(stopped));
   assert.match(said(stopped.rounds, stopped).verdict, /so far/);
+  assert.match(said([], { ...stopped, rounds: [] }).verdict, /^Stopped too early/);
   const m = measure(loses.rounds.slice(0, 12), loses.header);
   assert.ok(m.rounds < FEWEST_ROUNDS);
   assert.doesNotMatch(verdict(m, loses, null, true), JUDGES);

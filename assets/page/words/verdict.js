@@ -43,7 +43,10 @@ export const settled = (shown, trace) => (trace.end === null ? shown : trace.rou
  */
 export function verdict(m, trace, differAt, isFinal = false) {
   if (trace.header.source) return watchedVerdict(m, trace.header, isFinal);
-  if (m.speedup === null) return isFinal ? "Too short to compare." : "Both lanes are writing.";
+  if (m.speedup === null) {
+    if (isFinal) return "Too short to compare.";
+    return trace.end === null ? "Both lanes are writing." : "Stopped too early to compare.";
+  }
   const isServed = trace.header.target.form === "server";
   const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
   if (!isFinal) return `${speed}, so far.`;

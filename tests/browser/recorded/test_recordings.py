@@ -302,6 +302,14 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visitor: Visitor) -> Non
     assert len(visitor.trace()["rounds"]) > 60
 
 
+def test_a_run_that_was_stopped_before_its_first_round_has_ended(visitor: Visitor) -> None:
+    data = values(SAMPLED) | {"rounds": []}
+    data["end"] = {"reasons": dict.fromkeys(LANES, "stopped")}
+    opened(visitor, json.dumps(data).encode())
+    visitor.state("ended")
+    expect(visitor.page.locator("[data-verdict]")).to_have_text("Stopped too early to compare.")
+
+
 def test_a_lane_shows_the_end_of_its_text_until_a_visitor_scrolls(visitor: Visitor) -> None:
     """A layout scrolls too, for example when the settings open: that changes nothing."""
     page = visitor.page
