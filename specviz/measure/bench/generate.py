@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,13 @@ PLAIN = f"{LANE_LABELS['speculative']}, plain"  # on the same modules that gener
 # transformers' defaults: with other values it warns that greedy decoding ignores them.
 NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
+# An assistant that drafts as many tokens in every round.
+CONSTANT = {
+    "num_assistant_tokens_schedule": "constant",
+    "assistant_confidence_threshold": 0.0,
+    "eos_token_id": None,
+}
+
 
 def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], float]]:
     """The ways besides the lanes, by name: functions from a prompt to tokens per second.
@@ -39,7 +46,8 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
     """
     compiled = make_engine(pair.target, pair.vocab).form != EagerEngine.form
     ours = in_fp32(pair) if pair.device.type == "cpu" else pair
-    pair = min((pair, ours), key=partial(_trial_seconds, settings=settings))
+    if ours.target is not pair.target:
+        pair = min((pair, ours), key=partial(_trial_seconds, settings=settings))
 
     def generated(way: str, prompt: str) -> float:
         ids = pair.encode(prompt, chat=settings.chat)
@@ -60,8 +68,8 @@ def other_ways(pair: Pair, settings: Settings) -> dict[str, Callable[[str], floa
 
 def _trial_seconds(pair: Pair, settings: Settings) -> float:
     """The shortest of three calls of `generate()` for a few tokens."""
-    few, ids = replace(settings, max_new_tokens=16), pair.encode("Once upon a time", chat="off")
-    return min(generate_seconds(pair, ids, few)[0] for _ in range(3))
+    few = replace(settings, max_new_tokens=16)
+    return min(generate_seconds(pair, [0], few)[0] for _ in range(3))
 
 
 def generate_seconds(
@@ -84,14 +92,12 @@ def generate_seconds(
     config = _generation_config(target, settings)
     config.prompt_lookup_num_tokens = settings.gamma if lookup else None
     torch.manual_seed(settings.seed)
-    draft = pair.draft if assisted else None
+    drafting: AbstractContextManager[None] = nullcontext()
+    if assisted:
+        options["assistant_model"] = pair.draft
+        drafting = _own_config(pair.draft, **CONSTANT, num_assistant_tokens=settings.gamma)
     # What a call's config leaves open is taken from the model's own: there the end of text must go.
-    with (
-        _own_config(target, eos_token_id=None),
-        _constant_drafts(draft, settings.gamma) as assistant,
-    ):
-        if assistant is not None:
-            options["assistant_model"] = assistant
+    with _own_config(target, eos_token_id=None), drafting:
         start = now(pair.device)
         with torch.inference_mode():
             output = target.generate(ids, generation_config=config, **options)
@@ -118,17 +124,6 @@ def _own_config(model: Any, **values: Any) -> Iterator[None]:
         yield
     finally:
         model.generation_config = own
-
-
-@contextmanager
-def _constant_drafts(draft: Any, gamma: int) -> Iterator[Any]:
-    """`draft`, if any, set to draft `gamma` tokens per round."""
-    if draft is None:
-        yield None
-        return
-    constant = {"num_assistant_tokens": gamma, "num_assistant_tokens_schedule": "constant"}
-    with _own_config(draft, assistant_confidence_threshold=0.0, eos_token_id=None, **constant):
-        yield draft
 
 
 def _plain_rate(pair: Pair, settings: Settings, prompt: str) -> float:
