@@ -101,7 +101,8 @@ export class LiveCharts {
       rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
       tau: Math.max(gammaOf(live.trace.header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
       speed: this.#end("speed", furthest(whole.speed, "y"), false, live) };
-    for (const box of Object.values(this.#boxes)) box.dataset.key = keysOf(live.trace.header)(live.chosen); // colours its words
+    const key = keysOf(live.trace.header)(live.chosen); // colours the words
+    for (const box of Object.values(this.#boxes)) box.dataset.key = key;
     this.#drawTokens(live, names, { of, later }, reach);
     this.#drawMinis(live, names, { of, later }, reach);
   }

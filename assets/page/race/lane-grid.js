@@ -94,7 +94,7 @@ export class LaneGrid {
     }, element("header", "", title, ...isNamed ? [element("b", "sv-lane-ratio", { dataset: { ratio: name } })] : [], note,
       element("span", "sv-value", { dataset: { rate: name } })),
     element("div", "sv-bar", { dataset: { bar: name } }, element("i"), element("u", "", { hidden: true })),
-    element("div", "sv-stream", { role: "group", "aria-label": `Tokens of ${labelOf(name)}` },
+    element("div", "sv-stream", { role: "group", "aria-label": `Tokens ${isAlone ? "of the " : ""}${labelOf(name)}` },
       element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS)), footOf(name));
   }
 
