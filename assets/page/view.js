@@ -140,6 +140,7 @@ export class View {
     for (const lane of this.#grid.lanes) {
       const shown = rounds.filter((round) => round.lane === lane.name);
       lane.show(shown, partial[lane.name], trace.rounds.filter((round) => round.lane === lane.name).slice(shown.length, shown.length + WORD));
+      if (lane.mark(this.#root.dataset.state === "running")) this.requestDraw();
       keepReachable(lane.stream);
       if (this.#stage.isOn) lane.follow(); // where nobody scrolls
     }

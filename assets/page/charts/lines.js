@@ -47,18 +47,15 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
     x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),
     y: height - margin.bottom - ((y - y0) / (y1 - y0 || 1)) * (height - margin.top - margin.bottom),
   });
-  const svg = shape("svg", { "aria-hidden": "true" });
-  for (const [value] of ticksY) {
-    svg.append(shape("path", { class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
-  }
-  if (area && area.points.length > 2) svg.append(shape("path", { class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` }));
+  const shapes = ticksY.map(([value]) => shape("path", { class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
+  if (area && area.points.length > 2) shapes.push(shape("path", { class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` }));
   for (const { points, key, isLater, isThin, hasHead } of lines) {
     if (!points.length) continue;
     const name = `sv-line${isLater ? " is-later" : ""}${isThin ? " is-thin" : ""}`;
-    svg.append(shape("path", { class: name, "data-key": key, d: path(points.map(place)) }));
+    shapes.push(shape("path", { class: name, "data-key": key, d: path(points.map(place)) }));
     if (!hasHead) continue;
     const { x: cx, y: cy } = place(points[points.length - 1]);
-    svg.append(shape("circle", { class: "sv-dot", "data-key": key, cx, cy, r: 4.5 }));
+    shapes.push(shape("circle", { class: "sv-dot", "data-key": key, cx, cy, r: 4.5 }));
   }
   const words = [
     ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", { x: margin.left - 9, y: place({ x: x0, y: value }).y })),
@@ -68,9 +65,24 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
       return put(text, `sv-label ${className}`, { x: x + by[0], y: y + by[1] });
     }),
   ];
-  const kept = box.querySelectorAll(":scope > [data-head]");
-  box.replaceChildren(svg, ...words, ...kept);
+  const svg = box.querySelector("svg") ?? box.appendChild(shape("svg", { "aria-hidden": "true" }));
+  renew(svg, [...svg.children], shapes);
+  renew(box, [...box.querySelectorAll(":scope > span")], words);
   return place;
+}
+
+/**
+ * Put nodes in the place of others. Those that are the same stay: they need not be laid out again.
+ * @param {Element} parent
+ * @param {Element[]} there
+ * @param {Element[]} wanted
+ */
+function renew(parent, there, wanted) {
+  wanted.forEach((node, i) => {
+    if (!there[i]) parent.append(node);
+    else if (!there[i].isEqualNode(node)) there[i].replaceWith(node);
+  });
+  for (const node of there.slice(wanted.length)) node.remove();
 }
 
 /** @param {Point[]} points */

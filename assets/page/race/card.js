@@ -13,7 +13,7 @@ import { fixed, visible } from "specviz/words/words.js";
 
 const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
-const TOKEN = "[data-lane] .t";
+const TOKEN = "[data-lane] .t[data-index]";
 const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
   + "at temperature 1. Every verdict accepts the same guesses here.";
 
@@ -87,11 +87,10 @@ export class Card {
     this.close();
     const trace = this.#trace();
     const index = Number(node.dataset.round);
-    const lane = node.closest("[data-lane]")?.getAttribute("data-lane");
+    const article = node.closest("[data-lane]"), lane = article?.getAttribute("data-lane");
     const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
-    if (!round) return;
-    const siblings = [...node.parentElement?.children ?? []];
-    const place = siblings.filter((one) => one.matches("[data-index]")).indexOf(node);
+    if (!article || !round) return;
+    const place = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)].indexOf(node); // a round may stand in two blocks
     const ended = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
     const settings = trace?.header.lanes?.[round.lane] ?? trace?.header.settings;

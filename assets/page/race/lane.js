@@ -9,14 +9,15 @@ import { read, START } from "specviz/words/markdown.js";
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too.
-const BLOCK = 256;
+const BLOCK = 40;
 const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
 const FRESH = 3; // rounds whose marks are still full, or on their way to calm
 const FLASH = 260; // ms for which a round of a fast run keeps them
-const MOST_FRESH = 12; // rounds that are looked at for that
+const MOST_FRESH = 12; // rounds that have them at once
+const AT_ONCE = 40; // rounds whose marks change with one frame: those of a whole run would hold it up
 
 /**
  * @typedef {{ node: HTMLElement, tokens: number }} Block
@@ -25,6 +26,7 @@ const MOST_FRESH = 12; // rounds that are looked at for that
  * @property {Reading | null} reading  as Markdown; null if it is none
  * @typedef {object} DrawnRound
  * @property {HTMLElement} node
+ * @property {HTMLElement | null} rest  its tokens that moved on into the next block
  * @property {Block} block
  * @property {Round} round
  * @property {ShownToken[]} tokens
@@ -32,6 +34,7 @@ const MOST_FRESH = 12; // rounds that are looked at for that
  * @property {Standing} after
  * @property {boolean} isPartial
  * @property {number} at  ms, when it was drawn
+ * @property {number} strength  of its marks: from 0, calm, to 1
  */
 
 /** Draws one lane into its article. */
@@ -106,7 +109,6 @@ export class Lane {
     const [first, ...later] = next;
     this.#ahead.textContent = first ? restOfWord([...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)]) : "";
     this.#blocks[this.#blocks.length - 1]?.node.append(this.#ahead, this.#caret);
-    if (this.name !== ALONE) this.#calm();
   }
 
   /**
@@ -145,14 +147,27 @@ export class Lane {
     Object.assign(last, { tokens, isPartial: done !== last.round });
   }
 
-  /** The marks of the newest rounds are full; while a run goes on those of older ones are calm. */
-  #calm() {
+  /**
+   * Marks are full where a run stands still; while it goes on only those of the newest rounds are, on
+   * their way to calm. Returns whether rounds are left for the next frame.
+   * @param {boolean} isRunning
+   */
+  mark(isRunning) {
     const now = performance.now(), newest = this.#drawn.length - 1;
-    const isFresh = (/** @type {number} */ i) => newest - i < FRESH || now - this.#drawn[i].at < FLASH;
-    for (let i = Math.max(0, newest - MOST_FRESH); i <= newest; i += 1) {
-      const { node, at } = this.#drawn[i], mark = isFresh(i) ? Math.max(1 - (newest - i) / FRESH, 1 - (now - at) / FLASH).toFixed(2) : "";
-      if (node.style.getPropertyValue("--m") !== mark) node.style.setProperty("--m", mark);
+    const strength = (/** @type {DrawnRound} */ { at }, /** @type {number} */ i) => {
+      if (!isRunning) return 1;
+      if (this.name === ALONE || newest - i > MOST_FRESH) return 0;
+      return Math.round(10 * Math.max(0, 1 - (newest - i) / FRESH, 1 - (now - at) / FLASH)) / 10;
+    };
+    let left = AT_ONCE;
+    for (let i = newest; i >= 0 && left >= 0; i -= 1) {
+      const round = this.#drawn[i], wanted = strength(round, i);
+      if (round.strength === wanted) continue;
+      left -= 1;
+      round.strength = wanted;
+      setMarks(round);
     }
+    return left < 0;
   }
 
   /** Back to the end of the text, wherever the viewer had scrolled. */
@@ -188,13 +203,39 @@ export class Lane {
   #append(round, tokens, isPartial) {
     const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
     const last = this.#blocks[this.#blocks.length - 1];
-    const block = !last || isFull(last, before.isBroken) ? this.#newBlock() : last;
+    const block = !last || last.tokens >= LONGEST_BLOCK ? this.#newBlock() : this.#cut(last);
     const node = element("span", "sv-round");
     const after = this.#fill(node, { round, tokens, before }, [], this.#total);
     block.node.append(node);
     block.tokens += tokens.length;
     this.#total += tokens.length;
-    this.#drawn.push({ node, block, round, tokens, before, after, isPartial, at: performance.now() });
+    this.#drawn.push({ node, rest: null, block, round, tokens, before, after, isPartial, at: performance.now(), strength: 0 });
+  }
+
+  /**
+   * The block that goes on: a new one with what stands behind the last line break, if the block is full
+   * and its newest round has one, perhaps within a token.
+   * @param {Block} block
+   */
+  #cut(block) {
+    const newest = this.#drawn[this.#drawn.length - 1];
+    if (block.tokens < BLOCK || !newest || newest.rest) return block;
+    const end = [...newest.node.querySelectorAll(".nl:not(.flat)")].pop();
+    if (!end) return block;
+    const behind = document.createRange(), next = this.#newBlock();
+    behind.setStartAfter(end);
+    behind.setEndAfter(newest.node);
+    next.node.append(behind.extractContents());
+    end.classList.add("flat"); // the block ends the line
+    newest.rest = find(next.node, ".sv-round");
+    const [part] = newest.rest.children; // of the token with the break, perhaps empty
+    const isSplit = part.hasChildNodes(), before = newest.node.lastElementChild, after = part.nextElementSibling;
+    for (const name of ["data-index", "tabindex"]) part.removeAttribute(name);
+    if (!isSplit) part.remove();
+    before?.classList.toggle("goes-on", isSplit || Boolean(before.matches(".accepted") && after?.matches(".accepted")));
+    next.tokens = newest.rest.querySelectorAll("[data-index]").length;
+    block.tokens -= next.tokens;
+    return next;
   }
 
   /**
@@ -224,21 +265,25 @@ export class Lane {
   #takeBack() {
     const last = this.#drawn.pop();
     if (!last) return;
-    const { node, block, tokens } = last;
+    const { node, rest, block, tokens } = last;
     node.remove();
-    block.tokens -= tokens.length;
+    if (rest) this.#remove(rest);
+    block.tokens -= tokens.length - (rest ? rest.querySelectorAll("[data-index]").length : 0);
     this.#total -= tokens.length;
-    if (block.tokens === 0 && this.#blocks.length > 1) {
-      block.node.remove();
-      this.#blocks.pop();
-    }
+    if (this.#blocks.length > 1 && !block.node.querySelector(".sv-round")) this.#remove(block.node);
+  }
+
+  /** @param {Element} part  a block, or what it has in it alone */
+  #remove(part) {
+    this.#blocks = this.#blocks.filter(({ node }) => !node.contains(part));
+    part.closest(".sv-block")?.remove();
   }
 }
 
-/**
- * @param {Block} block
- * @param {boolean} atBreak
- */
-function isFull(block, atBreak) {
-  return block.tokens >= LONGEST_BLOCK || (block.tokens >= BLOCK && atBreak);
+/** @param {DrawnRound} round */
+function setMarks({ node, rest, strength }) {
+  for (const part of rest ? [node, rest] : [node]) {
+    part.classList.toggle("is-marked", strength > 0);
+    part.style.setProperty("--m", String(strength));
+  }
 }

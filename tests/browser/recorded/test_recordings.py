@@ -47,6 +47,20 @@ WIDER = """() => [document.documentElement, ...document.querySelectorAll("#playe
   .filter((node) => node.getBoundingClientRect().right > innerWidth + 1
     || (node === document.documentElement && node.scrollWidth > innerWidth))
   .map((node) => node.className || node.tagName)"""
+# What a lane has in its blocks: their texts without what was not kept, the tokens of rounds that
+# stand in two of them, and the lines that are left empty at a block's end.
+BLOCKS = """() => {
+  const lane = document.querySelector("[data-lane=speculative]");
+  const blocks = [...lane.querySelectorAll(".sv-block")];
+  const kept = (block) => [...block.querySelectorAll(".t:is(.accepted, .corrected, .bonus)")];
+  const last = (block) => [...block.querySelectorAll(".w")].pop().getBoundingClientRect().bottom;
+  return {
+    texts: blocks.map((block) => kept(block).map((token) => token.textContent).join("")),
+    first: blocks.flatMap((block) => block.querySelector("[data-index]")?.dataset.index ?? []),
+    empty: blocks.slice(0, -1)
+      .filter((block) => block.getBoundingClientRect().bottom - last(block) > 20).length,
+  };
+}"""
 PLAYING = "performance.getEntriesByName('specviz-playing')"
 
 
@@ -214,6 +228,20 @@ def opened(visitor: Visitor, raw: bytes, name: str = "run.json.gz") -> None:
     visitor.page.locator("[data-open]").set_input_files(file)
 
 
+def opened_at_its_end(visitor: Visitor, name: str) -> Trace:
+    """A recording of the package, opened from its file and played to its end."""
+    raw = (RECORDINGS / f"{name}.json.gz").read_bytes()
+    trace = read_recording(raw)
+    opened(visitor, raw, f"{name}.json.gz")
+    visitor.page.wait_for_function(
+        "p => window.specviz.trace?.header.prompt === p", arg=trace.header.prompt
+    )
+    bar = visitor.page.locator("[data-scrub]")
+    bar.fill(str(bar.get_attribute("max")))
+    visitor.drawn()
+    return trace
+
+
 def test_a_bad_file_gets_its_sentence_and_changes_nothing(visit: Visit, tmp_path: Path) -> None:
     visitor = visit()
     visitor.playing()
@@ -263,13 +291,7 @@ def test_hostile_text_in_a_file_is_shown_as_text(visitor: Visitor) -> None:
 
 
 def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visitor: Visitor) -> None:
-    raw = (RECORDINGS / "function.json.gz").read_bytes()
-    header = read_recording(raw).header
-    opened(visitor, raw)
-    visitor.page.wait_for_function("() => window.specviz.trace?.header.question")
-    bar = visitor.page.locator("[data-scrub]")
-    bar.fill(str(bar.get_attribute("max")))
-    visitor.drawn()
+    header = opened_at_its_end(visitor, "function").header
     lane = visitor.lane("speculative")
     expect(lane.locator(".sv-given")).to_have_count(0)
     expect(lane.locator(".sv-stream")).not_to_contain_text("You are a helpful AI assistant named")
@@ -280,6 +302,31 @@ def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visitor: Visi
     expect(whole.locator("pre")).to_be_hidden()
     whole.locator("summary").click()
     expect(whole.locator("pre")).to_have_text(header.prompt, use_inner_text=True)
+
+
+def test_a_long_text_stands_in_blocks_that_come_and_go_with_the_playhead(visitor: Visitor) -> None:
+    """A block ends at a line break, within a round or a token: nothing is lost, nothing twice."""
+    trace = opened_at_its_end(visitor, "page")
+    page, bar = visitor.page, visitor.page.locator("[data-scrub]")
+    rounds = [r for r in trace.rounds if r.lane == "speculative"]
+    for share in (1, 0.5, 0.7, 0, 1):
+        bar.fill(str(int(share * page.evaluate("window.specviz.events"))))
+        visitor.drawn()
+        done = page.evaluate("window.specviz.finished('speculative')")
+        wanted = "".join(t.text for r in rounds[:done] for t in r.emitted)
+        shown = page.evaluate(BLOCKS)
+        assert "".join(shown["texts"]).startswith(wanted) and not shown["empty"]
+        assert all(text.endswith("\n") for text in shown["texts"][:-1])
+    assert len(shown["texts"]) > 3
+    index = 0
+    for r in rounds:
+        for place, token in enumerate(r.drafted, 1):
+            if str(index) in shown["first"]:
+                page.locator(f"[data-lane=speculative] [data-index='{index}']").focus()
+                said = f"{token.outcome} in round {r.index + 1}, place {place}"
+                expect(page.locator(".sv-card-title small")).to_have_text(said)
+            index += 1
+        index += r.emitted[-1].outcome != "accepted"
 
 
 def test_a_live_run_can_be_held_back_and_caught_up_with(visitor: Visitor) -> None:
