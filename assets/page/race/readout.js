@@ -49,8 +49,8 @@ export class Readout {
    * @param {Map<LaneName, Standing>} standings
    */
   show(all, race, chosen, standings) {
-    const rounds = twoRounds(all, chosen), trace = twoOf(race, chosen);
-    const metrics = measure(rounds, trace.header);
+    const figures = new Map(draftedLanes(race.header).map((name) => [name, measure(all, race.header, name)]));
+    const metrics = figures.get(chosen) ?? measure(all, race.header);
     const isOver = race.end !== null && all.length === race.rounds.length;
     if (this.#isDue() || !this.#told) {
       const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
@@ -63,10 +63,10 @@ export class Readout {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
     find(this.#root, "[data-untold]").hidden = !metrics.counts.untold;
-    this.#set("[data-own]", bonusOf(rounds, metrics.counts.bonus));
-    this.#showLanes(all, race, isOver);
+    this.#set("[data-own]", bonusOf(twoRounds(all, chosen), metrics.counts.bonus));
+    this.#showLanes(all, race, figures, isOver);
     if (race.header.lanes) find(this.#root, ".sv-legend").dataset.of = chosen;
-    this.#charts.show({ rounds: all, trace: race, chosen, metrics: measure(all, race.header, chosen), ratio: this.#told.ratio });
+    this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: this.#told.ratio });
   }
 
   /** Whether the figures may change: while a run goes on not more often than can be read. */
@@ -95,14 +95,15 @@ export class Readout {
    * What each lane has written, and its bar.
    * @param {Round[]} rounds
    * @param {Trace} trace
+   * @param {Map<LaneName, Metrics>} figures
    * @param {boolean} isOver
    */
-  #showLanes(rounds, trace, isOver) {
+  #showLanes(rounds, trace, figures, isOver) {
     const reasons = isOver ? trace.end?.reasons ?? {} : {};
     const longest = rounds.reduce((most, { clock }) => Math.max(most, clock), 0);
     for (const name of lanesOf(trace.header)) {
-      const drafted = name === ALONE ? draftedLanes(trace.header)[0] : name;
-      const metrics = measure(rounds, trace.header, drafted);
+      const metrics = figures.get(name === ALONE ? draftedLanes(trace.header)[0] : name);
+      if (!metrics) continue;
       const guesses = name === ALONE || metrics.counts.untold ? null : metrics.drafted;
       const passes = rounds.reduce((count, { lane }) => count + Number(lane === name), 0);
       this.#set(`[data-sums="${CSS.escape(name)}"]`, `${plural(passes, "pass")}: ${written(metrics.tokens[name], guesses, reasons[name])}`);
