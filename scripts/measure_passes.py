@@ -3,8 +3,8 @@ published models with random weights: where compiled passes stop being the best 
 
     python -m scripts.measure_passes [SIZE ...] [--repeats N]
 
-Prints milliseconds, medians. The sizes above the limit of `fast_cpu.support` are measured too. The
-largest takes 6.2 GB in fp32.
+Prints milliseconds, medians, and how long reading the weights takes at least. The sizes above the
+limit of `fast_cpu.support` are measured too. The largest takes 6.2 GB in fp32.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from specviz.core.eager import EagerEngine
 from specviz.core.protocols import StateEngine
+from specviz.measure.bench.roofline import floor
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
 # Width, inner width, layers, heads, key-value heads, vocabulary.
@@ -42,6 +43,8 @@ def main() -> None:
     print("size, form: ms for 1 to 6 tokens; for a prompt of", LONG)
     for name in options.sizes or SIZES:
         model = random_model(*SIZES[name])
+        least = floor(model, CONTEXT, "compiled", torch.device("cpu"))
+        print(f"{name}, reading its bytes: {1000 * least.seconds:.1f}")
         for form, engine in (
             ("compiled, bf16", CompiledEngine),
             ("modules, bf16", EagerEngine),

@@ -34,15 +34,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PromptLimits:
     """The most bytes of a file, and the most prompts in it."""
 
     bytes: int
     prompts: int
 
 
-OF_A_SWEEP = Limits(4_000_000, 2_000)
-OF_A_TRAINING = Limits(256_000_000, 1_000_000)
+OF_A_SWEEP = PromptLimits(4_000_000, 2_000)
+OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
 
 
 def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
@@ -67,7 +67,7 @@ def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
     return dict(Counter(question.kind for question in questions))
 
 
-def prompts_file(path: str | Path, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:
+def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[Question, ...]:
     """The prompts of a file. Raises `PromptError` with one sentence that says what to do; no more
     of the file is read than the limits allow."""
     path = Path(path)
@@ -79,7 +79,7 @@ def prompts_file(path: str | Path, limits: Limits = OF_A_SWEEP) -> tuple[Questio
     return prompts_from(raw, path.name, limits)
 
 
-def prompts_from(raw: bytes, name: str, limits: Limits = OF_A_SWEEP) -> tuple[Question, ...]:
+def prompts_from(raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP) -> tuple[Question, ...]:
     """The prompts in the bytes of a file. name: of the file, for its suffix and for messages.
 
     A JSON file is a list of texts or objects, or an object of lists by kind; a JSONL file has an

@@ -32,7 +32,7 @@ from ..pairs.table import (
 )
 from ..variables import ANY_MODEL, REMOTE
 from ..worker.loading import WEIGHTS, pair_and_options, with_weights
-from ..worker.tasks import Machine
+from ..worker.tasks import Host
 
 OTHER = "other"
 KEPT_PAIRS = 200  # whose drafters are known
@@ -50,7 +50,7 @@ def offered_pairs() -> Sequence[NamedPair]:
     return [one for one in named_pairs() if not wanted or one in wanted or one.name == BUILTIN]
 
 
-def pair_choices(pair: str, machine: Machine | None) -> list[tuple[str, str]]:
+def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
     """The pairs that the page lists, as (label, value); those that fit this machine come first."""
     offered = offered_pairs()
     choices = [] if any(one.name == pair for one in offered) else [(pair, pair)]

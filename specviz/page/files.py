@@ -40,7 +40,7 @@ TOO_SLOW = "this file takes too long to read; use a smaller one."
 CROWDED = "many files are being opened at the moment; try again in a minute."
 
 
-class Reader:
+class FileReader:
     """Gives files to the process, which starts with the first one, and again after it ended."""
 
     def __init__(self) -> None:

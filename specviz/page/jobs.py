@@ -147,7 +147,7 @@ class Job:
             self.over = True
 
 
-class Question(Job):
+class RunQuestion(Job):
     """A question about a run. tell: what the browser is told of a result of its task; the answer
     is its "result". told: all of it so far."""
 

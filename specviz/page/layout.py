@@ -33,7 +33,7 @@ from .controls import (
 )
 from .delivery import delivery_functions, delta_of, deltas
 from .doctor import Doctor, connect_doctor, connect_drafters, connect_pairs
-from .files import Reader
+from .files import FileReader
 from .jobs import Memories, Run
 from .look import (
     IN_BROWSER,
@@ -88,7 +88,7 @@ def build_page(
     examiner = Doctor(doctor or ProcessWorker())
     presets = presets_of(pair)
     page = Page(title="specviz", fill_width=True, analytics_enabled=False)
-    page.runs, page.reader = runs, Reader()
+    page.runs, page.reader = runs, FileReader()
     with page:
         with gr.Row(elem_id="topbar"):
             bar = _bar(presets, pair)

@@ -16,10 +16,10 @@ from ..pairs.spec import MOST_NAME
 from ..runs.identities import check_trace
 from ..runs.trace import Trace
 from ..settings import RANGES
-from ..worker.tasks import Again, Compared, DifferenceTask, Drawn, RerunTask, SampleTask
+from ..worker.tasks import Again, Compared, DifferenceTask, DrawnSoFar, RerunTask, SampleTask
 from .controls import MAX_LENGTH, MOST_CHARACTERS, MOST_OTHERS, checked_settings
 from .delivery import begun, finished_run
-from .jobs import Question
+from .jobs import RunQuestion
 from .queue import RunQueue
 
 MOST_DRAWS = 300  # in each lane
@@ -46,12 +46,12 @@ def question_functions(runs: RunQueue, pair: str) -> list[Callable[[dict[str, An
         if parting is None:
             raise TraceError(NOT_PARTED)
         task = DifferenceTask(name, parting)
-        return begun(runs, Question(session, task, _told_difference))
+        return begun(runs, RunQuestion(session, task, _told_difference))
 
     def begin_rerun(asked: dict[str, Any]) -> dict[str, Any]:
         session, name = _visitor(runs, pair, asked, "check --rerun")
         task = RerunTask(name, read_run(asked.get("trace"), "check --rerun"))
-        return begun(runs, Question(session, task, _told_again))
+        return begun(runs, RunQuestion(session, task, _told_again))
 
     return [begin_sampling, begin_difference, begin_rerun]
 
@@ -74,7 +74,7 @@ def _told_again(again: Again) -> dict[str, Any]:
     return {"result": again._asdict()}
 
 
-def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Question:
+def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> RunQuestion:
     """The experiment with prompt, settings and pair of the run that the browser shows.
 
     Each repetition has a seed of its own, because the same seed would draw the same again.
@@ -89,13 +89,13 @@ def sampling(runs: RunQueue, pair: str, asked: dict[str, Any]) -> Question:
     seed = (settings.seed + int(asked.get("again", 0))) % int(RANGES["seed"][1])
     draws = max(1, min(int(asked.get("draws", MOST_DRAWS)), MOST_DRAWS))
     task = SampleTask(pair, prompt, replace(settings, seed=seed), draws, LENGTH, MOST_PROMPT)
-    experiment = Question(session, task, _told_drawn, done=0, draws=draws)
+    experiment = RunQuestion(session, task, _told_drawn, done=0, draws=draws)
     experiment.length = draws
     return experiment
 
 
-def _told_drawn(found: Drawn | Compared) -> dict[str, Any]:
-    if isinstance(found, Drawn):
+def _told_drawn(found: DrawnSoFar | Compared) -> dict[str, Any]:
+    if isinstance(found, DrawnSoFar):
         return {"done": found.draws}
     comparison = found.comparison
     result = {name: getattr(comparison, name) for name in COMPARED}

@@ -12,7 +12,7 @@ from ..errors import NoGpuError, SpecvizError
 from ..logs import brief
 from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
-from ..worker.tasks import LoadTask, Machine, MachineTask
+from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Job, Run
 from .probes import Durations, Tally, about
 
@@ -37,7 +37,7 @@ class RunQueue:
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
-        self.machine: Machine | None = None
+        self.machine: Host | None = None
         self._worker = worker
         self._waiting: deque[Job] = deque()
         self._current: Job | None = None

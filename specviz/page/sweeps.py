@@ -14,7 +14,7 @@ from ..errors import PromptError, SettingsError, SpecvizError
 from ..kinds import swept_drafters
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
-from ..measure.sweep.types import Plan, Progress, Row, SweepRequest, SweepResult
+from ..measure.sweep.types import Plan, Row, SweepProgress, SweepRequest, SweepResult
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.charts import PALETTE
 from ..runs.recording import MOST
@@ -189,7 +189,7 @@ class SweepJob(Job):
     def __init__(self, session: str, pair: str, request: SweepRequest) -> None:
         super().__init__(session, SweepTask(pair, request))
         self.plan: Plan | None = None
-        self.progress: Progress | None = None
+        self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
         self.rows: dict[str, Row] = {}
         self._found_at = 0  # the number of the news that brought `result`
@@ -202,7 +202,7 @@ class SweepJob(Job):
             self._keep_rows(item.rows)
         elif isinstance(item, Row):
             self._keep_rows((item,))
-        elif isinstance(item, Progress):
+        elif isinstance(item, SweepProgress):
             self.progress = item
         elif isinstance(item, SweepResult):
             self._find(item)

@@ -32,7 +32,7 @@ Stream: TypeAlias = Generator[tuple[float, dict[str, Any]], None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """An answer and its cost. seconds: from the request's first byte to the answer's last, as this
     machine sees it. sent, received: bytes of the bodies."""
 
@@ -86,7 +86,7 @@ class Server:
         """The JSON that a POST answers, asked again if the server is busy. Raises `ServerError`."""
         return self._patiently("POST", path, body).value
 
-    def post(self, path: str, body: dict[str, Any]) -> Answer:
+    def post(self, path: str, body: dict[str, Any]) -> Reply:
         """One POST and its cost, never asked again: for what a clock counts. Raises
         `ServerError`."""
         return self._once("POST", path, body)
@@ -135,7 +135,7 @@ class Server:
                     raise ServerError(f"{self.shown} failed in mid-answer{said}.")
                 yield at, chunk
 
-    def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+    def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Reply:
         for _ in range(RETRIES):
             try:
                 return self._once(method, path, body)
@@ -151,13 +151,13 @@ class Server:
         path: str,
         body: dict[str, Any] | None,
         read: Callable[[bytes], Any] = orjson.loads,
-    ) -> Answer:
+    ) -> Reply:
         content = None if body is None else orjson.dumps(body)
         start = time.perf_counter()
         with self._begun(method, path, content, _question(path, body)) as response:
             raw = self._read(response)
             seconds = time.perf_counter() - start
-            return Answer(read(raw), seconds, len(content or b""), len(raw))
+            return Reply(read(raw), seconds, len(content or b""), len(raw))
 
     @contextmanager
     def _begun(

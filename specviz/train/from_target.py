@@ -31,7 +31,7 @@ from .head import (
     STEPS,
     ChainLoss,
     KeptStates,
-    StateReader,
+    StateRows,
     chain_acceptance,
     frequent_tokens,
     new_head,
@@ -108,7 +108,7 @@ class HeadTraining:
         held, learnt = rows[held_at], rows[~held_at]
         head = self._new_head(rows)
         self._check_memory(head)
-        reader = StateReader(self.target, head.config.states)
+        reader = StateRows(self.target, head.config.states)
         loss = ChainLoss(
             self.target, head, KeptStates(reader, learnt, args.work / f"states-{self.made_by}")
         )

@@ -30,7 +30,7 @@ from .models import whole_folder
 STEPS = 3  # of a chain in training
 SHOWN_STEPS = 5  # of a chain, whose acceptance is shown
 Reads: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From rows to the target's states, as `StateReader`."""
+"""From rows to the target's states, as `StateRows`."""
 STEP_WEIGHT = 0.8  # of each further step's loss, relative to the one before, as in the paper's code
 
 
@@ -118,7 +118,7 @@ class ChainLoss:
         return total / max(weights, 1e-9)
 
 
-class StateReader:
+class StateRows:
     """Reads a target's hidden states: a call with rows [rows, planes, n], the first plane ids, or
     with ids [rows, n], gives the states that a head reads, [rows, n, len(layers) * width], and the
     final normed ones, [rows, n, width], both bf16."""
@@ -158,7 +158,7 @@ class KeptStates:
     rows: [rows, 2, n]. folder: of the files; those of a process that was killed are used again.
     """
 
-    def __init__(self, reader: StateReader, rows: np.ndarray, folder: Path) -> None:
+    def __init__(self, reader: StateRows, rows: np.ndarray, folder: Path) -> None:
         self._reader = reader
         self._ends = np.where(rows[:, 1].any(1), rows.shape[2] - rows[:, 1, ::-1].argmax(1), 0)
         self._starts = np.concatenate([[0], np.cumsum(self._ends)])
@@ -271,7 +271,7 @@ def chain_acceptance(
     The mean over places of the sum of min(p, q) (Leviathan et al. 2022, arXiv 2211.17192, section
     3.2); at temperature 0, the share of places where both have the same first choice.
     """
-    read, table = StateReader(target, head.config.states), target.get_output_embeddings().weight
+    read, table = StateRows(target, head.config.states), target.get_output_embeddings().weight
     totals, counts = [0.0] * steps, [0] * steps
     for row in rows:
         n = int(row[1].nonzero()[0].max()) + 1

@@ -93,7 +93,7 @@ def _end_of(events: Iterator[Event]) -> Iterator[End]:
         yield end
 
 
-class Drawn(NamedTuple):
+class DrawnSoFar(NamedTuple):
     """How many continuations each lane has drawn so far."""
 
     draws: int
@@ -113,7 +113,7 @@ class Compared(NamedTuple):
 class SampleTask:
     """Draw short continuations of a prompt, one in each lane by turns, and compare the lanes.
 
-    The results are a `Drawn` after each turn and a `Compared`.
+    The results are a `DrawnSoFar` after each turn and a `Compared`.
     reach: the most tokens of the prompt, from its end, that are read. length: tokens of a
     continuation.
     """
@@ -140,7 +140,7 @@ class SampleTask:
         for count in range(1, self.draws + 1):
             for lane, draws in drawing.items():
                 drawn[lane].append(next(draws))
-            yield Drawn(count)
+            yield DrawnSoFar(count)
             if stop.is_set():
                 return
         ours, theirs = ([one.ids for one in drawn[lane]] for lane in LANES)
@@ -167,7 +167,7 @@ class ExamineTask:
         yield report.to_dict()
 
 
-class Machine(NamedTuple):
+class Host(NamedTuple):
     """Where models run. free: bytes of memory for them. cpu: whether that is a processor."""
 
     free: int
@@ -176,15 +176,15 @@ class Machine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MachineTask:
-    """Look at the device. The result is a `Machine`."""
+    """Look at the device. The result is a `Host`."""
 
     pair: str = ""
 
-    def run(self, models: Models, stop: Stop) -> Iterator[Machine]:
+    def run(self, models: Models, stop: Stop) -> Iterator[Host]:
         from ..pairs.memory import device_memory
 
         devices = device_memory()
-        yield Machine(sum(one.free for one in devices), devices[0].device.type == "cpu")
+        yield Host(sum(one.free for one in devices), devices[0].device.type == "cpu")
 
 
 @dataclass(frozen=True, slots=True)

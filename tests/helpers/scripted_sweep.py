@@ -11,9 +11,9 @@ from specviz.measure.sweep.types import (
     Configuration,
     Plan,
     Predicted,
-    Progress,
     Row,
     SweepEvent,
+    SweepProgress,
     SweepRequest,
     SweepResult,
 )
@@ -47,7 +47,7 @@ class ScriptedSweep:
         self.rows[self.done] = row
         self.done += 1
         yield row
-        yield Progress(self.done, len(self.rows), 1.0, "measuring")
+        yield SweepProgress(self.done, len(self.rows), 1.0, "measuring")
 
     def result(self) -> SweepResult:
         return SweepResult(

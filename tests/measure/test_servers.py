@@ -18,7 +18,7 @@ from specviz.errors import PairError, ServerError
 from specviz.measure.bench import servers
 from specviz.measure.bench.servers import (
     HERE,
-    Comparison,
+    ServerComparison,
     Way,
     compare_with_servers,
     own_run,
@@ -100,7 +100,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
 
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
     ours, theirs = Way(HERE, "baseline", 1, 0), Way("vLLM, streamed", "baseline", 1, 0)
-    found = Comparison({ours: [10.0, 100.0, 30.0], theirs: [5.0, 50.0, 10.0]}, {}, 3)
+    found = ServerComparison({ours: [10.0, 100.0, 30.0], theirs: [5.0, 50.0, 10.0]}, {}, 3)
     assert found.ratio(ours, theirs).median == 2.0 and found.best([HERE]) == ours
 
 

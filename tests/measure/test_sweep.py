@@ -24,10 +24,10 @@ from specviz.measure.sweep.figures import TITLES, figure_specs
 from specviz.measure.sweep.sweep import Sweep, sweep
 from specviz.measure.sweep.types import (
     Plan,
-    Progress,
     Question,
     Row,
     SweepEvent,
+    SweepProgress,
     SweepRequest,
     SweepResult,
 )
@@ -209,14 +209,16 @@ def test_rows_run_by_turns_and_none_is_always_first(timed: VirtualTime):
 
 def test_events_come_in_order_and_predictions_first(good: list[SweepEvent]):
     assert isinstance(good[0], Plan) and good[0].kinds == {"prose": 3, "list": 3}
-    progress = [event for event in good if isinstance(event, Progress)]
+    progress = [event for event in good if isinstance(event, SweepProgress)]
     assert [one.done for one in progress] == list(range(1, len(progress) + 1))
     assert progress[-1].total == progress[-1].done and progress[-1].now == "done"
     rows = [event for event in good if isinstance(event, Row)]
     known = [event.predicted is not None for event in rows]
     first = rows[: known.index(True) + 6]
     assert {one.configuration.drafter for one in first} == {"model"}
-    early = good[: next(i for i, e in enumerate(good) if isinstance(e, Progress) and e.done == 4)]
+    early = good[
+        : next(i for i, e in enumerate(good) if isinstance(e, SweepProgress) and e.done == 4)
+    ]
     told = {e.configuration.key for e in early if isinstance(e, Row) and e.predicted}
     assert {"model g1 fixed t0", "model g2 fixed t0", "ngram g1 fixed t0"} <= told
     json.dumps([asdict(event) for event in good], allow_nan=False)

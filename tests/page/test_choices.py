@@ -8,10 +8,10 @@ from specviz.errors import PairError
 from specviz.page.choices import OTHER, chosen_pair, offered_pairs, pair_choices
 from specviz.page.doctor import report_html
 from specviz.pairs.table import named_pairs
-from specviz.worker.tasks import Machine
+from specviz.worker.tasks import Host
 
-LAPTOP = Machine(free=16 * 10**9, cpu=True)
-SERVER = Machine(free=80 * 10**9, cpu=False)
+LAPTOP = Host(free=16 * 10**9, cpu=True)
+SERVER = Host(free=80 * 10**9, cpu=False)
 
 
 def test_what_fits_comes_first() -> None:
@@ -23,7 +23,7 @@ def test_what_fits_comes_first() -> None:
 
 
 def test_a_large_gpu_takes_more_than_a_laptop() -> None:
-    def large(machine: Machine) -> int:
+    def large(machine: Host) -> int:
         return sum("too large" in label for label, _ in pair_choices("builtin", machine))
 
     assert large(SERVER) < large(LAPTOP)

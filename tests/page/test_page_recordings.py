@@ -15,7 +15,7 @@ from toy_recordings import SAMPLED, recorded, saved
 
 from specviz import Trace
 from specviz.page import files as reading
-from specviz.page.files import Reader, find_recordings
+from specviz.page.files import FileReader, find_recordings
 from specviz.page.look import RECORDINGS
 from specviz.page.player import QUESTIONS, folder_of, presets_of, recorded_of
 from specviz.runs.recording import MOST_PACKED, read_recording
@@ -34,19 +34,19 @@ def test_recordings_are_found_by_name_those_of_presets_first(tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    running = Reader()
+def reader() -> Iterator[FileReader]:
+    running = FileReader()
     yield running
     running.close()
 
 
-def read(reader: Reader, raw: bytes) -> dict[str, Any]:
+def read(reader: FileReader, raw: bytes) -> dict[str, Any]:
     """The answer, as the browser reads it."""
     found: dict[str, Any] = json.loads(reader.answer("trace", raw))
     return found
 
 
-def test_a_file_that_is_a_recording_becomes_its_trace(reader: Reader, tmp_path: Path) -> None:
+def test_a_file_that_is_a_recording_becomes_its_trace(reader: FileReader, tmp_path: Path) -> None:
     answer = read(reader, saved(recorded(SAMPLED), tmp_path))
     assert Trace.from_dict(answer["trace"]) == recorded(SAMPLED)
 
@@ -60,14 +60,14 @@ def test_a_file_that_is_a_recording_becomes_its_trace(reader: Reader, tmp_path: 
         (gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]"), "more values than any"),
     ],
 )
-def test_any_other_file_becomes_a_sentence(reader: Reader, raw: bytes, sentence: str) -> None:
+def test_any_other_file_becomes_a_sentence(reader: FileReader, raw: bytes, sentence: str) -> None:
     answer = read(reader, raw)
     assert answer.keys() == {"error"}
     assert sentence in answer["error"]
 
 
 def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read(
-    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: FileReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(reading, "MOST_SECONDS", 0.0)
@@ -76,7 +76,7 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read(
     assert "trace" in read(reader, saved(recorded(SAMPLED), tmp_path))
 
 
-def test_only_a_few_files_wait(reader: Reader) -> None:
+def test_only_a_few_files_wait(reader: FileReader) -> None:
     """Each holds a thread of the server."""
     answers: list[dict[str, Any]] = []
 

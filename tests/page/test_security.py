@@ -26,7 +26,7 @@ from waiting import until
 from specviz.environment import ASSETS
 from specviz.errors import SettingsError
 from specviz.logs import HIDDEN, DiscreetFormatter
-from specviz.page.files import Reader
+from specviz.page.files import FileReader
 from specviz.page.look import PAGE
 from specviz.page.security import blocks, bodies, guard
 from specviz.page.security.addresses import is_public
@@ -462,7 +462,7 @@ def broken(*_: Any) -> Any:
 
 
 def test_failures_show_nothing_of_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reader, "found", broken)
+    monkeypatch.setattr(FileReader, "found", broken)
     with served(race=broken, doctor=type("Broken", (), {"run": broken, "close": broken})()) as site:
         for endpoint, data in (("generate", _values("the cat")), ("doctor", ["builtin"])):
             kind, said = site.events(endpoint, {"data": data})[-1]

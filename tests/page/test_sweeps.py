@@ -17,7 +17,7 @@ from specviz.errors import SpecvizError
 from specviz.measure.sweep.types import SweepRequest
 from specviz.page import jobs
 from specviz.page.delivery import deltas, drain
-from specviz.page.files import Reader
+from specviz.page.files import FileReader
 from specviz.page.jobs import Run
 from specviz.page.queue import RunQueue
 from specviz.page.security.bodies import QUESTION
@@ -54,8 +54,8 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> RunQueue:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    found = Reader()
+def reader() -> Iterator[FileReader]:
+    found = FileReader()
     yield found
     found.close()
 
@@ -153,13 +153,13 @@ def test_a_space_bounds_a_sweep(
         asked_request({**WISH, **change})
 
 
-def prompts_of(reader: Reader, raw: bytes) -> dict[str, Any]:
+def prompts_of(reader: FileReader, raw: bytes) -> dict[str, Any]:
     """What the browser is told about a file of prompts."""
     found: dict[str, Any] = json.loads(reader.answer(PROMPTS, raw))
     return found
 
 
-def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: Reader) -> None:
+def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: FileReader) -> None:
     lines = [f'{{"prompt": "text {i}", "category": "{"ab"[i > 140]}"}}' for i in range(150)]
     found = prompts_of(reader, "\n".join(lines).encode())
     assert len(found["prompts"]) == 100 and found["left_out"] == 50
@@ -168,7 +168,7 @@ def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: Rea
     assert [[one.kind, one.text] for one in request.prompts] == found["prompts"]
 
 
-def test_own_prompts_are_as_many_as_may_be_sent(reader: Reader) -> None:
+def test_own_prompts_are_as_many_as_may_be_sent(reader: FileReader) -> None:
     found = prompts_of(reader, "\n".join([f"{i} " + "ä" * 7000 for i in range(99)]).encode())
     assert len(found["prompts"]) + found["left_out"] == 99 and found["left_out"] > 50
     assert len(json.dumps(found["prompts"], ensure_ascii=False).encode()) < QUESTION
@@ -184,7 +184,7 @@ def test_own_prompts_are_as_many_as_may_be_sent(reader: Reader) -> None:
         (b"x" * 9_000, "up to 8000 here"),
     ],
 )
-def test_bad_files_of_prompts_get_a_sentence(raw: bytes, sentence: str, reader: Reader) -> None:
+def test_bad_files_of_prompts_get_a_sentence(raw: bytes, sentence: str, reader: FileReader) -> None:
     assert sentence in prompts_of(reader, raw)["error"]
 
 

@@ -20,7 +20,7 @@ from specviz.errors import SettingsError
 from specviz.page import delivery, jobs
 from specviz.page import queue as runs
 from specviz.page.delivery import delivery_functions, deltas
-from specviz.page.jobs import Question, Run
+from specviz.page.jobs import Run, RunQuestion
 from specviz.page.probes import Durations
 from specviz.page.queue import RunQueue
 from specviz.page.requests import client_of
@@ -222,7 +222,7 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
     queue = queue_of()
     first = begun(queue, run_of("a"))
     monkeypatch.setattr(jobs, "PATIENCE", 0.2)
-    experiment = Question("b", SampleTask("tiny", "w1", SHORT, 5, 2, 64), lambda found: {})
+    experiment = RunQuestion("b", SampleTask("tiny", "w1", SHORT, 5, 2, 64), lambda found: {})
     monkeypatch.undo()
     queue.submit(experiment)
     third = run_of("c")

@@ -13,7 +13,7 @@ import pytest
 from toy_recordings import GREEDY, SAMPLED, recorded, values
 
 from specviz.__main__ import main
-from specviz.page.files import Reader
+from specviz.page.files import FileReader
 from specviz.runs.html import imports, standalone_html
 from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.trace import Trace
@@ -64,14 +64,14 @@ def test_malicious_texts_are_shown_as_text() -> None:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    running = Reader()
+def reader() -> Iterator[FileReader]:
+    running = FileReader()
     yield running
     running.close()
 
 
 @pytest.fixture
-def taken_away(reader: Reader) -> Callable[[str, str], dict[str, Any]]:
+def taken_away(reader: FileReader) -> Callable[[str, str], dict[str, Any]]:
     """What the browser reads when it asks for a run as a file of a form."""
 
     def ask(form: str, trace: str) -> dict[str, Any]:

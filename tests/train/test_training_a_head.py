@@ -21,7 +21,7 @@ from specviz.train.from_target import numbered, read_text
 from specviz.train.head import (
     ChainLoss,
     KeptStates,
-    StateReader,
+    StateRows,
     chain_acceptance,
     chain_outputs,
     new_head,
@@ -43,7 +43,7 @@ def test_the_chains_of_training_are_those_of_drafting(target: torch.nn.Module):
     """A chain that begins at place i sees the true states up to i, and then its own outputs."""
     head = new_head(target, (1, 2, 3), torch.arange(0, 300, 2))
     ids = torch.randint(300, (1, PLACES + 1), generator=torch.Generator().manual_seed(0))
-    states, _ = StateReader(target, (1, 2, 3))(ids)
+    states, _ = StateRows(target, (1, 2, 3))(ids)
     with torch.no_grad():
         steps = chain_outputs(head, ids, states, 3)
         for place in range(PLACES - 2):
@@ -97,7 +97,7 @@ def test_a_head_learns_what_its_target_says_and_loads_again(
     assert learnt.config.states == (2, 3) and learnt.config.draft_vocab == 100
     fresh = new_head(target, learnt.config.states, learnt.targets)
     rows = read_text(file, 32, 300, 0)
-    loss = ChainLoss(target, fresh, StateReader(target, fresh.config.states))
+    loss = ChainLoss(target, fresh, StateRows(target, fresh.config.states))
     batch = torch.from_numpy(rows[1:9].astype(np.int64))
     with torch.no_grad():
         assert loss(learnt, batch).item() < 0.8 * loss(fresh, batch).item()
@@ -110,7 +110,7 @@ def test_a_head_learns_what_its_target_says_and_loads_again(
 def test_states_are_read_once_and_are_the_same_again(target: torch.nn.Module, tmp_path: Path):
     rows = marked_rows([[5, 6]] * 3, [[5, 6, 7, 8, 9], [5, 6, 1], [5, 6, 2, 3]], 8, 0)
     given = torch.from_numpy(numbered(rows).astype(np.int64))
-    reader = StateReader(target, (1, 3))
+    reader = StateRows(target, (1, 3))
     wanted = reader(given)
 
     def refused(_: torch.Tensor) -> None:
@@ -127,7 +127,7 @@ def test_states_are_read_once_and_are_the_same_again(target: torch.nn.Module, tm
 
 def test_tokens_without_a_mark_are_not_learnt(target: torch.nn.Module):
     head = new_head(target, (1, 2, 3), torch.arange(300))
-    loss = ChainLoss(target, head, StateReader(target, (1, 2, 3)))
+    loss = ChainLoss(target, head, StateRows(target, (1, 2, 3)))
     rows = torch.from_numpy(marked_rows([[5, 6, 7]], [[5, 6, 7, 8, 9]], 9, 0).astype(np.int64))
     other = rows.clone()
     other[0, 0, 5:] = 11  # behind the last that counts

@@ -43,7 +43,7 @@ COMPARED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchRow:
     """The results for one temperature and number of threads over all prompts and repeats.
 
     prompts: their number. context: tokens in the cache halfway through a median run.
@@ -99,7 +99,7 @@ def measured(
     with_generate: bool,
     threads: Sequence[int] = (1,),
     decider: Decide | None = None,
-) -> tuple[list[Row], Best, Header]:
+) -> tuple[list[BenchRow], Best, Header]:
     """Decode every prompt with every variant and every number of threads, `repeats` times.
 
     All of them run in turn on each prompt, so that slow changes of the machine's speed affect them
@@ -152,7 +152,7 @@ def _lane_rates(trace: Trace) -> dict[str, float]:
 
 def _row(
     settings: Settings, threads: int, runs: Sequence[Sequence[Trace]], rates: dict[str, list[float]]
-) -> Row:
+) -> BenchRow:
     """runs: of each prompt."""
     metrics = [[compute_metrics(trace) for trace in again] for again in runs]
     firsts = [again[0] for again in runs]
@@ -171,7 +171,7 @@ def _row(
         return m.tokens[lane] / (m.wall_seconds[lane] or math.inf)
 
     c, drafted = over_prompts(lambda m: m.c), [r.draft_seconds / len(r.drafted) for r in drafting]
-    return Row(
+    return BenchRow(
         temperature=settings.temperature,
         threads=threads,
         prompts=len(runs),
@@ -217,7 +217,7 @@ def lanes_report(
             "so text, alpha and tau say nothing about these models\n"
         )
     threads = options.threads or thread_counts()
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     best: list[Best] = []
     for temperature in options.temperatures:
         some, one, header = measured(
@@ -250,7 +250,7 @@ def lanes_report(
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _floor_line(role: str, floor: Floor, rows: Iterable[Row]) -> str:
+def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
     target = role == "target"
     what = "a one-token target pass" if target else "a draft step"
     taken = [row.pass_seconds.get(1) if target else row.draft_step_seconds for row in rows]
@@ -265,7 +265,7 @@ def _floor_line(role: str, floor: Floor, rows: Iterable[Row]) -> str:
     )
 
 
-def _lines(rows: Sequence[Row], best: Best) -> Iterator[str]:
+def _lines(rows: Sequence[BenchRow], best: Best) -> Iterator[str]:
     for row in rows:
         yield f"temperature {row.temperature}, threads: {row.threads}"
         yield from (rate_line(name, rate, 24) for name, rate in row.tokens_per_second.items())
@@ -277,7 +277,7 @@ def _lines(rows: Sequence[Row], best: Best) -> Iterator[str]:
     yield from (f"  {names}: {ratio.shown()}" for names, ratio in best.ratios.items())
 
 
-def _figures(row: Row) -> dict[str, str]:
+def _figures(row: BenchRow) -> dict[str, str]:
     short, widths = "too short to compare", row.pass_seconds.items()
     figures = {
         "speed-up": row.speedup.shown() if row.speedup else short,

@@ -55,7 +55,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ServerComparison:
     """What was measured on `prompts` prompts.
 
     rates: tokens per second without prefill, by way; the samples of all ways are in one order.
@@ -195,7 +195,7 @@ def compare_with_servers(
     prompts: Sequence[str],
     settings: Settings,
     repeats: int,
-) -> Comparison:
+) -> ServerComparison:
     """Write every prompt greedily in both lanes and on every server, `repeats` times, in turn.
 
     alone, speculating: addresses of servers, all of the pair's target; the latter draft by
@@ -234,7 +234,7 @@ def compare_with_servers(
         who: [place for place in some.values() if place is not None] for who, some in parted.items()
     }
     same = {who: len(prompts) - len(some) for who, some in places.items()}
-    return Comparison(complete, same, len(prompts), places)
+    return ServerComparison(complete, same, len(prompts), places)
 
 
 def own_run(pair: Pair, prompt: str, settings: Settings, way: Way) -> tuple[float, list[str]]:

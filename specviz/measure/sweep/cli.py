@@ -17,7 +17,7 @@ from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .agenda import checked
 from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
 from .sweep import sweep
-from .types import Plan, Progress, SweepRequest, SweepResult
+from .types import Plan, SweepProgress, SweepRequest, SweepResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def main(options: argparse.Namespace) -> None:
             if isinstance(event, Plan):
                 kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
                 print(f"{len(event.rows)} rows, prompts: {kinds}", flush=True)
-            elif isinstance(event, Progress):
+            elif isinstance(event, SweepProgress):
                 _progress(progress_line(event))
             elif isinstance(event, SweepResult):
                 result = event

@@ -16,7 +16,7 @@ from ...pairs.sizes import shown_bytes
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
 from .figures import TITLES, figure_specs
-from .types import Progress, Row, SweepResult
+from .types import Row, SweepProgress, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
 """Where `python -m specviz page` serves the page by default."""
@@ -105,7 +105,7 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def progress_line(progress: Progress) -> str:
+def progress_line(progress: SweepProgress) -> str:
     """How far the sweep is, in one line."""
     left = f"{progress.seconds_left:.0f} s left"
     return f"{progress.done}/{progress.total}  {left}  {progress.now}"

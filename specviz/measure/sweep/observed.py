@@ -22,7 +22,7 @@ BUSY = ("price", "delay", "spread")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class OneRace:
     """What one race gave.
 
     key: of the configuration. question: the index of its prompt. rounds: with drafts. alone:
@@ -37,7 +37,7 @@ class Run:
     doubted: bool
 
 
-def run_of(key: str, question: int, trace: Trace) -> Run:
+def run_of(key: str, question: int, trace: Trace) -> OneRace:
     """The numbers of a race."""
     m, found = compute_metrics(trace), uncertainty(trace)
     rounds = Counter(
@@ -50,7 +50,7 @@ def run_of(key: str, question: int, trace: Trace) -> Run:
         for r in trace.lane("speculative")
     )
     seconds = m.seconds["baseline"] / max(1, len(trace.lane("baseline")))
-    return Run(key, question, m, rounds, seconds, found is not None and found.doubt in BUSY)
+    return OneRace(key, question, m, rounds, seconds, found is not None and found.doubt in BUSY)
 
 
 @dataclass(slots=True)

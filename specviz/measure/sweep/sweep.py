@@ -34,8 +34,8 @@ from .types import (
     Configuration,
     Machine,
     Plan,
-    Progress,
     SweepEvent,
+    SweepProgress,
     SweepRequest,
     SweepResult,
 )
@@ -89,7 +89,7 @@ class Sweep(Findings):
 
     def advance(self, pair: Pair, stop: Callable[[], bool] = lambda: False) -> Iterator[SweepEvent]:
         """Do the next piece and yield its events: a `Plan` first, later rows with news and a
-        `Progress`."""
+        `SweepProgress`."""
         begin = time.perf_counter()
         if self.queue is None:
             yield self._plan(pair)  # engines are made here: the budget is for decoding
@@ -104,7 +104,7 @@ class Sweep(Findings):
         yield from (row for row in now.table if row.configuration.key in changed)
         seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
         words = self._words(self.queue[0]) if self.queue else "done"
-        yield Progress(self._done, self._done + left, seconds, words)
+        yield SweepProgress(self._done, self._done + left, seconds, words)
 
     def result(self) -> SweepResult:
         """All that is known, with the recommendations."""

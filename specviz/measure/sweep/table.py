@@ -20,7 +20,7 @@ from ...prompts import Question
 from ...runs.metrics import Metrics, ratio
 from ...runs.uncertainty import geometric_mean, mean_interval, spread
 from .along import Rounds, figures
-from .observed import Costs, Run
+from .observed import Costs, OneRace
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
 
 FITS = 30  # turns of a fit, which has long settled by then
@@ -38,7 +38,7 @@ class Findings:
 
     rows: tuple[Configuration, ...]
     questions: tuple[Question, ...]
-    runs: list[Run] = field(default_factory=list)
+    runs: list[OneRace] = field(default_factory=list)
     predicted: dict[str, dict[int, Rounds]] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     missing: dict[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Findings:
             values = {key: measured.get(key, {}) for key in possible}
             marks |= marked(values, predicted)
             eliminated |= slower(values)
-        runs: dict[str, list[Run]] = defaultdict(list)
+        runs: dict[str, list[OneRace]] = defaultdict(list)
         for run in self.runs:
             runs[run.key].append(run)
         return tuple(
@@ -111,7 +111,7 @@ class Findings:
         return Predicted(exact=exact, speedup=speedup, **figures(total)) if total else None
 
     def _measurement(
-        self, row: Configuration, runs: Sequence[Run], values: Values
+        self, row: Configuration, runs: Sequence[OneRace], values: Values
     ) -> Measured | None:
         if not runs:
             return None

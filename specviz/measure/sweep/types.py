@@ -179,7 +179,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SweepProgress:
     """How far a sweep is. done, total: pieces, a piece is one prompt with one configuration.
     seconds_left: about. now: half a sentence on what comes next, such as "measuring ngram, gamma
     5, on a list"."""
@@ -263,6 +263,6 @@ class SweepResult:
         return {"schema": SCHEMA, **asdict(self)}
 
 
-SweepEvent: TypeAlias = Plan | Row | Progress | SweepResult
-"""A sweep yields its `Plan`, then each `Row` that has news and the `Progress` after each piece, and
-at its end, also when it is stopped, the `SweepResult`."""
+SweepEvent: TypeAlias = Plan | Row | SweepProgress | SweepResult
+"""A sweep yields its `Plan`, then each `Row` that has news and the `SweepProgress` after each
+piece, and at its end, also when it is stopped, the `SweepResult`."""

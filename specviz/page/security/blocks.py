@@ -20,7 +20,7 @@ from .bodies import NOT_OURS
 from .events import HeardQueue
 
 if TYPE_CHECKING:
-    from ..files import Reader
+    from ..files import FileReader
     from ..queue import RunQueue
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Page(gr.Blocks):
     details are in the log. runs: its queue. reader: of visitors' files."""
 
     runs: RunQueue
-    reader: Reader
+    reader: FileReader
 
     def launch(self, *args: Any, **kwargs: Any) -> Any:
         """As Gradio's, with time limits of uvicorn that Gradio has no options for."""
