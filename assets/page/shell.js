@@ -63,9 +63,17 @@ export class Shell {
     press("#adopt");
   }
 
-  /** Examine the pair that the controls name, in their panel, where its report can be read. */
+  /** Examine the pair that the controls name; their panel opens if there is something to tell against it. */
   examine() {
-    if (!document.body.classList.contains("sv-panel-open") && matchMedia(WIDE).matches) this.#togglePanel();
+    const report = document.querySelector("#doctor");
+    const read = new MutationObserver(() => {
+      const verdict = report?.querySelector("p:is(.good, .warning, .stop)");
+      if (!verdict) return;
+      read.disconnect();
+      const isOpen = document.body.classList.contains("sv-panel-open");
+      if (!isOpen && !verdict.matches(".good") && matchMedia(WIDE).matches) this.#togglePanel();
+    });
+    if (report) read.observe(report, { childList: true, subtree: true });
     press("#examine");
   }
 

@@ -151,13 +151,18 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert sum(len(r["emitted"]) for r in trace["rounds"]) == 2 * 24
 
 
-def test_a_pair_that_a_link_names_is_examined_and_without_a_network_told_of(
-    visit: Visit, open_page: str
+def test_a_pair_that_a_link_names_is_examined_and_told_of_if_it_cannot_race(
+    visit: Visit, open_page: str, folders: dict[str, Path]
 ) -> None:
+    """Without a network, that of a folder can and that of the hub cannot."""
     visitor = visit(address=open_page, query="?pair=smollm2-1.7b-135m")
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2-1.7B", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
+    visitor = visit(address=open_page, query=f"?pair={folders['target']}%2Bnone")
+    expect(report(visitor).locator("p.good")).to_be_attached(timeout=PATIENCE)
+    visitor.drawn()
+    expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "false")
 
 
 def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
