@@ -216,7 +216,7 @@ export class LiveCharts {
       if (!head) return;
       head.hidden = !point;
       head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#sizes[name].height - MINI.bottom - 1.6 * LABEL);
-      if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
+      if (point) move(head, { x: Math.min(point.x, edge) + 11, y: Math.min(point.y, this.#sizes[name].height - MINI.bottom - LABEL / 2) }); // above the axis
     };
     put(name, at);
     put(`${name}-alone`, beside);

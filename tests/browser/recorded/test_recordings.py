@@ -48,15 +48,18 @@ WIDER = """() => [document.documentElement, ...document.querySelectorAll("#playe
     || (node === document.documentElement && node.scrollWidth > innerWidth))
   .map((node) => node.className || node.tagName)"""
 # What a lane has in its blocks: their texts without what was not kept, the tokens of rounds that
-# stand in two of them, and the lines that are left empty at a block's end.
+# begin them, how many lines they are high, and how many lines are left empty at a block's end.
 BLOCKS = """() => {
   const lane = document.querySelector("[data-lane=speculative]");
   const blocks = [...lane.querySelectorAll(".sv-block")];
+  const height = parseFloat(getComputedStyle(lane.querySelector(".sv-stream")).lineHeight);
   const kept = (block) => [...block.querySelectorAll(".t:is(.accepted, .corrected, .bonus)")];
   const last = (block) => [...block.querySelectorAll(".w")].pop().getBoundingClientRect().bottom;
   return {
     texts: blocks.map((block) => kept(block).map((token) => token.textContent).join("")),
     first: blocks.flatMap((block) => block.querySelector("[data-index]")?.dataset.index ?? []),
+    lines: blocks.map((block) => (block.getBoundingClientRect().height
+      - parseFloat(getComputedStyle(block).paddingTop)) / height),
     empty: blocks.slice(0, -1)
       .filter((block) => block.getBoundingClientRect().bottom - last(block) > 20).length,
   };
@@ -317,6 +320,7 @@ def test_a_long_text_stands_in_blocks_that_come_and_go_with_the_playhead(visitor
         shown = page.evaluate(BLOCKS)
         assert "".join(shown["texts"]).startswith(wanted) and not shown["empty"]
         assert all(text.endswith("\n") for text in shown["texts"][:-1])
+        assert shown["lines"] == pytest.approx([round(count) for count in shown["lines"]], abs=0.02)
     assert len(shown["texts"]) > 3
     index = 0
     for r in rounds:
