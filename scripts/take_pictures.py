@@ -208,10 +208,10 @@ def main() -> None:
             take_server(page, url, options.out, options.server)
             return
         if not options.close_ups:
+            take_lanes(page, url, options.out)  # first: a page's font is not waited for a second time
             page.goto(f"{url}/?__theme=light")
             page.wait_for_selector("[data-player][data-ready]")
             take_choose(page, options.out)
-            take_lanes(page, url, options.out)
         take_close_ups(page, url, options.out)
 
 
