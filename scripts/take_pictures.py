@@ -208,7 +208,7 @@ def main() -> None:
             take_server(page, url, options.out, options.server)
             return
         if not options.close_ups:
-            take_lanes(page, url, options.out)  # first: a page's font is not waited for a second time
+            take_lanes(page, url, options.out)  # first: a font is waited for only once
             page.goto(f"{url}/?__theme=light")
             page.wait_for_selector("[data-player][data-ready]")
             take_choose(page, options.out)
