@@ -70,8 +70,7 @@ export class Shell {
       const verdict = report?.querySelector("p:is(.good, .warning, .stop)");
       if (!verdict) return;
       read.disconnect();
-      const isOpen = document.body.classList.contains("sv-panel-open");
-      if (!isOpen && !verdict.matches(".good") && matchMedia(WIDE).matches) this.#togglePanel();
+      if (!this.#isPanelOpen && !verdict.matches(".good") && matchMedia(WIDE).matches) this.#togglePanel();
     });
     if (report) read.observe(report, { childList: true, subtree: true });
     press("#examine");
@@ -111,9 +110,13 @@ export class Shell {
 
   /** Whether the settings were open. */
   closePanel() {
-    const isOpen = document.body.classList.contains("sv-panel-open");
+    const isOpen = this.#isPanelOpen;
     if (isOpen) this.#togglePanel();
     return isOpen;
+  }
+
+  get #isPanelOpen() {
+    return document.body.classList.contains("sv-panel-open");
   }
 
   #togglePanel() {

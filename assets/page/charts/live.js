@@ -201,8 +201,13 @@ export class LiveCharts {
   #mini(name, chart, line, other = []) {
     const place = drawLines(this.#boxes[name], this.#sizes[name], chart);
     if (!place) return;
-    const at = line.length ? place(lastOf(line)) : null, beside = other.length ? place(lastOf(other)) : null;
-    const edge = this.#sizes[name].width - chart.margin.right;
+    const { width, height } = this.#sizes[name], edge = width - chart.margin.right, axis = height - MINI.bottom;
+    const endOf = (/** @type {Point[]} */ points) => {
+      if (!points.length) return null;
+      const { x, y } = place(lastOf(points));
+      return { x, y: Math.min(y, axis - LABEL / 2) }; // a figure stands above the axis
+    };
+    const at = endOf(line), beside = endOf(other);
     // Beside its line a figure would lie over those of other lanes.
     if (at && this.#shown && draftedLanes(this.#shown.trace.header).length > 1 && name !== "speed") at.x = edge;
     // Two figures at one height would lie over each other: the lower one goes down.
@@ -215,8 +220,8 @@ export class LiveCharts {
       const head = this.#heads[key];
       if (!head) return;
       head.hidden = !point;
-      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > this.#sizes[name].height - MINI.bottom - 1.6 * LABEL);
-      if (point) move(head, { x: Math.min(point.x, edge) + 11, y: Math.min(point.y, this.#sizes[name].height - MINI.bottom - LABEL / 2) }); // above the axis
+      head.classList.toggle("is-up", chart.margin === MINI && point !== null && point.y > axis - 1.6 * LABEL);
+      if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
     put(name, at);
     put(`${name}-alone`, beside);

@@ -20,14 +20,12 @@ const MOST_FRESH = 12; // rounds that have them at once
 const AT_ONCE = 40; // rounds whose marks change with one frame: those of a whole run would hold it up
 
 /**
- * @typedef {{ node: HTMLElement, tokens: number }} Block
  * @typedef {object} Standing  where a text stands
  * @property {boolean} isBroken  whether it ends in a line break
  * @property {Reading | null} reading  as Markdown; null if it is none
  * @typedef {object} DrawnRound
  * @property {HTMLElement} node
  * @property {HTMLElement | null} rest  its tokens that moved on into the next block
- * @property {Block} block
  * @property {Round} round
  * @property {ShownToken[]} tokens
  * @property {Standing} before
@@ -47,8 +45,6 @@ export class Lane {
   #ahead = element("span", "sv-ahead");
   /** @type {DrawnRound[]} */
   #drawn = [];
-  /** @type {Block[]} */
-  #blocks = [];
   #total = 0; // tokens
   /** @type {Standing} */
   #start = { isBroken: false, reading: null };
@@ -83,13 +79,12 @@ export class Lane {
   reset(prompt) {
     this.#start = { isBroken: false, reading: prompt ? null : START };
     this.#drawn = [];
-    this.#blocks = [];
     this.#total = 0;
     this.#pinned = true;
     this.#text.replaceChildren();
     this.stream.replaceChildren(this.#text);
-    const { node } = this.#newBlock();
-    if (prompt) node.append(element("span", "sv-given", prompt));
+    const block = this.#newBlock();
+    if (prompt) block.append(element("span", "sv-given", prompt));
     this.stream.scrollTop = 0;
   }
 
@@ -108,7 +103,7 @@ export class Lane {
     // The rest of a word holds its place, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
     this.#ahead.textContent = first ? restOfWord([...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)]) : "";
-    this.#blocks[this.#blocks.length - 1]?.node.append(this.#ahead, this.#caret);
+    this.#lastBlock().append(this.#ahead, this.#caret);
   }
 
   /**
@@ -142,7 +137,6 @@ export class Lane {
     }
     const first = this.#total - last.tokens.length, before = last.tokens;
     last.after = this.#fill(last.node, { ...last, tokens }, before, first);
-    last.block.tokens += tokens.length - before.length;
     this.#total += tokens.length - before.length;
     Object.assign(last, { tokens, isPartial: done !== last.round });
   }
@@ -189,10 +183,13 @@ export class Lane {
   }
 
   #newBlock() {
-    const block = { node: element("div", "sv-block"), tokens: 0 };
-    this.#blocks.push(block);
-    this.#text.append(block.node);
+    const block = element("div", "sv-block");
+    this.#text.append(block);
     return block;
+  }
+
+  #lastBlock() {
+    return [...this.#text.querySelectorAll(".sv-block")].pop() ?? this.#newBlock();
   }
 
   /**
@@ -202,39 +199,36 @@ export class Lane {
    */
   #append(round, tokens, isPartial) {
     const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
-    const last = this.#blocks[this.#blocks.length - 1];
-    const block = !last || last.tokens >= LONGEST_BLOCK ? this.#newBlock() : this.#cut(last);
+    const last = this.#lastBlock(), count = last.querySelectorAll("[data-index]").length;
+    const block = count >= LONGEST_BLOCK ? this.#newBlock() : count >= BLOCK ? this.#cut(last) : last;
     const node = element("span", "sv-round");
     const after = this.#fill(node, { round, tokens, before }, [], this.#total);
-    block.node.append(node);
-    block.tokens += tokens.length;
+    block.append(node);
     this.#total += tokens.length;
-    this.#drawn.push({ node, rest: null, block, round, tokens, before, after, isPartial, at: performance.now(), strength: 0 });
+    this.#drawn.push({ node, rest: null, round, tokens, before, after, isPartial, at: performance.now(), strength: 0 });
   }
 
   /**
-   * The block that goes on: a new one with what stands behind the last line break, if the block is full
-   * and its newest round has one, perhaps within a token.
-   * @param {Block} block
+   * The block that goes on after a full one: a new one with what stands behind the last line break, if
+   * the newest round has one, perhaps within a token.
+   * @param {Element} block
    */
   #cut(block) {
     const newest = this.#drawn[this.#drawn.length - 1];
-    if (block.tokens < BLOCK || !newest || newest.rest) return block;
+    if (!newest || newest.rest) return block;
     const end = [...newest.node.querySelectorAll(".nl:not(.flat)")].pop();
     if (!end) return block;
     const behind = document.createRange(), next = this.#newBlock();
     behind.setStartAfter(end);
     behind.setEndAfter(newest.node);
-    next.node.append(behind.extractContents());
+    next.append(behind.extractContents());
     end.classList.add("flat"); // the block ends the line
-    newest.rest = find(next.node, ".sv-round");
+    newest.rest = find(next, ".sv-round");
     const [part] = newest.rest.children; // of the token with the break, perhaps empty
     const isSplit = part.hasChildNodes(), before = newest.node.lastElementChild, after = part.nextElementSibling;
     for (const name of ["data-index", "tabindex"]) part.removeAttribute(name);
     if (!isSplit) part.remove();
     before?.classList.toggle("goes-on", isSplit || Boolean(before.matches(".accepted") && after?.matches(".accepted")));
-    next.tokens = newest.rest.querySelectorAll("[data-index]").length;
-    block.tokens -= next.tokens;
     return next;
   }
 
@@ -265,18 +259,11 @@ export class Lane {
   #takeBack() {
     const last = this.#drawn.pop();
     if (!last) return;
-    const { node, rest, block, tokens } = last;
-    node.remove();
-    if (rest) this.#remove(rest);
-    block.tokens -= tokens.length - (rest ? rest.querySelectorAll("[data-index]").length : 0);
-    this.#total -= tokens.length;
-    if (this.#blocks.length > 1 && !block.node.querySelector(".sv-round")) this.#remove(block.node);
-  }
-
-  /** @param {Element} part  a block, or what it has in it alone */
-  #remove(part) {
-    this.#blocks = this.#blocks.filter(({ node }) => !node.contains(part));
-    part.closest(".sv-block")?.remove();
+    const block = last.node.parentElement;
+    last.rest?.parentElement?.remove(); // nothing else is left there
+    last.node.remove();
+    this.#total -= last.tokens.length;
+    if (this.#drawn.length && !block?.querySelector(".sv-round")) block?.remove();
   }
 }
 
