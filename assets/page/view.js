@@ -58,6 +58,8 @@ export class View {
   #panels;
   #transport;
   #isDrawPending = false;
+  #areWordsDue = false;
+  #areFiguresDue = false;
   #spokenAt = -Infinity; // ms
 
   /**
@@ -120,39 +122,76 @@ export class View {
   }
 
   requestDraw() {
+    this.#areWordsDue = true;
+    this.#requestFrame();
+  }
+
+  /** At once, and not with the next frame. */
+  draw() {
+    this.#areWordsDue = true;
+    this.#draw();
+  }
+
+  #requestFrame() {
     if (this.#isDrawPending) return;
     this.#isDrawPending = true;
     // A hidden tab gets no frames, but its state must stay right.
-    if (document.hidden) setTimeout(() => this.draw(), HIDDEN_FRAME);
-    else requestAnimationFrame(() => this.draw());
+    if (document.hidden) setTimeout(() => this.#draw(), HIDDEN_FRAME);
+    else requestAnimationFrame(() => this.#draw());
   }
 
-  draw() {
+  /** While a run goes on, its words and its figures take turns: a frame for both would be a late one. */
+  #draw() {
     this.#isDrawPending = false;
-    const { trace, busy } = this.#session;
-    const { rounds, partial } = this.#timeline.shown();
+    const { trace } = this.#session, shown = this.#timeline.shown(), wasRunning = this.#root.dataset.state === "running";
     this.#root.dataset.state = this.#state();
+    const isRunning = this.#root.dataset.state === "running", areWords = this.#areWordsDue && !(isRunning && this.#areFiguresDue);
+    if (areWords) {
+      this.#areWordsDue = false;
+      this.#areFiguresDue = true;
+      this.#drawWords(shown, trace);
+    }
+    const areFigures = this.#areFiguresDue && !(areWords && (isRunning || wasRunning));
+    if (areFigures) {
+      this.#areFiguresDue = false;
+      if (trace) this.#drawFigures(shown.rounds, trace);
+    }
+    const areMarksLeft = areFigures && !areWords ? true : this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
+    if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
+  }
+
+  /**
+   * @param {ReturnType<Timeline["shown"]>} shown
+   * @param {Trace | null} trace
+   */
+  #drawWords({ rounds, partial }, trace) {
+    const { busy } = this.#session;
     document.body.classList.toggle("sv-busy", busy);
     this.#shell.offerStop(busy);
     this.#transport.show(rounds.length, trace);
     if (!trace) return;
-    const told = this.#timeline.moment?.phase;
     for (const lane of this.#grid.lanes) {
-      const shown = rounds.filter((round) => round.lane === lane.name);
-      lane.show(shown, partial[lane.name], trace.rounds.filter((round) => round.lane === lane.name).slice(shown.length, shown.length + WORD));
-      if (lane.mark(this.#root.dataset.state === "running")) this.requestDraw();
+      const own = rounds.filter((round) => round.lane === lane.name);
+      lane.show(own, partial[lane.name], trace.rounds.filter((round) => round.lane === lane.name).slice(own.length, own.length + WORD));
       keepReachable(lane.stream);
       if (this.#stage.isOn) lane.follow(); // where nobody scrolls
     }
     this.#card.refresh();
+    this.#tell(this.#timeline.moment?.phase);
+    if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
+  }
+
+  /**
+   * @param {Round[]} rounds
+   * @param {Trace} trace
+   */
+  #drawFigures(rounds, trace) {
     const standings = this.#standings(rounds, trace);
     this.#root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#grid.mark(trace.header, standings, this.chosen);
-    this.#tell(told);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#repeats.offer();
-    if (this.#timeline.playing && this.#timeline.position) markFirstPaint();
   }
 
   /**

@@ -47,16 +47,18 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
     x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),
     y: height - margin.bottom - ((y - y0) / (y1 - y0 || 1)) * (height - margin.top - margin.bottom),
   });
-  const shapes = ticksY.map(([value]) => shape("path", { class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
-  if (area && area.points.length > 2) shapes.push(shape("path", { class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` }));
+  /** @type {Part[]} */
+  const shapes = ticksY.map(([value]) => ({ tag: "path", class: "sv-axis", d: `M${margin.left} ${Math.round(place({ x: x0, y: value }).y) + 0.5}H${width - margin.right}` }));
+  if (area && area.points.length > 2) shapes.push({ tag: "path", class: "sv-area", "data-key": area.key, d: `${path(area.points.map(place))}Z` });
   for (const { points, key, isLater, isThin, hasHead } of lines) {
     if (!points.length) continue;
     const name = `sv-line${isLater ? " is-later" : ""}${isThin ? " is-thin" : ""}`;
-    shapes.push(shape("path", { class: name, "data-key": key, d: path(points.map(place)) }));
+    shapes.push({ tag: "path", class: name, "data-key": key, d: path(points.map(place)) });
     if (!hasHead) continue;
     const { x: cx, y: cy } = place(points[points.length - 1]);
-    shapes.push(shape("circle", { class: "sv-dot", "data-key": key, cx, cy, r: 4.5 }));
+    shapes.push({ tag: "circle", class: "sv-dot", "data-key": key, cx, cy, r: 4.5 });
   }
+  /** @type {Part[]} */
   const words = [
     ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", { x: margin.left - 9, y: place({ x: x0, y: value }).y })),
     ...ticksX.map(([value, text]) => put(text, "sv-tick is-x", { x: place({ x: value, y: y0 }).x, y: height - margin.bottom + 5 })),
@@ -66,23 +68,42 @@ export function drawLines(box, { width, height }, { x: [x0, x1], y: [y0, y1], ti
     }),
   ];
   const svg = box.querySelector("svg") ?? box.appendChild(shape("svg", { "aria-hidden": "true" }));
-  renew(svg, [...svg.children], shapes);
-  renew(box, [...box.querySelectorAll(":scope > span")], words);
+  renew(svg, shapes);
+  renew(box, words);
   return place;
 }
 
 /**
- * Put nodes in the place of others. Those that are the same stay: they need not be laid out again.
- * @param {Element} parent
- * @param {Element[]} there
- * @param {Element[]} wanted
+ * A node of a chart: its name and attributes, and what it says.
+ * @typedef {Record<string, string | number> & { tag: string }} Part
  */
-function renew(parent, there, wanted) {
-  wanted.forEach((node, i) => {
-    if (!there[i]) parent.append(node);
-    else if (!there[i].isEqualNode(node)) there[i].replaceWith(node);
-  });
-  for (const node of there.slice(wanted.length)) node.remove();
+
+/** What was drawn into each parent. @type {WeakMap<Element, { node: Element, part: Part }[]>} */
+const drawn = new WeakMap();
+
+/**
+ * Draw parts in the place of those that were there. Of each only what differs is set: nodes that are
+ * made for every frame hold it up when they are collected.
+ * @param {Element} parent
+ * @param {Part[]} wanted
+ */
+function renew(parent, wanted) {
+  const there = drawn.get(parent) ?? [];
+  for (const { node } of there.slice(wanted.length)) node.remove();
+  drawn.set(parent, wanted.map((part, i) => {
+    const old = there[i], node = old?.part.tag === part.tag ? old.node : part.tag === "span" ? element("span") : shape(part.tag, {});
+    if (!old) parent.append(node);
+    else if (node !== old.node) old.node.replaceWith(node);
+    const before = /** @type {Partial<Part>} */ (node === old?.node ? old.part : {});
+    for (const name of Object.keys(before)) if (!(name in part)) node.removeAttribute(name);
+    for (const [name, value] of Object.entries(part)) {
+      if (name === "tag" || value === before[name]) continue;
+      if (name === "text") node.textContent = String(value);
+      else if (name === "at" && node instanceof HTMLElement) node.style.transform = String(value);
+      else node.setAttribute(name, String(value));
+    }
+    return { node, part };
+  }));
 }
 
 /** @param {Point[]} points */
@@ -101,17 +122,17 @@ function path(points) {
  * @param {string} text
  * @param {string} className
  * @param {Point} at  px
+ * @returns {Part}
  */
-function put(text, className, at) {
-  const node = element("span", className, text);
-  move(node, at);
-  return node;
-}
+const put = (text, className, at) => ({ tag: "span", class: className, text, at: shift(at) });
+
+/** @param {Point} at  px */
+const shift = ({ x, y }) => `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
 
 /**
  * @param {HTMLElement} node
  * @param {Point} at  px
  */
-export function move(node, { x, y }) {
-  node.style.transform = `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
+export function move(node, at) {
+  node.style.transform = shift(at);
 }

@@ -17,7 +17,7 @@ const HAND_LASTS = 400; // ms from such an event in which the lane may still scr
 const FRESH = 3; // rounds whose marks are still full, or on their way to calm
 const FLASH = 260; // ms for which a round of a fast run keeps them
 const MOST_FRESH = 12; // rounds that have them at once
-const AT_ONCE = 40; // rounds whose marks change with one frame: those of a whole run would hold it up
+const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whole run would hold it up
 
 /**
  * @typedef {object} Standing  where a text stands
