@@ -127,14 +127,14 @@ function handles(config, { address, session, shell, timeline, view, choosing }) 
     get events() { return timeline.events.length; },
     /** What the controls should hold when the page opens. */
     filled() {
-      shell.summarise(address.settings);
-      shell.markPreset(address.chosen?.name);
       given = address.state.values;
       return given;
     },
-    /** A pair that the address names is examined like one that is chosen by hand. */
-    examineLink() {
+    /** They hold it. A pair that the address names is examined like one that is chosen by hand. */
+    opened() {
       const { asked, settings } = address;
+      shell.summarise(settings);
+      shell.markPreset(address.chosen?.name);
       const isNamed = ["pair", "target", "draft", "weights"].some((name) => name in asked.settings);
       if (isNamed && settings.pair !== config.defaults.pair && !address.state.stage) shell.examine();
     },

@@ -136,7 +136,8 @@ def naming_choices(own: str) -> dict[str, list[str]]:
 def _title(pair: NamedPair) -> str:
     if pair.name == BUILTIN:
         return "Built-in pair"
-    names = [model.name.rpartition("/")[2] for model in (pair.target, *pair.parts[:1])]
+    beside = () if pair.head is not None and pair.head.shipped else pair.parts[:1]
+    names = [model.name.rpartition("/")[2] for model in (pair.target, *beside)]
     return f"{' + '.join(names)}{'' if pair.head is None else ', a head'}"
 
 

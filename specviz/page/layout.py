@@ -240,7 +240,7 @@ def _connect_address(page: gr.Blocks, bar: Bar, controls: Controls) -> None:
     chosen = [bar.prompt, *controls.tunable, *controls.naming, controls.lanes]
     # The page may be ready before its player: the values wait for it.
     filled = page.load(None, chosen, chosen, js=_FILLED, **IN_BROWSER)
-    filled.then(None, None, None, js="() => window.specviz.examineLink()", **IN_BROWSER)
+    filled.then(None, None, None, js="() => window.specviz.opened()", **IN_BROWSER)
     gr.on([one.change for one in chosen], None, chosen, None, js=_CHANGED, **IN_BROWSER)
     bar.adopt.click(None, chosen, chosen, js=_ADOPTED, **IN_BROWSER)
 

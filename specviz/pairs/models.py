@@ -60,7 +60,7 @@ def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:
         return str(folder / "target"), str(folder / "draft")
     row = named_pair(spec.name)
     assert row is not None, "the parser has seen it"
-    return row.target.name, row.parts[0].name if row.parts else None
+    return row.target.name, row.parts[0].place if row.parts else None
 
 
 def row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:

@@ -55,6 +55,11 @@ class ModelFacts:
     safetensors: bool
     sized = True  # its memory is known; that of a head may not be
 
+    @property
+    def place(self) -> str:
+        """Where its files are: its hub id."""
+        return self.name
+
     def need(self, copies: int = 1) -> MemoryNeed:
         """The memory that it needs with so many caches."""
         caches = (LayerCache(self.cache),)
@@ -69,7 +74,8 @@ class HeadFacts:
     the target's. cache: numbers that its cache holds per token. hidden: its width. vocabulary: how
     many tokens it can draft. context: tokens of the texts that it was made for. gated: whether its
     licence must be accepted first. safetensors: False if it is published as pickles alone, which
-    are never read. file: bytes of its weights' file.
+    are never read. file: bytes of its weights' file, None too if there are several. shipped:
+    whether it comes with the program, in the folder of its name.
     """
 
     name: str
@@ -83,6 +89,12 @@ class HeadFacts:
     gated: bool | None
     safetensors: bool | None
     file: int | None
+    shipped: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where its files are: a hub id, or a folder of this program."""
+        return str(ASSETS / self.name) if self.shipped else self.name
 
     @property
     def sized(self) -> bool:

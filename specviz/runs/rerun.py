@@ -130,7 +130,10 @@ def pair_named(header: Header) -> str:
     """The name of the pair that a header is of. Raises `TraceError` if it does not tell."""
     target = str(header.target["name"])
     drafts = (header.draft_of(lane) or {} for lane in header.speculative)
-    parts = [str(one["name"]) for one in drafts if "/" in str(one.get("name"))]
+    heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
+    shipped = {head.name.rpartition("/")[2]: head.place for head in heads}
+    names = (str(one.get("name")) for one in drafts)
+    parts = [shipped.get(name, name) for name in names if "/" in name or name in shipped]
     if "/" in target:
         return f"{target}+{parts[0] if parts else 'none'}"
     if target == BUILTIN_TARGET:

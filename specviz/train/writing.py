@@ -131,7 +131,8 @@ class WrittenRows:
 
     def batch(self, length: int, seen: int, rows: int, progress: float = 0.0) -> torch.Tensor:
         """The next batch after `seen` trained tokens: marked rows [.., 2, own length + 1], as many
-        as have about `rows * length` tokens. progress: plays no part."""
+        as have about `rows * length` tokens, the shortest first: rows that are read together are
+        then of about one length. progress: plays no part."""
         own = int(self.rows.shape[2]) - 1  # tokens of a row that are inputs, padding included
         first, count = seen // own, max(1, rows * length // own)
         picked: list[np.ndarray] = []
@@ -140,6 +141,7 @@ class WrittenRows:
             if not picked or place == 0:
                 order = np.random.default_rng((self.seed, epoch)).permutation(len(self.rows))
             picked.append(self.rows[order[place]])
+        picked.sort(key=lambda row: int(row[1].nonzero()[0].max(initial=0)))
         return torch.from_numpy(np.stack(picked).astype(np.int64))
 
 

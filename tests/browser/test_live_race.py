@@ -99,6 +99,7 @@ def test_stop_ends_both_lanes_and_the_next_run_works(visitor: Visitor) -> None:
     visitor.button("Stop").click()
     visitor.state("ended")
     trace = visitor.trace()
+    assert trace["header"]["settings"]["max_new_tokens"] == 512
     assert set(trace["end"]["reasons"].values()) == {"stopped"}
     written = sum(len(r["emitted"]) for r in trace["rounds"] if r["lane"] == "speculative")
     assert written < 512

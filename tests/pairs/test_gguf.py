@@ -7,6 +7,7 @@ import shutil
 import struct
 import time
 import tracemalloc
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 import torch
 
-from specviz import Pair, Settings, load_pair
+from specviz import Pair, Settings, generate, load_pair
 from specviz.core.engine import make_engine
 from specviz.core.header import model_name
 from specviz.environment import ASSETS
 from specviz.errors import PairError
+from specviz.inspect.equivalence import tail
+from specviz.inspect.prove import LUCK, chi_square, draw_continuations
+from specviz.lanes import SPECULATIVE
 from specviz.pairs import unpack
 from specviz.pairs.doctor import examine
 from specviz.pairs.gguf import MAGIC, read_gguf
@@ -260,6 +264,35 @@ def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
         wanted = plain.generate(ids, max_new_tokens=24, do_sample=False)[0, ids.shape[1] :]
         found = [one.id for each in baseline(pair, question, settings) for one in each.emitted]
         assert found == wanted.tolist()
+        rounds = generate(pair, question, max_new_tokens=24, drafter="head", gamma=3).rounds
+        assert [one.id for each in rounds for one in each.emitted] == wanted.tolist()
+        assert any(len(each.emitted) > 1 for each in rounds)
+
+
+def test_texts_through_the_head_follow_the_real_model(wheel: Path) -> None:
+    """Of two tokens, each among the eight likeliest: the law is the modules', in fp32."""
+    pair, runs = real_pair(), 400
+    settings = Settings(temperature=1.0, top_k=8, gamma=2, drafter="head", seed=3)
+    ids = pair.encode("Tell me about the sea.")
+    drawn = draw_continuations(pair, ids, settings, runs, 2, SPECULATIVE)
+    seen = Counter(one.ids for one in drawn)
+    statistic, degrees = chi_square(seen, two_token_law(pair, ids, 8), runs)
+    assert degrees >= 8
+    assert (tail(statistic, degrees) or 0.0) > LUCK
+
+
+@torch.inference_mode()
+def two_token_law(pair: Pair, ids: list[int], most: int) -> dict[tuple[int, ...], float]:
+    target: Any = load_pair(WHEEL, dtype="float32").target
+    first = target(torch.tensor([ids])).logits[0, -1, : pair.vocab].double().topk(most)
+    both = torch.tensor([[*ids, one] for one in first.indices.tolist()])
+    then = target(both).logits[:, -1, : pair.vocab].double().topk(most)
+    chances = first.values.softmax(0)[:, None] * then.values.softmax(1)
+    return {
+        (one, other): chances[i, j].item()
+        for i, one in enumerate(first.indices.tolist())
+        for j, other in enumerate(then.indices[i].tolist())
+    }
 
 
 def test_the_doctor_knows_the_real_model(wheel: Path) -> None:

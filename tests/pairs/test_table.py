@@ -88,7 +88,7 @@ def test_each_pair_is_written_as_load_pair_takes_it():
         if pair.name != BUILTIN:
             assert model_names(NamedSpec(pair.name)) == (
                 pair.target.name,
-                pair.parts[0].name if pair.parts else None,
+                pair.parts[0].place if pair.parts else None,
             )
         assert pair.shows.endswith(".")
         assert all(pair.target.parameters > (part.parameters or 0) for part in pair.parts)
