@@ -59,7 +59,8 @@ def make_venv(venv: Path) -> None:
 def install(venv: Path, requirements: str) -> None:
     """Install a requirements file, with torch's small CPU build on a machine without a GPU."""
     pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install"]
-    pip.append("--disable-pip-version-check")
+    # What is imported is compiled then; pip would compile all of it.
+    pip += ["--disable-pip-version-check", "--no-compile"]
     if not shutil.which("nvidia-smi"):
         # An installed torch that matches requirements.txt is kept. Nothing else comes from this
         # index; if it cannot be reached, the next command installs PyPI's larger build.

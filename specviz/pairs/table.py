@@ -112,7 +112,8 @@ class NamedPair:
     """A pair of the table: a target with a draft model, a head, both or neither.
 
     shows: one sentence on what the pair demonstrates. wheel: a package on PyPI, and the GGUF file
-    in it that holds the target, which is read instead of the hub's where it is installed.
+    in it that holds the target, which is read instead of the hub's where it is installed. gamma:
+    the tokens that its default drafter should draft, where another number is known to be worse.
     """
 
     name: str
@@ -121,6 +122,7 @@ class NamedPair:
     draft: ModelFacts | None = None
     head: HeadFacts | None = None
     wheel: tuple[str, str] | None = None
+    gamma: int | None = None
 
     @property
     def parts(self) -> tuple[ModelFacts | HeadFacts, ...]:
@@ -164,6 +166,7 @@ def named_pairs() -> tuple[NamedPair, ...]:
             models[row["draft"]] if "draft" in row else None,
             heads[row["head"]] if "head" in row else None,
             (row["wheel"], row["file"]) if "wheel" in row else None,
+            row.get("gamma"),
         )
         for row in _table()["pairs"]
     )

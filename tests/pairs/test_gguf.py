@@ -273,7 +273,7 @@ def test_texts_through_the_head_follow_the_real_model(wheel: Path) -> None:
     """Of two tokens, each among the eight likeliest: the law is the modules', in fp32."""
     pair, runs = real_pair(), 400
     settings = Settings(temperature=1.0, top_k=8, gamma=2, drafter="head", seed=3)
-    ids = pair.encode("Tell me about the sea.")
+    ids = pair.encode("Tell me a story.")
     drawn = draw_continuations(pair, ids, settings, runs, 2, SPECULATIVE)
     seen = Counter(one.ids for one in drawn)
     statistic, degrees = chi_square(seen, two_token_law(pair, ids, 8), runs)
