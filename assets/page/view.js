@@ -156,7 +156,8 @@ export class View {
       this.#areFiguresDue = false;
       if (trace) this.#drawFigures(shown.rounds, trace);
     }
-    const areMarksLeft = areFigures && !areWords ? true : this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
+    // Marks wait for a frame without figures.
+    const areMarksLeft = (areFigures && !areWords) || this.#grid.lanes.filter((lane) => lane.mark(isRunning)).length > 0;
     if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
   }
 

@@ -148,6 +148,12 @@ def test_a_header_names_its_pair():
 
     assert pair_named(named("target", "draft")) == "builtin"
     assert pair_named(named("org/big", "org/small")) == "org/big+org/small"
+    ours = "SmolLM2-135M-Instruct"
+    assert pair_named(named(ours, "smollm2-135m")) == "smollm2-135m"
+    head = ASSETS / "heads" / "smollm2-135m"
+    assert (
+        pair_named(named(f"HuggingFaceTB/{ours}", "smollm2-135m")) == f"HuggingFaceTB/{ours}+{head}"
+    )
     with pytest.raises(TraceError, match="--pair"):
         pair_named(named("my-folder", "draft"))
 
