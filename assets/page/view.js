@@ -25,6 +25,8 @@ import { begunBy, helper, spoken } from "specviz/words/words.js";
 
 const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
 const HIDDEN_FRAME = 100; // ms
+const WORDS_EVERY = 25; // ms, while a run goes on: each second frame
+const FIGURES_EVERY = 60; // ms
 const WORD = 4; // rounds in which a word is whole
 
 /**
@@ -60,6 +62,8 @@ export class View {
   #isDrawPending = false;
   #areWordsDue = false;
   #areFiguresDue = false;
+  #wordsAt = -Infinity; // ms, when they were drawn
+  #figuresAt = -Infinity;
   #spokenAt = -Infinity; // ms
 
   /**
@@ -140,20 +144,24 @@ export class View {
     else requestAnimationFrame(() => this.#draw());
   }
 
-  /** While a run goes on, its words and its figures take turns: a frame for both would be a late one. */
+  /** While a run goes on, its words and its figures take turns, and leave time between: a frame for both would be a late one. */
   #draw() {
     this.#isDrawPending = false;
-    const { trace } = this.#session, shown = this.#timeline.shown(), wasRunning = this.#root.dataset.state === "running";
+    const { trace } = this.#session, shown = this.#timeline.shown(), now = performance.now(), wasRunning = this.#root.dataset.state === "running";
     this.#root.dataset.state = this.#state();
-    const isRunning = this.#root.dataset.state === "running", areWords = this.#areWordsDue && !(isRunning && this.#areFiguresDue);
+    const isRunning = this.#root.dataset.state === "running";
+    const areFiguresNext = isRunning && this.#areFiguresDue && now - this.#figuresAt > FIGURES_EVERY;
+    const areWords = this.#areWordsDue && !areFiguresNext && !(isRunning && wasRunning && now - this.#wordsAt < WORDS_EVERY);
     if (areWords) {
       this.#areWordsDue = false;
       this.#areFiguresDue = true;
+      this.#wordsAt = now;
       this.#drawWords(shown, trace);
     }
-    const areFigures = this.#areFiguresDue && !(areWords && (isRunning || wasRunning));
+    const areFigures = areFiguresNext || (this.#areFiguresDue && !isRunning && !(areWords && wasRunning));
     if (areFigures) {
       this.#areFiguresDue = false;
+      this.#figuresAt = now;
       if (trace) this.#drawFigures(shown.rounds, trace);
     }
     // Marks wait for a frame without figures.

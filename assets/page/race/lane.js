@@ -151,7 +151,7 @@ export class Lane {
     const strength = (/** @type {DrawnRound} */ { at }, /** @type {number} */ i) => {
       if (!isRunning) return 1;
       if (this.name === ALONE || newest - i > MOST_FRESH) return 0;
-      return Math.round(10 * Math.max(0, 1 - (newest - i) / FRESH, 1 - (now - at) / FLASH)) / 10;
+      return Math.ceil(2 * Math.max(0, 1 - (newest - i) / FRESH, 1 - (now - at) / FLASH)) / 2;
     };
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
