@@ -48,7 +48,7 @@ export class Strip {
     this.#root.querySelector(".sv-template")?.remove();
     if (header.question != null) this.#run.after(wholePrompt(header.prompt));
     const { machine, made } = provenance(header);
-    this.#badge.replaceChildren(element("span", "sv-pill", origin), element("span", "sv-machine", `${machine}${made}`));
+    this.#badge.replaceChildren(element("span", "sv-pill", origin), element("span", "sv-machine", element("span", "sv-dot", " · "), `${machine}${made}`));
     this.#run.title = [question?.text, ...items.filter((item) => item !== question).map(({ text }) => text), machine].join(" · ");
     this.#badge.hidden = false;
     this.#badge.title = madeWith(header, origin);
