@@ -8,14 +8,15 @@ import { read, START } from "specviz/words/markdown.js";
 /** @import { Reading } from "specviz/words/markdown.js" */
 
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
-// line anyway, for its end is one too.
+// line anyway, for its end is one too. A block that was the last stays as it is until it leaves the
+// view: to learn that it may be left out, and that it may not, would be a second layout of all of it.
 const BLOCK = 40;
 const LONGEST_BLOCK = 1024;
 const AT_END = 48; // px from the end within which the view keeps following
 const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
 const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
-const FRESH = 3; // rounds whose marks are still full, or on their way to calm
-const FLASH = 260; // ms for which a round of a fast run keeps them
+const FRESH = 2; // newest rounds, whose marks are full
+const FLASH = 160; // ms for which a round of a fast run keeps them
 const MOST_FRESH = 12; // rounds that have them at once
 const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whole run would hold it up
 
@@ -32,7 +33,7 @@ const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whol
  * @property {Standing} after
  * @property {boolean} isPartial
  * @property {number} at  ms, when it was drawn
- * @property {number} strength  of its marks: from 0, calm, to 1
+ * @property {boolean} isMarked  whether its marks are full
  */
 
 /** Draws one lane into its article. */
@@ -50,6 +51,7 @@ export class Lane {
   #start = { isBroken: false, reading: null };
   #pinned = true; // whether the end of the text stays in sight
   #movedAt = -Infinity; // ms, when a visitor last scrolled
+  #leaving; // watches blocks that were the last
 
   /** @param {HTMLElement} article */
   constructor(article) {
@@ -73,6 +75,13 @@ export class Lane {
     });
     toEnd.observe(this.stream);
     toEnd.observe(this.#text);
+    this.#leaving = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (isIntersecting) continue;
+        target.classList.remove("is-in-sight");
+        this.#leaving.unobserve(target);
+      }
+    }, { root: this.stream });
   }
 
   /** @param {string} prompt  that the text goes on from; empty before an answer, which is read as Markdown */
@@ -95,10 +104,14 @@ export class Lane {
    * @param {Round[]} [next]  the rounds that follow, as far as they are known
    */
   show(rounds, part, next = []) {
-    const last = this.#drawn[this.#drawn.length - 1];
+    const last = this.#drawn[this.#drawn.length - 1], block = this.#lastBlock();
     if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
+    if (block.nextElementSibling) {
+      block.classList.add("is-in-sight");
+      this.#leaving.observe(block);
+    }
     if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
     // The rest of a word holds its place, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
@@ -142,24 +155,21 @@ export class Lane {
   }
 
   /**
-   * Marks are full where a run stands still; while it goes on only those of the newest rounds are, on
-   * their way to calm. Returns whether rounds are left for the next frame.
+   * Marks are full where a run stands still; while it goes on only those of the newest rounds are.
+   * Returns whether rounds are left for the next frame.
    * @param {boolean} isRunning
    */
   mark(isRunning) {
     const now = performance.now(), newest = this.#drawn.length - 1;
-    const strength = (/** @type {DrawnRound} */ { at }, /** @type {number} */ i) => {
-      if (!isRunning) return 1;
-      if (this.name === ALONE || newest - i > MOST_FRESH) return 0;
-      return Math.ceil(2 * Math.max(0, 1 - (newest - i) / FRESH, 1 - (now - at) / FLASH)) / 2;
-    };
+    const isFresh = (/** @type {number} */ age, /** @type {number} */ at) =>
+      this.name !== ALONE && (age < FRESH || (age < MOST_FRESH && now - at < FLASH));
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
-      const round = this.#drawn[i], wanted = strength(round, i);
-      if (round.strength === wanted) continue;
+      const round = this.#drawn[i], wanted = !isRunning || isFresh(newest - i, round.at);
+      if (round.isMarked === wanted) continue;
       left -= 1;
-      round.strength = wanted;
-      setMarks(round);
+      round.isMarked = wanted;
+      for (const part of [round.node, round.rest]) part?.classList.toggle("is-marked", wanted);
     }
     return left < 0;
   }
@@ -205,7 +215,7 @@ export class Lane {
     const after = this.#fill(node, { round, tokens, before }, [], this.#total);
     block.append(node);
     this.#total += tokens.length;
-    this.#drawn.push({ node, rest: null, round, tokens, before, after, isPartial, at: performance.now(), strength: 0 });
+    this.#drawn.push({ node, rest: null, round, tokens, before, after, isPartial, at: performance.now(), isMarked: false });
   }
 
   /**
@@ -264,13 +274,5 @@ export class Lane {
     last.node.remove();
     this.#total -= last.tokens.length;
     if (this.#drawn.length && !block?.querySelector(".sv-round")) block?.remove();
-  }
-}
-
-/** @param {DrawnRound} round */
-function setMarks({ node, rest, strength }) {
-  for (const part of rest ? [node, rest] : [node]) {
-    part.classList.toggle("is-marked", strength > 0);
-    part.style.setProperty("--m", String(strength));
   }
 }

@@ -15,6 +15,7 @@ import { bonusOf, comparison, duration, fixed, plural, sameness, written } from 
 
 const DRAWN = "All draw from one distribution: texts may differ.";
 const CALM = 1000; // ms between two figures of a run that goes on: more often they cannot be read
+const GROWN = 1.5; // times the rounds of the last ones, from which they are told at once: the first rounds are soon not true any more
 
 /**
  * What the readout is about: some rounds of a trace, and their metrics.
@@ -25,8 +26,11 @@ export class Readout {
   #root;
   #charts;
   #toldAt = -Infinity; // ms
+  #toldOf = 0; // rounds
   /** @type {Headline | null} */
   #told = null;
+  /** @type {Map<string, HTMLElement>} */
+  #found = new Map(); // by selector: to look for them in a page of tokens takes its time
 
   /**
    * @param {HTMLElement} root
@@ -40,6 +44,8 @@ export class Readout {
   /** Another run is shown. */
   begin() {
     this.#toldAt = -Infinity;
+    this.#toldOf = 0;
+    this.#found.clear();
   }
 
   /**
@@ -52,7 +58,7 @@ export class Readout {
     const figures = new Map(draftedLanes(race.header).map((name) => [name, measure(all, race.header, name)]));
     const metrics = figures.get(chosen) ?? measure(all, race.header);
     const isOver = race.end !== null && all.length === race.rounds.length;
-    if (this.#isDue() || !this.#told) {
+    if (this.#isDue(all.length) || !this.#told) {
       const ratios = new Map([...standings].map(([lane, { metrics: { speedup } }]) => [lane, speedup]));
       this.#told = headlineOf(all, race, chosen, ratios);
       this.#showHeadline(this.#told, race.end !== null);
@@ -62,18 +68,22 @@ export class Readout {
     for (const [outcome, count] of Object.entries({ untold: 0, ...metrics.counts })) {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
-    find(this.#root, "[data-untold]").hidden = !metrics.counts.untold;
+    this.#node("[data-untold]").hidden = !metrics.counts.untold;
     this.#set("[data-own]", bonusOf(twoRounds(all, chosen), metrics.counts.bonus));
     this.#showLanes(all, race, figures, isOver);
-    if (race.header.lanes) find(this.#root, ".sv-legend").dataset.of = chosen;
+    if (race.header.lanes) this.#node(".sv-legend").dataset.of = chosen;
     this.#charts.show({ rounds: all, trace: race, chosen, metrics, ratio: this.#told.ratio });
   }
 
-  /** Whether the figures may change: while a run goes on not more often than can be read. */
-  #isDue() {
-    const now = performance.now();
-    if (this.#root.dataset.state === "running" && now - this.#toldAt < CALM) return false;
+  /**
+   * Whether the figures may change: while a run goes on not more often than can be read.
+   * @param {number} rounds
+   */
+  #isDue(rounds) {
+    const now = performance.now(), isCalm = now - this.#toldAt < CALM && rounds >= this.#toldOf && rounds < GROWN * this.#toldOf;
+    if (this.#root.dataset.state === "running" && isCalm) return false;
     this.#toldAt = now;
+    this.#toldOf = rounds;
     return true;
   }
 
@@ -129,8 +139,15 @@ export class Readout {
    * @param {string} text
    */
   #set(selector, text) {
-    const node = find(this.#root, selector);
+    const node = this.#node(selector);
     if (node.textContent !== text) node.textContent = text;
+  }
+
+  /** @param {string} selector */
+  #node(selector) {
+    const node = this.#found.get(selector) ?? find(this.#root, selector);
+    this.#found.set(selector, node);
+    return node;
   }
 
   /**
@@ -140,7 +157,7 @@ export class Readout {
    */
   #showBar(name, measured, longest) {
     const { trace, metrics } = measured;
-    const bar = find(this.#root, `[data-bar="${CSS.escape(name)}"]`);
+    const bar = this.#node(`[data-bar="${CSS.escape(name)}"]`);
     const tokens = metrics.tokens[name], length = Math.max(1, trace.header.settings.max_new_tokens);
     find(bar, "i").style.transform = `scaleX(${Math.min(1, tokens / length)})`;
     const speed = metrics.tokens_per_second[name];
