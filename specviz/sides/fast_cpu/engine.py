@@ -265,10 +265,10 @@ class PassPlan:
         s = sizes
         q, k = s.heads * s.head_dim, s.kv_heads * s.head_dim
         widths = (s.width, q, k, k, q, s.width, s.inner, s.inner)
-        self._shared = [np.empty((n, width), np.float32) for width in widths]
+        self.shared = [np.empty((n, width), np.float32) for width in widths]
         self.entries, self.numbers = plan.copy(), numbers.copy()
         self.entries[f.TOKENS] = n
-        self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self._shared]
+        self.entries[f.SHARED : f.SHARED + len(widths)] = [x.ctypes.data for x in self.shared]
 
 
 def drafts_at_once(settings: Settings) -> bool:

@@ -34,7 +34,10 @@ START, TOKENS, KEEP, IDS, LOGITS, MEETING, ARRIVALS = range(11, 18)
 LAYERS, FREQUENCIES, KEYS, VALUES, EMBEDDING, FINAL_NORM, HEAD = range(18, 25)
 SHARED = 25  # x, q, k, v, seen, added, gate, up
 STATES, SLOTS, KEPT_STATES = range(33, 36)
-PLAN = 36
+# Of a head on a target, else 0: the states to fuse, and numbers in each (no states if it goes on from
+# its own); the state beside each embedding; weights; whether the residual is the normed state.
+UNREAD, UNREAD_WIDTH, HIDDEN, FUSE, FUSE_NORM, STATE_NORM, NORMED_RESIDUAL = range(36, 43)
+PLAN = 43
 """Entries of a plan."""
 
 # The numbers of a pass, fp32.
@@ -175,6 +178,32 @@ def mlp_block(sizes, layer, thread, arrivals, plan, numbers, x, normed):
 
 
 @njit(nogil=True, cache=True)
+def _beside_states(sizes, layer, thread, arrivals, plan, numbers, x):
+    """What the layer of a head reads: the normed embeddings, which come in x [n, width], beside the
+    normed states, [n, 2 * width]. x is then what the layer adds to. Returns the arrivals too."""
+    n, width, kind, eps, one = x.shape[0], sizes.width, sizes.kind, numbers[EPS], np.float32(1.0)
+    hidden = matrix(plan[HIDDEN], n, width)
+    begin, end = share(width, thread, sizes.threads, STEP)
+    if plan[UNREAD] != 0:
+        states = matrix(plan[UNREAD], n, plan[UNREAD_WIDTH])
+        if plan[FUSE_NORM] != 0:
+            normed_states = np.empty(states.shape, np.float32)
+            norm(kind, states, plan[FUSE_NORM], eps, one, normed_states)
+            states = normed_states
+        product(sizes, arranged_rows(kind, states), plan[FUSE], ZERO, begin, end, hidden)
+        arrivals = meet(plan[MEETING], arrivals, sizes.threads)
+    embedded, normed = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
+    norm(kind, x, layer[INPUT_NORM], eps, one, embedded)
+    norm(kind, hidden, plan[STATE_NORM], eps, one, normed)
+    arrivals = meet(plan[MEETING], arrivals, sizes.threads)
+    residual = normed if plan[NORMED_RESIDUAL] != 0 else hidden
+    x[:, begin:end] = residual[:, begin:end]
+    both = np.empty((n, 2 * width), np.float32)
+    both[:, :width], both[:, width:] = embedded, normed
+    return both, arrivals
+
+
+@njit(nogil=True, cache=True)
 def _keep_states(sizes, layer, plan, x):
     """Copy x to its place among the kept states, if those of this layer are kept."""
     slot = carray(int_pointer(plan[SLOTS]), sizes.depth)[layer]
@@ -195,7 +224,8 @@ def run_pass(thread, plan, numbers):
     and its value now; the rest are addresses: of the ids, int64 [tokens], the logits, fp32 [keep,
     vocab], the table of layers, int64 [depth, COLUMNS], the rotary frequencies, fp32
     [head_dim / 2], keys, fp32 [layers, kv_heads, head_dim, capacity], values, fp32 [layers,
-    kv_heads, capacity, head_dim], single weights, and memory for states, fp32 [tokens, ...].
+    kv_heads, capacity, head_dim], single weights, and memory for states, fp32 [tokens, ...]. A head
+    on a target leaves in the first of these what its layer gave.
     numbers: fp32, eps of the norms and three factors.
     """
     sizes = sizes_in(plan)
@@ -211,8 +241,12 @@ def run_pass(thread, plan, numbers):
     arrivals = meet(plan[MEETING], arrivals, threads)
     for i in range(sizes.depth):
         keys, values = cached_places(sizes, plan, i)
-        norm(sizes.kind, x, layers[i][INPUT_NORM], numbers[EPS], np.float32(1.0), normed)
-        arranged = arranged_rows(sizes.kind, normed)
+        inputs = normed
+        if plan[HIDDEN] != 0:
+            inputs, arrivals = _beside_states(sizes, layers[i], thread, arrivals, plan, numbers, x)
+        else:
+            norm(sizes.kind, x, layers[i][INPUT_NORM], numbers[EPS], np.float32(1.0), normed)
+        arranged = arranged_rows(sizes.kind, inputs)
         arrivals = attention_block(
             sizes, layers[i], thread, arrivals, plan, numbers, angles, arranged, x, keys, values
         )
