@@ -34,8 +34,8 @@ START, TOKENS, KEEP, IDS, LOGITS, MEETING, ARRIVALS = range(11, 18)
 LAYERS, FREQUENCIES, KEYS, VALUES, EMBEDDING, FINAL_NORM, HEAD = range(18, 25)
 SHARED = 25  # x, q, k, v, seen, added, gate, up
 STATES, SLOTS, KEPT_STATES = range(33, 36)
-# Of a head on a target, else 0: the states to fuse, and numbers in each (no states if it goes on from
-# its own); the state beside each embedding; weights; whether the residual is the normed state.
+# Of a head on a target, else 0: the states to fuse (0 if it goes on from its own), numbers in each,
+# the state beside each embedding, weights, and whether the residual is the normed state.
 UNREAD, UNREAD_WIDTH, HIDDEN, FUSE, FUSE_NORM, STATE_NORM, NORMED_RESIDUAL = range(36, 43)
 PLAN = 43
 """Entries of a plan."""
