@@ -33,22 +33,21 @@ export function headlineOf(shown, race, chosen, ratios) {
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
     detail: trace.header.source ? watchedDetail(m, rounds, trace) : detail(told, isFinal),
-    beside: soFarOf(shown, race, chosen)
-      || (found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : ""),
+    beside: replayOf(shown, race, chosen)
+      || (isOver && found?.spread && ratio !== null ? `parts of the run: ${range(found.spread)}` : ""),
     doubt: doubt(m, found, isOver),
   };
   return race.header.lanes ? { ...said, ...ofSeveral(said, trace.header.settings, chosen, ratios, ratio) } : said;
 }
 
 /**
- * That a run goes on, or how far it has come when it is played again; empty at its end.
+ * How far a run has come when it is played again; empty at its end, and while it is written.
  * @param {Round[]} shown
  * @param {Trace} race
  * @param {LaneName} chosen
  */
-function soFarOf(shown, race, chosen) {
-  if (race.end === null) return "so far";
-  if (shown.length === race.rounds.length) return "";
+function replayOf(shown, race, chosen) {
+  if (race.end === null || shown.length === race.rounds.length) return "";
   const rounds = twoRounds(shown, chosen), m = measure(rounds);
   const isTold = m.rounds >= FEWEST_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
   return isTold ? `replay: ${fixed(m.speedup, 2)}× so far` : "replay";
