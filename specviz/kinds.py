@@ -34,6 +34,7 @@ DRAFTERS: dict[str, DrafterKind | str] = {
     "suffix": ".more_kinds:SUFFIX",
     "early-exit": ".more_kinds:EARLY_EXIT",
     "head": ".more_kinds:HEAD",
+    "ngram-head": ".more_kinds:NGRAM_HEAD",
     "none": DrafterKind(
         name="none",
         make=".core.drafting:NoDrafter",
@@ -151,14 +152,15 @@ def swept_drafters() -> tuple[str, ...]:
     return drafter_names()[:-1]
 
 
-def drafters_for(parts: Collection[str]) -> tuple[str, ...]:
+def drafters_for(parts: Collection[str], first: str | None = None) -> tuple[str, ...]:
     """The names of the drafters that a pair with these parts can use, the one that it drafts with
-    by default first: one that needs a part of the pair beside its target, if there is any.
+    by default first: `first` if it can, else one that needs a part of the pair beside its target,
+    if there is any.
 
     parts: of "draft", "head" and "layers" (the target's first layers can draft).
     """
     possible = [kind for kind in drafters() if kind.needs is None or kind.needs in parts]
-    possible.sort(key=lambda kind: (kind.name == NONE, kind.needs not in OWN_PARTS))
+    possible.sort(key=lambda k: (k.name != first, k.name == NONE, k.needs not in OWN_PARTS))
     return tuple(kind.name for kind in possible)
 
 

@@ -75,6 +75,22 @@ HEAD = DrafterKind(
     fewer="unread",
 )
 
+NGRAM_HEAD = DrafterKind(
+    name="ngram-head",
+    beside=6,
+    make=".sides.ngram_head:NgramHeadDrafter",
+    described=".sides.heads:described_head",
+    label="n-grams or head",
+    choice="n-grams, else the head",
+    clause="guesses are copied, or made by a layer",
+    guessed="Where the last four tokens stood in the text before, what followed there is copied; "
+    "else the head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
+    needs="head",
+    reads_states=True,
+    cost="target",
+    has_model=True,
+)
+
 BLOCK = VerdictKind(
     name="block",
     decide=".core.verdicts:decide_block",

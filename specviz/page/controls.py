@@ -95,8 +95,6 @@ def defaults_of(pair: str) -> dict[str, Any]:
         usual["drafter"] = offered[0]
     if row is not None and row.target.chat:
         usual["max_new_tokens"] = CHAT_LENGTH
-    if row is not None and row.gamma is not None:
-        usual["gamma"] = row.gamma
     return usual
 
 

@@ -115,7 +115,7 @@ def examine(
     dtype, quantize, draft_quantize, device: as for `load_pair`. free: free bytes, instead of those
     of the device. tokens: the length of the text in the caches.
     """
-    names = _names(target, draft)
+    names, first = _names(target, draft)
     shown = [shown_model(name) for name in names]
     beside = shown[1] if len(shown) > 1 else None
     if closed := closed_sentence(names):
@@ -140,7 +140,7 @@ def examine(
         if head is not None:
             found += head_findings(head, models[0])
         found += memory_findings(loads, devices, tokens)
-        drafters = _drafters(models, head is not None)
+        drafters = _drafters(models, head is not None, first)
     else:
         found += _memory_by_table(names, options, devices, tokens)
     if models and not has_head:
@@ -168,23 +168,24 @@ def examine_pair(spec: PairSpec, **options: Any) -> Report:
     return report
 
 
-def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> list[str]:
+def _names(target: str | NamedSpec | ModelsSpec, draft: str | None) -> tuple[list[str], str | None]:
+    """The models, and the drafter that the table has for their pair."""
     if isinstance(target, str):
         name = target.strip()
         if draft is not None:
-            return [name] + ([draft.strip()] if draft.strip() != NO_DRAFT else [])
+            return [name] + ([draft.strip()] if draft.strip() != NO_DRAFT else []), None
         try:
             spec = parse_pair(name)
         except PairError:  # not the name of a pair, so it is the name of a model
-            return [name]
+            return [name], None
         if not isinstance(spec, NamedSpec | ModelsSpec):
-            return [name]
+            return [name], None
         target = spec
     one, other = model_names(target)
     row = row_of(target)
     if row is not None and row.wheel is not None:
         one = str(wheel_file(row) or one)
-    return [one, other] if other else [one]
+    return [one, other] if other else [one], None if row is None else row.drafter
 
 
 def shown_model(name: str) -> str:
@@ -240,10 +241,10 @@ def _fit(models: list[ModelMetadata], suggested: str | None) -> Findings:
     yield from chat_findings(alone, draft[0] if draft else None)
 
 
-def _drafters(models: list[ModelMetadata], has_head: bool) -> tuple[str, ...]:
+def _drafters(models: list[ModelMetadata], has_head: bool, first: str | None) -> tuple[str, ...]:
     exits = has_early_exits(models[0].model)
     held = {"draft": len(models) > 1, "head": has_head, "layers": exits}
-    return drafters_for([name for name, is_there in held.items() if is_there])
+    return drafters_for([name for name, is_there in held.items() if is_there], first)
 
 
 def _suggestion(suggested: str | None) -> Finding:

@@ -46,7 +46,9 @@ def load_models(spec: NamedSpec | ModelsSpec, asked: Asked) -> Pair:
     if devices[0].device.type == "cpu":
         pairs = zip(options, models + models[:1], strict=False)
         options = [_as_stored(chosen, one) for chosen, one in pairs]
-    return _placed_pair(name, models, head, options, devices, on_progress)
+    pair = _placed_pair(name, models, head, options, devices, on_progress)
+    row = row_of(spec)
+    return pair if row is None or row.drafter is None else replace(pair, drafter=row.drafter)
 
 
 def model_names(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None]:

@@ -31,7 +31,8 @@ class Pair:
     draft_tokenizer: the draft's own tokenizer, if it has one. If it differs from the target's,
         drafts are translated (see `shared`).
     name: shown to the user. head: what reads the target's states, for the drafter "head": a
-        `Head`, `MtpHead` or `Assistant`, or None.
+        `Head`, `MtpHead` or `Assistant`, or None. drafter: its default, if not
+        the usual one.
     Raises `PairError` if a model is not a causal language model, or if the vocabularies have too
     little in common.
     Padding of vocabularies is allowed: ids that the tokenizer does not have are never drafted or
@@ -44,6 +45,7 @@ class Pair:
     draft_tokenizer: Tokenizer | None = None
     name: str = "custom"
     head: DraftHead | None = None
+    drafter: str | None = None
 
     def __post_init__(self) -> None:
         _check_causal(self.target, "target")
@@ -81,7 +83,9 @@ class Pair:
         """The drafters that can be used with this pair, by their names in `Settings`; the first is
         what it drafts with if nothing else is asked for."""
         return tuple(
-            name for name in drafters_for(self.parts) if drafter_kind(name).lacking(self) is None
+            name
+            for name in drafters_for(self.parts, self.drafter)
+            if drafter_kind(name).lacking(self) is None
         )
 
     @cached_property

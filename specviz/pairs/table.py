@@ -112,8 +112,8 @@ class NamedPair:
     """A pair of the table: a target with a draft model, a head, both or neither.
 
     shows: one sentence on what the pair demonstrates. wheel: a package on PyPI, and the GGUF file
-    in it that holds the target, which is read instead of the hub's where it is installed. gamma:
-    the tokens that its default drafter should draft, where another number is known to be worse.
+    in it that holds the target, which is read instead of the hub's where it is installed. drafter:
+    its default, where another than the usual one is known to be faster.
     """
 
     name: str
@@ -122,7 +122,7 @@ class NamedPair:
     draft: ModelFacts | None = None
     head: HeadFacts | None = None
     wheel: tuple[str, str] | None = None
-    gamma: int | None = None
+    drafter: str | None = None
 
     @property
     def parts(self) -> tuple[ModelFacts | HeadFacts, ...]:
@@ -133,7 +133,9 @@ class NamedPair:
     def drafters(self) -> tuple[str, ...]:
         """The drafters that it offers, its default first, as `Pair.drafters` has them."""
         held = {"draft": self.draft, "head": self.head}
-        return drafters_for(["layers", *(name for name, part in held.items() if part)])
+        return drafters_for(
+            ["layers", *(name for name, part in held.items() if part)], self.drafter
+        )
 
     @property
     def sized(self) -> bool:
@@ -166,7 +168,7 @@ def named_pairs() -> tuple[NamedPair, ...]:
             models[row["draft"]] if "draft" in row else None,
             heads[row["head"]] if "head" in row else None,
             (row["wheel"], row["file"]) if "wheel" in row else None,
-            row.get("gamma"),
+            row.get("drafter"),
         )
         for row in _table()["pairs"]
     )

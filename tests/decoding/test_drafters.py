@@ -236,7 +236,7 @@ def test_bench_compares_all_drafters_and_says_which_cannot_run():
     settings = Settings(gamma=3, max_new_tokens=12, temperature=1.0)
     variants, left_out = variants_of("drafters", pair, "w1", settings)
     assert list(variants) == ["model", "ngram", "suffix"]
-    assert [one.partition(":")[0] for one in left_out] == ["early-exit", "head"]
+    assert [one.partition(":")[0] for one in left_out] == ["early-exit", "head", "ngram-head"]
     assert "the target has only one layer" in left_out[0] and "has no head" in left_out[1]
     rows = compare(pair, variants, groups, repeats=2)
     assert [(row.variant, row.prompts) for row in rows] == [

@@ -115,21 +115,35 @@ def test_greedy_text_is_the_targets_own_from_any_prompt(form: str, tmp_path: Pat
     assert header.prefill_seconds["speculative"]["draft"] >= 0
 
 
-def test_whole_sequences_follow_the_target(tmp_path: Path):
-    """Its head cannot draft every token, so some are only ever drawn from the residual."""
+@pytest.mark.parametrize("drafter", ["head", "ngram-head"])
+def test_whole_sequences_follow_the_target(drafter: str, tmp_path: Path):
+    """Its head cannot draft every token, so some are only ever drawn from the residual. The prompt
+    repeats itself, so some drafts are copies if there are any."""
     target = deep(4, 3)
     head = ToyHead(target, (1, 2, 3), (0, 2, 3))
     pair = with_head(head, head.save_speculators(tmp_path / "head"))
-    settings = replace(SAMPLED, gamma=2, temperature=1.5, top_k=3)
+    settings = replace(SAMPLED, gamma=2, temperature=1.5, top_k=3, drafter=drafter)
+    prompt = [0, 1, 2, 3, 2, 0, 1, 2, 3]
     short = replace(settings, max_new_tokens=3 + settings.gamma)
-    law = continuation_distribution(target, [2, 0], 3, short, pair.eos_ids)
-    drawn, drafted = [], 0
+    law = continuation_distribution(target, prompt, 3, short, pair.eos_ids)
+    drawn, drafted, copied = [], 0, 0
     for seed in range(400):
-        rounds, _ = finish(pair, [2, 0], replace(short, seed=seed))
+        rounds, _ = finish(pair, prompt, replace(short, seed=seed))
         drawn.append(tuple(emitted_ids(rounds)[:3]))
         drafted += outcome_counts(rounds)["accepted"]
-    assert drafted > 150
+        copied += sum(all(t.q == 1 for t in r.drafted) for r in rounds if r.drafted)
+    assert drafted > 150 and (copied >= 400) == (drafter == "ngram-head")
     assert p_value(drawn, law) > LUCK
+
+
+def test_what_repeats_is_copied_and_a_head_drafts_a_third_of_the_rest(tmp_path: Path):
+    _, pair = eagle(tmp_path / "head")
+    settings = replace(SAMPLED, gamma=5, drafter="ngram-head")
+    rounds, _ = finish(pair, [7, 8, 9, 10, 11, 12, 7, 8, 9, 10], settings)
+    assert [t.id for t in rounds[0].drafted] == [11, 12, 7, 8, 9], "the rest of what stood before"
+    assert all(t.q == 1 for t in rounds[0].drafted)
+    alone, _ = finish(pair, PROMPT, settings)
+    assert len(alone[0].drafted) == 2 and all(t.q < 1 for t in alone[0].drafted)
 
 
 def test_lanes_without_a_head_run_the_same_modules_as_before(tmp_path: Path):

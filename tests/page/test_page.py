@@ -301,7 +301,7 @@ def test_a_pair_has_presets_that_it_can_run() -> None:
 
 def test_a_page_of_a_chat_model_begins_with_settings_that_suit_it() -> None:
     own = defaults_of("smollm2-135m")
-    assert (own["drafter"], own["gamma"]) == ("head", 2)
+    assert (own["drafter"], own["gamma"]) == ("ngram-head", 5)
     assert own["max_new_tokens"] > DEFAULTS["max_new_tokens"]
     assert defaults_of("builtin") == DEFAULTS
     assert own.keys() == DEFAULTS.keys()

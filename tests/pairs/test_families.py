@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM
 from specviz import Pair, Settings, baseline, load_pair, race, speculate
 from specviz.core.loop import _Run
 from specviz.errors import PairError, SpecvizError
-from specviz.kinds import drafter_names
+from specviz.kinds import drafters
 from specviz.pairs.pair import text_config
 
 # Longer than the window. It contains the special token, which must be treated like any other.
@@ -37,7 +37,7 @@ REPEATED = 240  # of a text that comes to repeat itself
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
 OTHER_SEEDS = 3
 
-DRAFTING = [name for name in drafter_names() if name not in ("none", "head")]
+DRAFTING = [kind.name for kind in drafters()[:-1] if kind.needs != "head"]
 
 
 def met(kind: str, turn: int) -> str:

@@ -37,12 +37,12 @@ def test_a_target_with_a_head_loads_by_name_and_races(head: ToyHead, target: Pat
     pair = load_pair(f"{target}+{folder}", device="cpu")
     assert pair.draft is None and pair.head.config.states == (2, 3, 5)
     # Nobody has to say that such a pair drafts with its head.
-    assert pair.drafters == ("head", "ngram", "suffix", "early-exit", "none")
+    assert pair.drafters == ("head", "ngram-head", "ngram", "suffix", "early-exit", "none")
     rounds = list(speculate(pair, [1, 2, 3], pair.settings(max_new_tokens=9)))
     assert any(r.drafted for r in rounds)
     header = next(iter(race(pair, [1, 2, 3])))
     assert header.settings.drafter == "head"
-    with pytest.raises(PairError, match=r"no draft model: .* offers: head, ngram, suffix"):
+    with pytest.raises(PairError, match=r"no draft model: .* offers: head, ngram-head, ngram"):
         next(race(pair, [1, 2, 3], Settings()))
     report = examine(str(target), str(folder))
     assert report.verdict == "warning" and report.summary.startswith("target with head can race")

@@ -25,7 +25,7 @@ AXES = {
 }
 DASHES = ("solid", "dot", "dash", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
-INKS = ("accepted", "rejected", "bonus", "corrected", "ink")  # one for each drafter
+INKS = ("accepted", "rejected", "bonus", "corrected", "ink", "soft")  # one for each drafter
 
 Spec = dict[str, Any]
 """A Plotly figure: {"data": [...], "layout": {...}}."""

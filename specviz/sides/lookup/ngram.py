@@ -22,10 +22,10 @@ SIZES = (4, 3, 2)  # tokens that must agree; one alone says too little about wha
 class NgramIndex:
     """Where each short run of ids occurred last; grows with the committed text."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sequence[int] = SIZES) -> None:
         self._ids: list[int] = []
         # Per size: a run of ids to the place after its last occurrence, where an id stands.
-        self._places: dict[int, dict[tuple[int, ...], int]] = {size: {} for size in SIZES}
+        self._places: dict[int, dict[tuple[int, ...], int]] = {size: {} for size in sizes}
 
     def extend(self, ids: Sequence[int]) -> None:
         """Add the committed `ids`, which begin with those added before."""
@@ -49,11 +49,16 @@ class NgramIndex:
 
 
 class NgramDrafter(Drafter):
-    """Prompt lookup over prompt and output. It holds committed tokens only."""
+    """Prompt lookup over prompt and output. It holds committed tokens only.
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    sizes: how many tokens may agree, the largest first.
+    """
+
+    def __init__(
+        self, pair: Pair, run: RunContext, target: DecodingPath, sizes: Sequence[int] = SIZES
+    ) -> None:
         self._run = run
-        self._index = NgramIndex()
+        self._index = NgramIndex(sizes)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         self._index.extend(ids)
