@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..runs.charts import PALETTE
 from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
-from .probes import Probes
-from .requests import Requests
 from .security.answers import DESCRIPTION, PICTURE
 from .security.guard import guarded_options
 
@@ -54,8 +51,6 @@ IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
 
 def launch_options() -> dict[str, Any]:
     """The options of `launch()` for this page. Raises `SettingsError`."""
-    # These two are reached before the guard: a probe has no session and may name any host.
-    guarded = guarded_options([Middleware(Requests), Middleware(Probes)])
     return {
         "theme": _theme(),
         "head": _head(),
@@ -65,7 +60,7 @@ def launch_options() -> dict[str, Any]:
         "max_threads": THREADS,
         "state_session_capacity": SESSIONS,
         "favicon_path": str(PAGE / "favicon.svg"),
-        **guarded,
+        **guarded_options(),
     }
 
 

@@ -24,7 +24,8 @@ NEVER = "no-store"  # answers that may hold what visitors wrote
 
 
 class Requests:
-    """The ASGI middleware. A proxy's own X-Request-ID is taken over."""
+    """The ASGI middleware. A proxy's own X-Request-ID is taken over, and a file that the client has
+    kept is left out of its answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,48 +34,33 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        asked = Headers(scope=scope)
+        scope = dict(scope)
+        asked = MutableHeaders(scope=scope)
         given = asked.get(ID, "")
-        name = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
-        others = [pair for pair in scope["headers"] if pair[0] != ID.encode()]
-        scope = {**scope, "headers": [*others, (ID.encode(), name.encode())]}
+        asked[ID] = name = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
         kept = asked.get("if-none-match", "").removeprefix("W/")  # a proxy that compresses adds it
-        answer = _Answer(send, name, scope["path"], kept)
+        unchanged = False
+
+        async def answer(message: Message) -> None:
+            nonlocal unchanged
+            if message["type"] == "http.response.start":
+                headers, status = MutableHeaders(scope=message), message["status"]
+                headers[ID] = name
+                if status in (200, 206):
+                    headers["cache-control"] = _lifetime(scope["path"])
+                headers.setdefault("cache-control", NEVER)
+                if unchanged := bool(kept) and status == 200 and headers.get("etag") == kept:
+                    message["status"] = 304
+                    del headers["content-length"]
+            elif unchanged:
+                message = {**message, "body": b""}
+            await send(message)
+
         before = REQUEST.set(name)
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, answer)
         finally:
             REQUEST.reset(before)
-
-
-class _Answer:
-    """Adds headers to an answer, and leaves out a file that the client has kept."""
-
-    def __init__(self, send: Send, name: str, path: str, kept: str) -> None:
-        self._send = send
-        self._name, self._path, self._kept = name, path, kept
-        self._unchanged = False
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = self._with_headers(message)
-        elif self._unchanged:
-            message = {**message, "body": b""}
-        await self._send(message)
-
-    def _with_headers(self, message: Message) -> Message:
-        headers = MutableHeaders(raw=list(message.get("headers", [])))
-        headers[ID] = self._name
-        if message["status"] in (200, 206):
-            headers["cache-control"] = _lifetime(self._path)
-        else:
-            headers.setdefault("cache-control", NEVER)
-        tag = headers.get("etag")
-        self._unchanged = message["status"] == 200 and tag is not None and tag == self._kept
-        if self._unchanged:
-            del headers["content-length"]
-        status = 304 if self._unchanged else message["status"]
-        return {**message, "status": status, "headers": headers.raw}
 
 
 def _lifetime(path: str) -> str:
@@ -83,13 +69,17 @@ def _lifetime(path: str) -> str:
     return CHECKED if _FILES.search(path) else NEVER
 
 
+def _scope_here() -> Scope:
+    """The request that Gradio is answering in this thread; empty without one."""
+    request = LocalContext.request.get(None)
+    return getattr(getattr(request, "request", request), "scope", None) or {}
+
+
 def note_request() -> None:
     """Write the id of the visitor's request to the log from now on. For handlers of events, which
     Gradio runs outside of their requests."""
-    request = LocalContext.request.get(None)
-    headers = getattr(request, "headers", None)
-    if headers is not None:
-        REQUEST.set(str(headers.get(ID, "")))
+    if scope := _scope_here():
+        REQUEST.set(Headers(scope=scope).get(ID, ""))
 
 
 def client_of(scope: Scope) -> str:
@@ -99,16 +89,11 @@ def client_of(scope: Scope) -> str:
     """
     host = str((scope.get("client") or ("",))[0])
     try:
-        address = ipaddress.ip_address(host)
+        return str(ipaddress.IPv6Network((host, 64), strict=False))
     except ValueError:
         return host
-    if address.version == 6:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return host
 
 
 def client_here() -> str:
     """The address of the request that Gradio is answering in this thread; empty without one."""
-    request = LocalContext.request.get(None)
-    scope = getattr(getattr(request, "request", request), "scope", None)
-    return client_of(scope) if scope else ""
+    return client_of(_scope_here())

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gradio.queueing import Queue
 from gradio.server_messages import ProcessCompletedMessage
 from page_server import Answer as Got
 from page_server import Site, served
@@ -178,7 +179,7 @@ def test_what_nobody_reads_takes_no_more_than_some_bytes(
 ) -> None:
     """A client that opens a stream and takes nothing of it loses it first."""
     monkeypatch.setattr(events, "MOST_UNREAD", 100)
-    queue = HeardQueue(True, 1, 1, None, site.page)
+    queue = HeardQueue(Queue(True, 1, 1, None, site.page))
     message = ProcessCompletedMessage(output={"data": ["x" * 1000]}, success=True)
 
     async def send() -> None:

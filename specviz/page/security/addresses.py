@@ -11,7 +11,6 @@ import ipaddress
 import logging
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -24,17 +23,7 @@ from starlette.types import Scope
 from ...prompts import OF_A_SWEEP
 from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPTS, TRACE
 from ...variables import ORIGINS
-from .bodies import (
-    EVENT,
-    FORM,
-    QUESTION,
-    SMALL,
-    Refused,
-    check_event,
-    check_named_values,
-    check_object,
-    check_question,
-)
+from .bodies import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
 API = "/gradio_api/"
 FILE = API + "file="
@@ -67,31 +56,28 @@ signed in."""
 
 
 class Post(NamedTuple):
-    """An address for POST. most: bytes of a body. check: raises `Refused` for a wrong body. begins:
+    """An address for POST. most: bytes of a body. kind: of the JSON that it must be. begins:
     whether an event begins. reads: what a file is to be read as, if the body is one."""
 
     path: re.Pattern[str]
     most: int
-    check: Callable[[bytes], None] | None
+    kind: Kind | None = None
     begins: bool = False
     reads: str | None = None
 
 
-LOGIN = Post(re.compile(r"/login/?"), FORM, None)
+LOGIN = Post(re.compile(r"/login/?"), FORM)
 TOOLS = re.compile(r"/gradio_api/mcp(/.*)?")
-TOOL_POST = Post(TOOLS, SMALL, None)
+TOOL_POST = Post(TOOLS, SMALL)
 _PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
-    Post(re.compile(API + "component_server/?"), QUESTION, check_question),
-    Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, check_named_values, begins=True),
-    Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, check_event, True),
-    Post(re.compile(API + "(cancel|reset/?)"), SMALL, check_object),
+    Post(re.compile(API + "component_server/?"), QUESTION, QUESTIONS),
+    Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, VALUES, begins=True),
+    Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),
+    Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
     # With a byte more than it may have, a file's reader says what is wrong with it.
-    *(
-        Post(re.compile(FILES + form), most + 1, None, reads=form)
-        for form, most in MOST_BYTES.items()
-    ),
+    *(Post(re.compile(FILES + form), most + 1, reads=form) for form, most in MOST_BYTES.items()),
 )
 _STREAM = re.compile(API + r"(queue/data/?|call/(?:v2/)?(?:generate|race|doctor|sweep)/(\w{1,64}))")
 
@@ -150,7 +136,7 @@ MISNAMED = (
     f"{ORIGINS.name}."
 )
 
-_HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
+HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
 # Nobody can register such a name, so no site of a stranger can be reached by it.
 _PRIVATE = re.compile(r"[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
 
@@ -169,10 +155,10 @@ class Sites:
         """What the operator allows. On a Space that is also the hub, which frames the page. Raises
         `SettingsError`."""
         on_space = bool(os.environ.get("SPACE_ID"))
-        own = os.environ.get("GRADIO_ROOT_PATH", "")
+        own = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
         origins = {*ORIGINS.read(), *([HUB] if on_space else [])}
-        if own.startswith(("http://", "https://")):
-            origins.add(_origin_of(own))
+        if own.scheme in ("http", "https"):
+            origins.add(f"{own.scheme}://{own.netloc}")
         return cls(frozenset(origins), anywhere=on_space)
 
     @property
@@ -186,8 +172,18 @@ class Sites:
         shared: the address of Gradio's tunnel, if there is one. Raises `Refused` if the site may
         not use the page, or if the page has no such name.
         """
-        self._check_name(headers.get("host"), shared)
-        origin = headers.get("origin")
+        host, origin = headers.get("host"), headers.get("origin")
+        if not (host is None or self.anywhere or self._is_name(host, shared)):
+            if host not in self._logged and len(self._logged) < MOST_LOGGED:
+                self._logged.add(host)
+                log.warning(
+                    "a request for the host %r was refused: if the page is served by this name, "
+                    "set %s=https://%s",
+                    host[:100],
+                    ORIGINS.name,
+                    host[:100],
+                )
+            raise Refused(403, MISNAMED)
         if origin is None or _own(origin, headers):
             return {}
         if origin.lower() not in self.origins:
@@ -197,26 +193,13 @@ class Sites:
             "access-control-allow-credentials": "true",
         }
 
-    def _check_name(self, host: str | None, shared: str | None) -> None:
-        if host is None or self.anywhere:
-            return
+    def _is_name(self, host: str, shared: str | None) -> bool:
         # What is more than a host and a port, a URL's parser would cut off.
-        name = _name_of("//" + host) if _HOST.fullmatch(host) else None
-        if name is not None and (_is_private(name) or name in self._names(shared)):
-            return
-        if host not in self._logged and len(self._logged) < MOST_LOGGED:
-            self._logged.add(host)
-            log.warning(
-                "a request for the host %r was refused: if the page is served by this name, set "
-                "%s=https://%s",
-                host[:100],
-                ORIGINS.name,
-                host[:100],
-            )
-        raise Refused(403, MISNAMED)
-
-    def _names(self, shared: str | None) -> set[str | None]:
-        return {_name_of(origin) for origin in (*self.origins, *([shared] if shared else []))}
+        if (found := HOST.fullmatch(host)) is None:
+            return False
+        name = found[1].lower()
+        named = {urlsplit(one).hostname for one in (*self.origins, shared or "")}
+        return _is_private(name) or name in named
 
 
 PREFLIGHT = {
@@ -242,19 +225,7 @@ def _own(origin: str, headers: Headers) -> bool:
 
 def _is_private(name: str) -> bool:
     try:
-        ipaddress.ip_address(name)
+        ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return bool(_PRIVATE.fullmatch(name))
     return True
-
-
-def _name_of(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
-
-
-def _origin_of(address: str) -> str:
-    parts = urlsplit(address.lower())
-    return f"{parts.scheme}://{parts.netloc}"

@@ -11,22 +11,24 @@ counts on in each frame when that sign has long gone. No such timer is ever show
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import secrets
 from collections.abc import Sequence
 from functools import cache
+from html import escape
 
 import orjson
 from anyio import move_on_after
+from gradio.server_messages import CloseStreamMessage, UnexpectedErrorMessage
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ...environment import ASSETS
 from ...runs.html import PAGE, first_modules, served_map
 from ...worker.failures import FAILED
-from .addresses import HUB
+from .addresses import HOST, HUB
 from .bodies import NOT_OURS
 
 TITLE = "specviz: speculative decoding, token by token"
@@ -37,9 +39,14 @@ DESCRIPTION = (
 PICTURE = ASSETS / "pictures" / "race-light.png"
 """A wheel does not have it; the card then has no picture."""
 
-_TEMPLATE = re.compile(rb"<meta\s+(?:property=\"og:|name=\"twitter:)[^>]*>\s*")
-_HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
-NO_TIMER = b"""<script>
+# Gradio's manifest is not needed here.
+_TEMPLATE = re.compile(
+    rb"<(meta\s+(property=\"og:|name=\"twitter:)|link rel=\"manifest\")[^>]*>\s*"
+)
+_HEAD = re.compile(rb"<head>(?:\s*<(?:meta|base)\b[^>]*>)*")
+_SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
+_ANY_SITE = re.compile(rb"SameSite=none", re.IGNORECASE)
+NO_TIMER = """<script>
 {
   const next = window.requestAnimationFrame.bind(window);
   const isTimer = (text) => text.length < 120 && /performance\\.now\\(\\)-.*1e3/.test(text);
@@ -51,7 +58,6 @@ _FONTS = (
     *(f"static/fonts/SourceSansPro/SourceSansPro-{one}.woff2" for one in ("Regular", "Bold")),
 )
 """Those of the first screen: one that comes later moves what is there."""
-_BASE = re.compile(rb"<head>(?:\s*<(?:meta|base)\b[^>]*>)*")
 
 
 def address_of(scope: Scope) -> str | None:
@@ -59,54 +65,56 @@ def address_of(scope: Scope) -> str | None:
     headers = Headers(scope=scope)
     host = headers.get("x-forwarded-host") or headers.get("host", "")
     scheme = headers.get("x-forwarded-proto", scope.get("scheme", "http"))
-    if scheme not in ("http", "https") or not _HOST.fullmatch(host):
+    if scheme not in ("http", "https") or not HOST.fullmatch(host):
         return None
     return f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}"
 
 
-def with_card(page: bytes, address: str | None) -> bytes:
-    """The HTML page with this card instead of Gradio's. address: what `address_of` gives."""
+def our_page(page: bytes, address: str | None, nonce: str) -> bytes:
+    """Gradio's HTML page with this card, this icon and the page's own scripts and modules.
+
+    They come behind the address that all others on the page start from. Gradio keeps the timer that
+    it finds, and a browser may ignore an import map behind the first module. Each script has the
+    nonce: the page holds no text of visitors, so all of them are its own. address: what
+    `address_of` gives.
+    """
+    added = (_card(address) + _modules()).encode()
+    page = _HEAD.sub(lambda head: head.group() + added, _TEMPLATE.sub(b"", page), count=1)
+    return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)
+
+
+def _card(address: str | None) -> str:
     facts = {"title": TITLE, "description": DESCRIPTION, "type": "website"}
     if address is not None:
         facts["url"] = address + "/"
         if PICTURE.is_file():
             facts["image"] = f"{address}/gradio_api/file={PICTURE}"
-    card = "".join(
-        f'<meta property="og:{name}" content="{html.escape(value)}">'
-        for name, value in facts.items()
-    )
     size = "summary_large_image" if "image" in facts else "summary"
-    card += f'<meta name="twitter:card" content="{size}">'
-    return _TEMPLATE.sub(b"", page).replace(b"<head>", b"<head>" + card.encode(), 1)
-
-
-def with_scripts(page: bytes) -> bytes:
-    """The HTML page with the import map, the timer, and links to what the first screen needs,
-    behind the address that all others on it start from. Gradio keeps the timer that it finds, and
-    a browser may ignore an import map behind the first module."""
-    names = served_map(f"gradio_api/file={PAGE}/").encode()
-    added = b'<script type="importmap">%s</script>%s%s' % (names, NO_TIMER, _preloads())
-    return _BASE.sub(lambda head: head.group() + added, page, count=1)
+    return f'<meta name="twitter:card" content="{size}">' + "".join(
+        f'<meta property="og:{name}" content="{escape(value)}">' for name, value in facts.items()
+    )
 
 
 @cache
-def _preloads() -> bytes:
-    fonts = "".join(
-        f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{url}">'
-        for url in _FONTS
+def _modules() -> str:
+    names = served_map(f"gradio_api/file={PAGE}/")
+    # Without a link to an icon, a browser asks for one at the root of the host, which may belong to
+    # another site.
+    return "".join(
+        (
+            '<link rel="icon" type="image/svg+xml" href="favicon.ico">',
+            f'<script type="importmap">{names}</script>{NO_TIMER}',
+            *(
+                f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{url}">'
+                for url in _FONTS
+            ),
+            *(
+                f'<link rel="modulepreload" href="gradio_api/file={path}">'
+                for path in first_modules()
+            ),
+        )
     )
-    modules = "".join(
-        f'<link rel="modulepreload" href="gradio_api/file={path}">' for path in first_modules()
-    )
-    return (fonts + modules).encode()
 
-
-_SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
-_ANY_SITE = re.compile(rb"SameSite=none", re.IGNORECASE)
-# Gradio's manifest is not needed here. Without a link to an icon, a browser asks for one at the
-# root of the host, which may belong to another site.
-_MANIFEST = re.compile(rb'<link rel="manifest"[^>]*>')
-_ICON = b'<link rel="icon" type="image/svg+xml" href="favicon.ico">'
 
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."
@@ -124,9 +132,11 @@ SENTENCES = {
 OTHERWISE = "This request was refused."
 
 
-EVENTS = {"content-type": "text/event-stream"}
 # Without it the page would take the stream for open, and never open another.
-END = b'data: {"msg":"close_stream","event_id":null}\n\n'
+END = f"data: {CloseStreamMessage().model_dump_json()}\n\n"
+_GONE = UnexpectedErrorMessage(message=LOST, session_not_found=True)
+LOST_BY_PAGE = f"data: {_GONE.model_dump_json()}\n\n{END}"
+LOST_BY_PROGRAM = f"event: error\ndata: {orjson.dumps({'error': LOST}).decode()}\n\n"
 
 
 class Answer:
@@ -142,18 +152,12 @@ class Answer:
         self.added: dict[str, str] = {}
         self.sentences: dict[int, str] = {}
         self.status = 500
-        self._send = send
-        self._head = scope["method"] == "HEAD"
-        self._https = scope["scheme"] == "https"
-        self._frames = frames
-        self._address = address_of(scope)
+        self._scope, self._send, self._frames = scope, send, frames
         self._nonce = secrets.token_urlsafe(16)
-        self._started = False
         self._held: Message | None = None  # the start of an HTML page, until its body is complete
         self._page = b""
-        self._muted = False
+        self._started = self._muted = self._stalled = False
         self._open = False  # whether the answer ends by a last part and not by its length
-        self._stalled = False
 
     def watched(self, receive: Receive) -> Receive:
         """A `Receive` that says that a client has left if it takes nothing any more."""
@@ -168,11 +172,19 @@ class Answer:
         if self._muted:
             return
         if message["type"] == "http.response.start":
-            await self._start(message)
+            if message["status"] >= 400:
+                await self.refuse(message["status"])
+            elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
+                self._held = message
+            else:
+                await self._begin(message["status"], message["headers"])
         elif self._held is not None:
             self._page += message.get("body", b"")
             if not message.get("more_body", False):
-                await self._send_page()
+                page = our_page(self._page, address_of(self._scope), self._nonce)
+                headers = MutableHeaders(raw=self._held["headers"])
+                headers["content-length"] = str(len(page))
+                await self._whole(self._held["status"], headers.raw, page)
         else:
             with move_on_after(STALLED) as patience:
                 await self._send(message)
@@ -180,77 +192,39 @@ class Answer:
 
     async def refuse(self, status: int, sentence: str | None = None) -> None:
         """Answer with a sentence, unless another answer has begun, which then ends."""
+        if not self._started:
+            shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
+            raw = orjson.dumps({"detail": shown, "error": shown})
+            await self.give(Response(raw, status, media_type="application/json"))
+        elif self._open and not self._stalled:
+            await self._send({"type": "http.response.body", "body": b""})
         self._muted = True
-        if self._started:
-            if self._open and not self._stalled:
-                await self._send({"type": "http.response.body", "body": b""})
-            return
-        shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
-        raw = orjson.dumps({"detail": shown, "error": shown})
-        length = {"content-length": str(len(raw))}
-        await self._whole(status, {"content-type": "application/json", **length}, raw)
 
-    async def allow(self) -> None:
-        """Answer that a request may be sent."""
-        await self._whole(204, {}, b"")
+    async def give(self, response: Response) -> None:
+        """Answer with this, whatever Gradio still sends."""
+        self._muted = True
+        await self._whole(response.status_code, response.raw_headers, bytes(response.body))
 
-    async def lose(self, *, to_page: bool) -> None:
-        """Answer a client that asks for the results of an event that is forgotten, in the form
-        that the page or a program expects."""
-        if to_page:
-            known = {"msg": "unexpected_error", "event_id": None, "message": LOST}
-            raw = b"data: %s\n\n" % orjson.dumps(
-                {**known, "success": False, "session_not_found": True}
-            )
-            raw += END
-        else:
-            raw = b"event: error\ndata: %s\n\n" % orjson.dumps({"error": LOST})
-        await self._whole(200, EVENTS, raw)
+    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], raw: bytes) -> None:
+        await self._begin(status, headers)
+        await self._send({"type": "http.response.body", "body": raw})
 
-    async def end_stream(self) -> None:
-        """Answer the page that asks for results and has them all."""
-        await self._whole(200, EVENTS, END)
-
-    async def _whole(self, status: int, headers: dict[str, str], raw: bytes) -> None:
-        start = {"type": "http.response.start", "status": status}
-        await self._begin({**start, "headers": Headers(headers).raw})
-        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
-
-    async def _start(self, message: Message) -> None:
-        if message["status"] >= 400:
-            await self.refuse(message["status"])
-        elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
-            self._held = message
-        else:
-            await self._begin(message)
-
-    async def _begin(self, message: Message) -> None:
-        self._started, self.status = True, message["status"]
-        raw = [
-            (name, self._cookie(value) if name == b"set-cookie" else value)
-            for name, value in message.get("headers", [])
-        ]
-        headers = MutableHeaders(raw=raw)
-        self._open = "content-length" not in headers
-        for name, value in (security_headers(self._nonce, self._frames) | self.added).items():
-            headers[name] = value
+    async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._started, self.status = True, status
+        framed, https = bool(self._frames), self._scope["scheme"] == "https"
+        changed = MutableHeaders(
+            raw=[
+                (name, strict_cookie(value, framed=framed, https=https))
+                if name == b"set-cookie"
+                else (name, value)
+                for name, value in headers
+            ]
+        )
+        self._open = "content-length" not in changed
+        changed.update(security_headers(self._nonce, self._frames) | self.added)
         if self.added:
-            headers.add_vary_header("Origin")
-        await self._send({**message, "headers": headers.raw})
-
-    def _cookie(self, value: bytes) -> bytes:
-        return strict_cookie(value, framed=bool(self._frames), https=self._https)
-
-    async def _send_page(self) -> None:
-        assert self._held is not None
-        start, self._held = self._held, None
-        page = with_nonce(with_scripts(self._page), self._nonce)
-        page = with_card(page, self._address)
-        headers = MutableHeaders(raw=list(start["headers"]))
-        if not self._head:
-            headers["content-length"] = str(len(page))
-        await self._begin({**start, "headers": headers.raw})
-        await self._send({"type": "http.response.body", "body": page})
+            changed.add_vary_header("Origin")
+        await self._send({"type": "http.response.start", "status": status, "headers": changed.raw})
 
 
 def security_headers(nonce: str, frames: Sequence[str] = ()) -> dict[str, str]:
@@ -261,10 +235,24 @@ def security_headers(nonce: str, frames: Sequence[str] = ()) -> dict[str, str]:
     ('unsafe-eval'); its components and Plotly set styles inline. Scripts in attributes, or in
     elements that are added later, do not run.
     """
+    # On a Space, Gradio loads its top bar from the hub.
+    hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
+    policy = (
+        "default-src 'self'",
+        f"script-src 'self' 'nonce-{nonce}' 'unsafe-eval'",
+        "script-src-attr 'none'",
+        "style-src 'self' 'unsafe-inline'",
+        f"img-src 'self' data: blob:{hub}",
+        "font-src 'self' data:",
+        f"connect-src 'self' data:{hub}",  # Plotly's pictures are data: addresses
+        "worker-src 'none'",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        " ".join(["frame-ancestors 'self'", *frames]),
+    )
     return {
-        "content-security-policy": "; ".join(
-            f"{name} {value}" for name, value in _policy(nonce, frames).items()
-        ),
+        "content-security-policy": "; ".join(policy),
         "x-content-type-options": "nosniff",
         "referrer-policy": "same-origin",
         "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
@@ -277,29 +265,3 @@ def strict_cookie(cookie: bytes, *, framed: bool, https: bool) -> bytes:
     if not framed:
         cookie = _ANY_SITE.sub(b"SameSite=lax", cookie)
     return cookie if not https or b"secure" in cookie.lower().split(b"; ") else cookie + b"; Secure"
-
-
-def _policy(nonce: str, frames: Sequence[str]) -> dict[str, str]:
-    # On a Space, Gradio loads its top bar from the hub.
-    hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
-    return {
-        "default-src": "'self'",
-        "script-src": f"'self' 'nonce-{nonce}' 'unsafe-eval'",
-        "script-src-attr": "'none'",
-        "style-src": "'self' 'unsafe-inline'",
-        "img-src": f"'self' data: blob:{hub}",
-        "font-src": "'self' data:",
-        "connect-src": f"'self' data:{hub}",  # Plotly's pictures are data: addresses
-        "worker-src": "'none'",
-        "object-src": "'none'",
-        "base-uri": "'self'",
-        "form-action": "'self'",
-        "frame-ancestors": " ".join(["'self'", *frames]),
-    }
-
-
-def with_nonce(page: bytes, nonce: str) -> bytes:
-    """The page with the nonce in its own inline scripts, and with its icon. The page holds no text
-    of visitors, so all its scripts are its own."""
-    page = _MANIFEST.sub(_ICON, page)
-    return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)

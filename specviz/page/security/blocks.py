@@ -43,22 +43,16 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._forget_head()
-        elif self._deadline is None:
-            self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_head()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        self._deadline = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
-
-    def _forget_head(self) -> None:
-        if self._deadline is not None:
+        if self.conn.their_state is h11.IDLE:
+            if self._deadline is None:
+                self._await_head()
+        elif self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _await_head(self) -> None:
+        # A transport that is closed already does nothing.
+        self._deadline = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
 
 
 class Page(gr.Blocks):
@@ -82,15 +76,7 @@ class Page(gr.Blocks):
     def queue(self, *args: Any, **kwargs: Any) -> Page:
         """As Gradio's, with a `HeardQueue`."""
         super().queue(*args, **kwargs)
-        old = self._queue
-        self._queue = HeardQueue(
-            live_updates=old.live_updates,
-            concurrency_count=old.max_thread_count,
-            update_intervals=old.update_intervals,
-            max_size=old.max_size,
-            blocks=self,
-            default_concurrency_limit=old.default_concurrency_limit,
-        )
+        self._queue = HeardQueue(self._queue)
         return self
 
     async def preprocess_data(self, *args: Any, **kwargs: Any) -> Any:

@@ -44,27 +44,23 @@ class Inboxes(dict[str, Any]):
 
 
 class HeardQueue(Queue):
-    """Gradio's queue, whose events wait until the stream of their session is open.
+    """Gradio's queue, whose events come into their line once the stream of their session is open.
 
     All of it happens in the server's event loop, so nothing here needs a lock.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in RELIED_ON:
-            getattr(
-                self, name
-            )  # raises if Gradio keeps it elsewhere: limits would then limit nothing
+    def __init__(self, plain: Queue) -> None:
+        """plain: Gradio's own queue, in whose place this one comes."""
+        vars(self).update(vars(plain))
+        for name in RELIED_ON:  # raises if Gradio keeps it elsewhere: nothing would be limited
+            getattr(self, name)
         self.pending_messages_per_session = Inboxes()  # type: ignore[assignment]
         self._open: Counter[str] = Counter()  # streams by session
         self._silent: dict[str, float] = {}  # since when nobody reads, by session
+        self._unheard: list[Event] = []
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
         self._read: deque[str] = deque(maxlen=MOST_UNREAD)  # sessions whose results all were
         self._most = 4 * MOST_PER_CLIENT.read()
-
-    def __len__(self) -> int:
-        """The events that could begin."""
-        return sum(map(self._heard, self._queued()))
 
     @contextmanager
     def arriving(self, client: str) -> Iterator[None]:
@@ -73,7 +69,8 @@ class HeardQueue(Queue):
         self._forget_silent()
         if self.unfinished(client) >= self._most:
             raise Refused(429, TOO_MANY, retry=RETRY)
-        if self._total() >= MOST_EVENTS and not self._forget_longest_silent():
+        total = len(self.event_ids_to_events) + self._arriving.total()
+        if total >= MOST_EVENTS and not self._forget_longest_silent():
             raise Refused(503, BUSY, retry=RETRY)
         self._arriving[client] += 1
         try:
@@ -106,6 +103,8 @@ class HeardQueue(Queue):
         """While the block runs, somebody reads the results of this session."""
         self._open[session] += 1
         self._silent.pop(session, None)
+        for event in _taken(self._unheard, session):
+            self._line_of(event).append(event)
         try:
             yield
         finally:
@@ -121,20 +120,12 @@ class HeardQueue(Queue):
 
     async def push(self, body: Any, request: Any, username: str | None) -> Any:
         pushed = await super().push(body, request, username)
-        if body.session_hash and not self._open[body.session_hash]:
-            self._fall_silent(body.session_hash)
+        event = self.event_ids_to_events.get(str(pushed[1])) if pushed[0] else None
+        if event is not None and not self._open[event.session_hash]:
+            self._line_of(event).remove(event)
+            self._unheard.append(event)
+            self._fall_silent(event.session_hash)
         return pushed
-
-    def get_events(self) -> tuple[list[Event], bool, str] | None:
-        for name, line in self.event_queue_per_concurrency_id.items():
-            limit = line.concurrency_limit
-            if limit is not None and line.current_concurrency >= limit:
-                continue
-            event = next(filter(self._heard, line.queue), None)
-            if event is not None:
-                line.queue.remove(event)
-                return [event], False, name
-        return None
 
     def send_message(self, event: Event, event_message: Any) -> None:
         inboxes: Any = self.pending_messages_per_session
@@ -146,14 +137,8 @@ class HeardQueue(Queue):
             while sum(one.qsize() for one in inboxes.values()) > MOST_UNREAD:
                 self._forget(max(inboxes, key=lambda name: inboxes[name].qsize()))
 
-    def _heard(self, event: Event) -> bool:
-        return self._open[event.session_hash] > 0
-
-    def _queued(self) -> Iterator[Event]:
-        return (e for line in self.event_queue_per_concurrency_id.values() for e in line.queue)
-
-    def _total(self) -> int:
-        return len(self.event_ids_to_events) + self._arriving.total()
+    def _line_of(self, event: Event) -> list[Event]:
+        return self.event_queue_per_concurrency_id[event.concurrency_id].queue
 
     def _fall_silent(self, session: str) -> None:
         """Note that nobody reads a session: it is forgotten also if no request comes any more."""
@@ -168,23 +153,28 @@ class HeardQueue(Queue):
 
     def _forget_longest_silent(self) -> bool:
         """Make room for a newcomer; whether there was a session that nobody reads."""
-        if not self._silent:
-            return False
-        self._forget(min(self._silent, key=lambda session: self._silent[session]))
-        return True
+        if self._silent:
+            self._forget(min(self._silent, key=lambda session: self._silent[session]))
+            return True
+        return False
 
     def _forget(self, session: str) -> None:
         """End the events of a session, and free the memory of their results."""
-        for event in [
-            e for job in self.active_jobs for e in job or () if e.session_hash == session
-        ]:
-            event.alive = False
-        for line in self.event_queue_per_concurrency_id.values():
-            for event in [one for one in line.queue if one.session_hash == session]:
-                line.queue.remove(event)
+        for event in [e for job in self.active_jobs for e in job or ()]:
+            event.alive &= event.session_hash != session
+        lines = [one.queue for one in self.event_queue_per_concurrency_id.values()]
+        for line in (self._unheard, *lines):
+            for event in _taken(line, session):
                 self.event_ids_to_events.pop(event._id, None)
         inbox = self.pending_messages_per_session.pop(session, None)
         while inbox is not None and not inbox.empty():  # a stream that stalls holds on to it
             inbox.get_nowait()
         self.pending_event_ids_session.pop(session, None)
         self._silent.pop(session, None)
+
+
+def _taken(line: list[Event], session: str) -> list[Event]:
+    """The events of this session, which are no longer in the line."""
+    found = [event for event in line if event.session_hash == session]
+    line[:] = [event for event in line if event.session_hash != session]
+    return found

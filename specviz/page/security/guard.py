@@ -14,7 +14,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import Any
 
 import gradio
@@ -25,7 +25,7 @@ from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.requests import cookie_parser
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -33,7 +33,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ...errors import SettingsError
 from ...logs import brief
 from ...variables import AUTH, MCP
-from ..requests import client_of
+from ..probes import Probes
+from ..requests import Requests, client_of
 from .addresses import (
     API,
     LOGIN,
@@ -49,8 +50,8 @@ from .addresses import (
     path_of,
     stream_of,
 )
-from .answers import LOCKED, NOTHING, Answer
-from .bodies import NOT_OURS, Bodies, Body, Refused
+from .answers import END, LOCKED, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
+from .bodies import NOT_OURS, Bodies, Refused, again, check
 
 log = logging.getLogger(__name__)
 
@@ -73,21 +74,13 @@ _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
 
 class GuardedApp(App):
-    """Gradio's application behind a `Guard`, which also comes before Gradio's own middleware:
-    that would answer other sites by itself. front: what comes before the guard."""
+    """Gradio's application behind `front`, which also comes before Gradio's own middleware: that
+    would answer other sites by itself."""
 
-    def __init__(self, *, sites: Sites, tools: bool, front: Sequence[Middleware] = ()) -> None:
-        # FastAPI's own pages load scripts from another host.
-        super().__init__(
-            default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
-        )
-        self._sites = sites
-        self._tools = tools
-        self._front = front
+    front: Sequence[Middleware] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
-        guard = Middleware(Guard, sites=self._sites, tools=self._tools)
-        self.user_middleware[:0] = [*self._front, guard]
+        self.user_middleware[:0] = self.front
         return super().build_middleware_stack()
 
 
@@ -126,41 +119,50 @@ class Guard:
                 await answer.refuse(500)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        headers, page = Headers(scope=scope), scope["app"].get_blocks()
+        headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
         answer.added |= self._sites.admit(headers, page.share_url)
         if is_preflight(scope["method"], headers):
             answer.added |= PREFLIGHT if answer.added else {}
-            await answer.allow()
+            await answer.give(Response(status_code=204))
             return
-        path, client = path_of(scope), client_of(scope)
         post = self._wanted(scope["method"], path, headers)
         check_signed_in(scope, path)
-        with ExitStack() as until_answered:
-            if post is not None:
-                body = until_answered.enter_context(self._bodies.room(client))
-                receive = await _checked(post, body, receive, headers)
-                if post is LOGIN:
-                    await self._attempts.begin(client)
-                if post.begins:
-                    until_answered.enter_context(page._queue.arriving(client))
-            elif (name := stream_of(path, scope["query_string"])) is not None:
-                session = page._queue.session_of(name)
-                if session is None and page._queue.has_read_all(name):
-                    await answer.end_stream()
-                    return
-                if session is None:
-                    await answer.lose(to_page=path.startswith(API + "queue"))
-                    return
-                until_answered.enter_context(page._queue.listening(session))
-            if post is not None and post.reads is not None:
-                told = await run_in_threadpool(page.reader.answer, post.reads, body.raw)
-                await Response(told, media_type="application/json")(scope, receive, answer.send)
-                return
-            if post is LOGIN:
+        if post is None:
+            await self._read(scope, receive, answer)
+            return
+        client, promised = client_of(scope), headers.get("content-length")
+        async with self._bodies.read(receive, post.most, promised, client) as raw:
+            if post.kind is not None:
+                check(raw, post.kind)
+            receive = again(raw, receive)
+            if post.reads is not None:
+                told = await run_in_threadpool(page.reader.answer, post.reads, raw)
+                await answer.give(Response(told, media_type="application/json"))
+            elif post is LOGIN:
                 answer.sentences = {400: WRONG}
-            await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
-        if post is LOGIN and answer.status < 400:
-            self._attempts.succeeded(client)
+                await self._attempts.begin(client)
+                await self._pass(scope, receive, answer)
+                if answer.status < 400:
+                    self._attempts.succeeded(client)
+            else:
+                with page._queue.arriving(client) if post.begins else nullcontext():
+                    await self._pass(scope, receive, answer)
+
+    async def _read(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        """Answer what brings nothing. A stream of results is read for as long as it lasts."""
+        queue, path = scope["app"].get_blocks()._queue, path_of(scope)
+        name = stream_of(path, scope["query_string"])
+        session = None if name is None else queue.session_of(name)
+        if name is not None and session is None:
+            lost = LOST_BY_PAGE if path.startswith(API + "queue") else LOST_BY_PROGRAM
+            told = END if queue.has_read_all(name) else lost
+            await answer.give(Response(told, media_type="text/event-stream"))
+            return
+        with nullcontext() if session is None else queue.listening(session):
+            await self._pass(scope, receive, answer)
+
+    async def _pass(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
@@ -176,17 +178,9 @@ class Guard:
         # Another site can make a browser send forms here, but neither of these.
         wanted = "application/json" if post.reads is None else "application/octet-stream"
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != wanted and (post.check or post.reads):
+        if kind != wanted and (post.kind or post.reads):
             raise Refused(400, NOT_OURS)
         return post
-
-
-async def _checked(post: Post, body: Body, receive: Receive, headers: Headers) -> Receive:
-    """The `Receive` from which Gradio reads the body, once all of it is here. Raises `Refused`."""
-    await body.read(receive, post.most, headers.get("content-length"))
-    if post.check is not None:
-        post.check(body.raw)
-    return body.replay(receive)
 
 
 def _for_gradio(scope: Scope) -> Scope:
@@ -206,8 +200,7 @@ def check_signed_in(scope: Scope, path: str) -> None:
     app: Any = scope["app"]
     if app.auth is None or SIGN_IN.fullmatch(path):
         return
-    sent = (value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
-    cookies = cookie_parser("; ".join(sent))
+    cookies = Request(scope).cookies
     names = (f"access-token-{app.cookie_id}", f"access-token-unsecure-{app.cookie_id}")
     if not any(cookies.get(name) in app.tokens for name in names):
         raise Refused(401, LOCKED)
@@ -244,8 +237,8 @@ class Attempts:
 RELIED_ON: dict[type, tuple[str, ...]] = {
     App: ("build_middleware_stack", "get_blocks"),
     Blocks: ("launch", "queue", "preprocess_data", "process_api"),
-    Queue: ("push", "get_events", "send_message", "clean_events"),
-    H11Protocol: ("connection_made", "data_received", "connection_lost"),
+    Queue: ("push", "send_message", "clean_events"),
+    H11Protocol: ("connection_made", "data_received"),
 }
 """What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
 and nobody would notice."""
@@ -270,14 +263,20 @@ def check_libraries() -> None:
         )
 
 
-def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """The options of `launch()` for a page on a public network. front: what requests reach before
-    the guard. Raises `SettingsError`."""
+def guarded_options() -> dict[str, Any]:
+    """The options of `launch()` for a page on a public network. Raises `SettingsError`."""
     check_libraries()
     password = AUTH.read()
     tools = _tools(password is not None)
+    # FastAPI's own pages load scripts from another host.
+    app = GuardedApp(
+        default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    # Two are reached before the guard: a probe has no session and may name any host.
+    guard = Middleware(Guard, sites=Sites.from_environment(), tools=tools)
+    app.front = [Middleware(Requests), Middleware(Probes), guard]
     return {
-        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools, front=front),
+        "_app": app,
         "auth": password,
         "auth_message": HINT if password else None,
         "mcp_server": tools,
