@@ -1,5 +1,4 @@
-"""What every request gets: an id, and in its answer headers that say how long it may be kept; and
-who sends it."""
+"""Who sends a request, and which one is being answered."""
 
 from __future__ import annotations
 
@@ -9,64 +8,21 @@ from uuid import uuid4
 
 from gradio.context import LocalContext
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from ..logs import REQUEST
 
 ID = "x-request-id"
 _GIVEN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # by a proxy
-_HASHED = re.compile(r"/assets/.*-[\w-]{8}\.\w+")  # Gradio's: another content has another name
-_FILES = re.compile(r"/(assets|static|favicon|gradio_api/file=)|/$")
-
-FOR_EVER = "public, max-age=31536000, immutable"
-CHECKED = "no-cache"  # may be kept, and is asked for again: a new release must not mix with an old
-NEVER = "no-store"  # answers that may hold what visitors wrote
 
 
-class Requests:
-    """The ASGI middleware. A proxy's own X-Request-ID is taken over, and a file that the client has
-    kept is left out of its answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        scope = dict(scope)
-        asked = MutableHeaders(scope=scope)
-        given = asked.get(ID, "")
-        asked[ID] = name = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
-        kept = asked.get("if-none-match", "").removeprefix("W/")  # a proxy that compresses adds it
-        unchanged = False
-
-        async def answer(message: Message) -> None:
-            nonlocal unchanged
-            if message["type"] == "http.response.start":
-                headers, status = MutableHeaders(scope=message), message["status"]
-                headers[ID] = name
-                if status in (200, 206):
-                    headers["cache-control"] = _lifetime(scope["path"])
-                headers.setdefault("cache-control", NEVER)
-                if unchanged := bool(kept) and status == 200 and headers.get("etag") == kept:
-                    message["status"] = 304
-                    del headers["content-length"]
-            elif unchanged:
-                message = {**message, "body": b""}
-            await send(message)
-
-        before = REQUEST.set(name)
-        try:
-            await self._app(scope, receive, answer)
-        finally:
-            REQUEST.reset(before)
-
-
-def _lifetime(path: str) -> str:
-    if _HASHED.search(path):
-        return FOR_EVER
-    return CHECKED if _FILES.search(path) else NEVER
+def with_id(scope: Scope) -> Scope:
+    """The request with an id, which is a proxy's own if it gave one."""
+    scope = dict(scope)
+    headers = MutableHeaders(scope=scope)
+    given = headers.get(ID, "")
+    headers[ID] = given if _GIVEN.fullmatch(given) else uuid4().hex[:16]
+    return scope
 
 
 def _scope_here() -> Scope:

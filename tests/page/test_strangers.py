@@ -21,6 +21,7 @@ from page_server import Site, served
 from waiting import until
 
 from specviz import race
+from specviz.page.requests import with_id
 from specviz.page.security import answers, events
 from specviz.page.security.answers import LOST, Answer
 from specviz.page.security.events import HeardQueue
@@ -216,7 +217,7 @@ def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(60)
 
     async def stream() -> Any:
-        answer = Answer({"method": "GET", "scheme": "http", "headers": []}, never, ())
+        answer = Answer(with_id({"type": "http", "scheme": "http", "headers": []}), never, ())
         answer._started = True
         await answer.send({"type": "http.response.body", "body": b"x", "more_body": True})
         return await answer.watched(never)()

@@ -28,6 +28,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ...environment import ASSETS
 from ...runs.html import PAGE, first_modules, served_map
 from ...worker.failures import FAILED
+from ..requests import ID
 from .addresses import HOST, HUB
 from .bodies import NOT_OURS
 
@@ -116,6 +117,12 @@ def _modules() -> str:
     )
 
 
+_HASHED = re.compile(r"/assets/.*-[\w-]{8}\.\w+")  # Gradio's: another content has another name
+_FILES = re.compile(r"/(assets|static|favicon|gradio_api/file=)|/$")
+FOR_EVER = "public, max-age=31536000, immutable"
+CHECKED = "no-cache"  # may be kept, and is asked for again: a new release must not mix with an old
+NEVER = "no-store"  # answers that may hold what visitors wrote
+
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."
 LOCKED = "This page has a password: sign in first."
@@ -144,8 +151,11 @@ class Answer:
     page's own scripts the nonce without which the browser does not run them, and has a link to the
     page show what it is.
 
-    scope: the request. frames: the sites that may show the page. added: further headers.
-    sentences: those of failures, by status. status: of the answer, or 500 before there is one.
+    It says how long an answer may be kept, and leaves out a file that the client has kept.
+
+    scope: the request, with its id. frames: the sites that may show the page. added: further
+    headers. sentences: those of failures, by status. status: of the answer, or 500 before there is
+    one.
     """
 
     def __init__(self, scope: Scope, send: Send, frames: Sequence[str]) -> None:
@@ -153,10 +163,12 @@ class Answer:
         self.sentences: dict[int, str] = {}
         self.status = 500
         self._scope, self._send, self._frames = scope, send, frames
+        self._asked = Headers(scope=scope)
+        self.id = self._asked[ID]
         self._nonce = secrets.token_urlsafe(16)
         self._held: Message | None = None  # the start of an HTML page, until its body is complete
         self._page = b""
-        self._started = self._muted = self._stalled = False
+        self._started = self._muted = self._stalled = self._unchanged = False
         self._open = False  # whether the answer ends by a last part and not by its length
 
     def watched(self, receive: Receive) -> Receive:
@@ -187,7 +199,7 @@ class Answer:
                 await self._whole(self._held["status"], headers.raw, page)
         else:
             with move_on_after(STALLED) as patience:
-                await self._send(message)
+                await self._send({**message, "body": b""} if self._unchanged else message)
             self._stalled = self._muted = patience.cancelled_caught
 
     async def refuse(self, status: int, sentence: str | None = None) -> None:
@@ -224,7 +236,23 @@ class Answer:
         changed.update(security_headers(self._nonce, self._frames) | self.added)
         if self.added:
             changed.add_vary_header("Origin")
+        changed[ID] = self.id
+        if status in (200, 206):
+            changed["cache-control"] = _lifetime(self._scope["path"])
+        changed.setdefault("cache-control", NEVER)
+        # A proxy that compresses adds a mark.
+        kept = self._asked.get("if-none-match", "").removeprefix("W/")
+        self._unchanged = status == 200 and changed.get("etag", "") == kept != ""
+        if self._unchanged:
+            status = 304
+            del changed["content-length"]
         await self._send({"type": "http.response.start", "status": status, "headers": changed.raw})
+
+
+def _lifetime(path: str) -> str:
+    if _HASHED.search(path):
+        return FOR_EVER
+    return CHECKED if _FILES.search(path) else NEVER
 
 
 def security_headers(nonce: str, frames: Sequence[str] = ()) -> dict[str, str]:

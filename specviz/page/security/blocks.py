@@ -4,6 +4,7 @@ take, and failures of events, server functions and the API as sentences."""
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from functools import wraps
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 import h11
+import uvicorn
+from gradio.queueing import Queue
+from gradio.routes import App
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...errors import SpecvizError
+from ...errors import SettingsError, SpecvizError
 from ...logs import brief
 from ...worker.failures import FAILED
 from .bodies import NOT_OURS
@@ -120,3 +124,32 @@ def answering(function: Answer) -> Answer:
             return {"error": FAILED, "over": True}
 
     return answer
+
+
+RELIED_ON: dict[type, tuple[str, ...]] = {
+    App: ("build_middleware_stack", "get_blocks"),
+    gr.Blocks: ("launch", "queue", "preprocess_data", "process_api"),
+    Queue: ("push", "send_message", "clean_events"),
+    H11Protocol: ("connection_made", "data_received"),
+}
+"""What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
+and nobody would notice."""
+
+
+def check_libraries() -> None:
+    """Raise `SettingsError` if this Gradio or uvicorn is not one that the page can be made safe
+    in."""
+    missing = [
+        f"{one.__module__}.{one.__name__}.{name}"
+        for one, names in RELIED_ON.items()
+        for name in names
+        if not hasattr(one, name)
+    ]
+    if "_app" not in inspect.signature(gr.Blocks.launch).parameters:
+        missing.append("Blocks.launch(_app=...)")
+    if missing:
+        raise SettingsError(
+            f"gradio {gr.__version__} and uvicorn {uvicorn.__version__} lack "
+            f"{', '.join(missing)}, on which the page's limits rest: install the versions in "
+            "requirements.lock."
+        )

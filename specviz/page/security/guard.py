@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import inspect
 import logging
 import re
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import gradio
-import uvicorn
-from gradio.blocks import Blocks
-from gradio.queueing import Queue
 from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -28,13 +21,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...errors import SettingsError
-from ...logs import brief
+from ...logs import REQUEST, brief
 from ...variables import AUTH, MCP
 from ..probes import Probes
-from ..requests import Requests, client_of
+from ..requests import client_of, with_id
 from .addresses import (
     API,
     LOGIN,
@@ -51,6 +42,7 @@ from .addresses import (
     stream_of,
 )
 from .answers import END, LOCKED, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
+from .blocks import check_libraries
 from .bodies import NOT_OURS, Bodies, Refused, again, check
 
 log = logging.getLogger(__name__)
@@ -74,13 +66,13 @@ _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
 
 class GuardedApp(App):
-    """Gradio's application behind `front`, which also comes before Gradio's own middleware: that
+    """Gradio's application behind its guard, which also comes before Gradio's own middleware: that
     would answer other sites by itself."""
 
-    front: Sequence[Middleware] = ()
+    guard: Middleware
 
     def build_middleware_stack(self) -> ASGIApp:
-        self.user_middleware[:0] = self.front
+        self.user_middleware.insert(0, self.guard)
         return super().build_middleware_stack()
 
 
@@ -92,6 +84,7 @@ class Guard:
         self._app = app
         self._sites = sites
         self._tools = tools
+        self._probes = Probes()
         self._bodies = Bodies()
         self._attempts = Attempts()
 
@@ -102,7 +95,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = with_id(scope)
         answer = Answer(scope, send, self._sites.frames)
+        before = REQUEST.set(answer.id)
         try:
             await self._answer(scope, receive, answer)
         except Refused as refused:
@@ -117,9 +112,16 @@ class Guard:
             else:
                 log.exception("a request failed")
                 await answer.refuse(500)
+        finally:
+            REQUEST.reset(before)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
+        # A probe has no session, and may name any host.
+        probed = await self._probes.answer(scope, getattr(page, "runs", None))
+        if probed is not None:
+            await answer.give(probed)
+            return
         answer.added |= self._sites.admit(headers, page.share_url)
         if is_preflight(scope["method"], headers):
             answer.added |= PREFLIGHT if answer.added else {}
@@ -211,56 +213,25 @@ class Attempts:
     there is one more in every `PAUSE`."""
 
     def __init__(self) -> None:
-        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, and when
+        self._forgiven: dict[str, float] = {}  # when all tries of an address are
 
     async def begin(self, client: str) -> None:
         """Count a try, and wait. Raises `Refused` if there were too many."""
-        spent = self._spent_by(client)
+        now = time.monotonic()
+        forgiven = max(now, self._forgiven.get(client, now))
+        spent = (forgiven - now) / PAUSE
         if spent > MOST_TRIES - 1:
             raise Refused(429, PAUSED, retry=int(PAUSE))
         # Counted before it is known to be wrong, so that many at once gain nothing.
-        self._spent[client] = (spent + 1.0, time.monotonic())
-        self._spent.move_to_end(client)
-        if len(self._spent) > MOST_CLIENTS:
-            self._spent.popitem(last=False)
+        self._forgiven.pop(client, None)  # the one that tried last comes last
+        self._forgiven[client] = forgiven + PAUSE
+        if len(self._forgiven) > MOST_CLIENTS:
+            del self._forgiven[next(iter(self._forgiven))]
         await asyncio.sleep(SLOWER * spent)
 
     def succeeded(self, client: str) -> None:
         """The try was right: forget the earlier ones."""
-        self._spent.pop(client, None)
-
-    def _spent_by(self, client: str) -> float:
-        tries, when = self._spent.get(client, (0.0, 0.0))
-        return max(0.0, tries - (time.monotonic() - when) / PAUSE)
-
-
-RELIED_ON: dict[type, tuple[str, ...]] = {
-    App: ("build_middleware_stack", "get_blocks"),
-    Blocks: ("launch", "queue", "preprocess_data", "process_api"),
-    Queue: ("push", "send_message", "clean_events"),
-    H11Protocol: ("connection_made", "data_received"),
-}
-"""What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
-and nobody would notice."""
-
-
-def check_libraries() -> None:
-    """Raise `SettingsError` if this Gradio or uvicorn is not one that the page can be made safe
-    in."""
-    missing = [
-        f"{one.__module__}.{one.__name__}.{name}"
-        for one, names in RELIED_ON.items()
-        for name in names
-        if not hasattr(one, name)
-    ]
-    if "_app" not in inspect.signature(Blocks.launch).parameters:
-        missing.append("Blocks.launch(_app=...)")
-    if missing:
-        raise SettingsError(
-            f"gradio {gradio.__version__} and uvicorn {uvicorn.__version__} lack "
-            f"{', '.join(missing)}, on which the page's limits rest: install the versions in "
-            "requirements.lock."
-        )
+        self._forgiven.pop(client, None)
 
 
 def guarded_options() -> dict[str, Any]:
@@ -272,9 +243,7 @@ def guarded_options() -> dict[str, Any]:
     app = GuardedApp(
         default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
     )
-    # Two are reached before the guard: a probe has no session and may name any host.
-    guard = Middleware(Guard, sites=Sites.from_environment(), tools=tools)
-    app.front = [Middleware(Requests), Middleware(Probes), guard]
+    app.guard = Middleware(Guard, sites=Sites.from_environment(), tools=tools)
     return {
         "_app": app,
         "auth": password,
