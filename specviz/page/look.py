@@ -39,7 +39,6 @@ COLOURS = {
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 THREADS = 64  # more than that, so that some are left for all other requests
-IDLE_SECONDS = 0.02  # between looks for new events; a visitor does not notice so short a wait
 SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; runs are not among them
 
 PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -69,12 +68,6 @@ def keep_no_statistics() -> None:
     called before the page is built."""
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
-
-
-def rest_when_idle(page: gr.Blocks) -> None:
-    """Have Gradio look for new events less often: otherwise it wakes each millisecond, beside an
-    engine that times itself."""
-    page._queue.sleep_when_free = IDLE_SECONDS
 
 
 def static_url(path: Path) -> str:

@@ -187,9 +187,9 @@ MUTANTS = [
     Mutant("sweep", "_States.give", "self._whole[self._given :]", "self._whole[:length]", "prediction"),
     # What visitors may reach
     Mutant("guard", "is_readable", "return is_public(path[len(FILE) :])", "return True", "security strangers"),
-    Mutant("guard", "is_public", "hidden or not real.is_file()", "not real.is_file()", "security strangers"),
+    Mutant("guard", "is_public", 'and not path.name.startswith(".")', "", "security strangers"),
     Mutant("guard", "Sites.admit", "if origin.lower() not in self.origins:", "if False:", "sites security"),
-    Mutant("guard", "Sites._is_name", "return _is_private(name)", "return True", "sites security"),
+    Mutant("guard", "Sites._is_name", "return bool(_PRIVATE.fullmatch(name))", "return True", "sites security"),
     Mutant("guard", "client_of", "(host, 64)", "(host, 128)", "security strangers visitors"),
     Mutant("guard", "Bodies.read", "if size > most:", "if False:", "security strangers"),
     Mutant("guard", "Bodies._take_place", "self._large[client] >= LARGE_OF_CLIENT", "False", "security strangers visitors"),

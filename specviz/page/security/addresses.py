@@ -7,7 +7,6 @@ reached the page in `Host`. Neither can be changed by a site. Programs send no `
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import re
@@ -41,8 +40,8 @@ OPEN = re.compile(
     r"/|/(config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon|logout)/?"
     r"|/(assets|static)/[\w./-]+"
     r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|theme\.css|startup-events"
-    r"|queue/status|queue/data|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/\w{1,64}"
+    r"|queue/status|(?P<session>queue/data)|heartbeat/[\w.-]{1,64})/?"
+    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/(?P<event>\w{1,64})"
 )
 """The addresses that may be read, besides files. Gradio itself would start any event by its name,
 also the page's own."""
@@ -79,7 +78,6 @@ POSTS = (
     # With a byte more than it may have, a file's reader says what is wrong with it.
     *(Post(re.compile(FILES + form), most + 1, reads=form) for form, most in MOST_BYTES.items()),
 )
-_STREAM = re.compile(API + r"(queue/data/?|call/(?:v2/)?(?:generate|race|doctor|sweep)/(\w{1,64}))")
 
 
 def path_of(scope: Scope) -> str:
@@ -91,11 +89,10 @@ def path_of(scope: Scope) -> str:
 
 def stream_of(path: str, query: bytes) -> str | None:
     """The session or the event whose results are read here; None at any other address."""
-    found = _STREAM.fullmatch(path)
-    if found is None:
-        return None
-    asked = parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])
-    return found[2] or asked[0]
+    found = OPEN.fullmatch(path)
+    if found is None or not found["session"]:
+        return found and found["event"]
+    return parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])[0]
 
 
 def is_readable(path: str) -> bool:
@@ -110,15 +107,13 @@ def is_public(name: str) -> bool:
 
     Gradio itself would also fetch addresses, and send every file in its cache.
     """
+    path = Path(name)
     try:
-        path = Path(name)
-        real = path.resolve()
-        hidden = any(part.startswith(".") for part in path.parts[-1:])
-        if not path.is_absolute() or hidden or not real.is_file():
-            return False
+        real = path.resolve(strict=True)
     except (OSError, ValueError):
         return False
-    return any(real == one or one in real.parents for one in _StaticFiles.all_paths)
+    public = any(real.is_relative_to(one) for one in _StaticFiles.all_paths)
+    return public and path.is_absolute() and real.is_file() and not path.name.startswith(".")
 
 
 log = logging.getLogger(__name__)
@@ -137,8 +132,8 @@ MISNAMED = (
 )
 
 HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
-# Nobody can register such a name, so no site of a stranger can be reached by it.
-_PRIVATE = re.compile(r"[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
+# An IP address, or a name that nobody can register: no site of a stranger can be reached by these.
+_PRIVATE = re.compile(r"\[.+\]|[\d.]+|[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
 
 
 @dataclass
@@ -199,7 +194,7 @@ class Sites:
             return False
         name = found[1].lower()
         named = {urlsplit(one).hostname for one in (*self.origins, shared or "")}
-        return _is_private(name) or name in named
+        return bool(_PRIVATE.fullmatch(name)) or name in named
 
 
 PREFLIGHT = {
@@ -210,22 +205,9 @@ PREFLIGHT = {
 """The further headers of an answer to a browser that asks whether it may send a request."""
 
 
-def is_preflight(method: str, headers: Headers) -> bool:
-    """Whether a browser asks before it sends the request of another site."""
-    return method == "OPTIONS" and "access-control-request-method" in headers
-
-
 def _own(origin: str, headers: Headers) -> bool:
     """Whether this is the origin of the page itself. A site cannot set the second header in a
     visitor's browser without asking first."""
     hosts = [headers.get("host"), headers.get("x-forwarded-host", "").split(",")[0].strip()]
     scheme, _, host = origin.lower().partition("://")
     return scheme in ("http", "https") and host in [one.lower() for one in hosts if one]
-
-
-def _is_private(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return bool(_PRIVATE.fullmatch(name))
-    return True

@@ -4,9 +4,9 @@ run and which sites may frame the page, and what is changed in Gradio's HTML.
 Where a link is shared, title, sentence and picture are the page's own, not those of Gradio's
 template. Sites that show links run no scripts, so this is in the HTML.
 
-Before all scripts of Gradio come the names of the page's own modules, and the end of a loop, so
-that an idle page does nothing: the sign of loading that Gradio shows at first has a timer, which
-counts on in each frame when that sign has long gone. No such timer is ever shown on this page.
+Before all scripts of Gradio comes the end of a loop, so that an idle page does nothing: the sign of
+loading that Gradio shows at first has a timer, which counts on in each frame when that sign has
+long gone. No such timer is ever shown on this page.
 """
 
 from __future__ import annotations
@@ -98,23 +98,14 @@ def _card(address: str | None) -> str:
 
 @cache
 def _modules() -> str:
-    names = served_map(f"gradio_api/file={PAGE}/")
     # Without a link to an icon, a browser asks for one at the root of the host, which may belong to
     # another site.
-    return "".join(
-        (
-            '<link rel="icon" type="image/svg+xml" href="favicon.ico">',
-            f'<script type="importmap">{names}</script>{NO_TIMER}',
-            *(
-                f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{url}">'
-                for url in _FONTS
-            ),
-            *(
-                f'<link rel="modulepreload" href="gradio_api/file={path}">'
-                for path in first_modules()
-            ),
-        )
-    )
+    links = ['<link rel="icon" type="image/svg+xml" href="favicon.ico">']
+    font = '<link rel="preload" as="font" type="font/woff2" crossorigin href="{}">'
+    links += map(font.format, _FONTS)
+    links += map('<link rel="modulepreload" href="gradio_api/file={}">'.format, first_modules())
+    names = served_map(f"gradio_api/file={PAGE}/")
+    return f'<script type="importmap">{names}</script>{NO_TIMER}{"".join(links)}'
 
 
 _HASHED = re.compile(r"/assets/.*-[\w-]{8}\.\w+")  # Gradio's: another content has another name

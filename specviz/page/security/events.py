@@ -23,6 +23,9 @@ from .bodies import Refused
 PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MOST_EVENTS = 512  # unfinished ones, of all clients
 MOST_UNREAD = 4096  # results that were not read yet, of all sessions
+IDLE_SECONDS = 0.02
+"""Between looks for new events; a visitor does not notice so short a wait. Gradio wakes each
+millisecond, beside an engine that times itself."""
 RETRY = 5  # seconds after which a refused client may try again
 
 TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
@@ -60,6 +63,7 @@ class HeardQueue(Queue):
         self._unheard: list[Event] = []
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
         self._read: deque[str] = deque(maxlen=MOST_UNREAD)  # sessions whose results all were
+        self.sleep_when_free = IDLE_SECONDS
         self._most = 4 * MOST_PER_CLIENT.read()
 
     @contextmanager
@@ -67,29 +71,24 @@ class HeardQueue(Queue):
         """Count an event of this client while it is on its way. Raises `Refused` if the client has
         too many unfinished ones."""
         self._forget_silent()
-        if self.unfinished(client) >= self._most:
+        events = self.event_ids_to_events.values()
+        own = self._arriving[client] + sum(client_of(e.request.scope) == client for e in events)
+        if own >= self._most:
             raise Refused(429, TOO_MANY, retry=RETRY)
-        total = len(self.event_ids_to_events) + self._arriving.total()
-        if total >= MOST_EVENTS and not self._forget_longest_silent():
-            raise Refused(503, BUSY, retry=RETRY)
+        if len(events) + self._arriving.total() >= MOST_EVENTS:
+            if not self._silent:
+                raise Refused(503, BUSY, retry=RETRY)
+            self._forget(min(self._silent, key=self._silent.__getitem__))
         self._arriving[client] += 1
         try:
             yield
         finally:
             self._arriving -= Counter([client])
 
-    def unfinished(self, client: str) -> int:
-        """How many events of this client have not ended."""
-        events = self.event_ids_to_events.values()
-        return self._arriving[client] + sum(client_of(e.request.scope) == client for e in events)
-
     def session_of(self, name: str) -> str | None:
         """The session with this name, or to which the event of this id belongs."""
         if name in self.pending_messages_per_session:
             return name
-        event = self.event_ids_to_events.get(name)
-        if event is not None:
-            return event.session_hash
         pending = self.pending_event_ids_session.items()
         return next((session for session, ids in pending if name in ids), None)
 
@@ -150,13 +149,6 @@ class HeardQueue(Queue):
         overdue = time.monotonic() - PATIENCE
         for session in [name for name, since in self._silent.items() if since < overdue]:
             self._forget(session)
-
-    def _forget_longest_silent(self) -> bool:
-        """Make room for a newcomer; whether there was a session that nobody reads."""
-        if self._silent:
-            self._forget(min(self._silent, key=lambda session: self._silent[session]))
-            return True
-        return False
 
     def _forget(self, session: str) -> None:
         """End the events of a session, and free the memory of their results."""

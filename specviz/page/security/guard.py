@@ -36,7 +36,6 @@ from .addresses import (
     TOOLS,
     Post,
     Sites,
-    is_preflight,
     is_readable,
     path_of,
     stream_of,
@@ -123,7 +122,7 @@ class Guard:
             await answer.give(probed)
             return
         answer.added |= self._sites.admit(headers, page.share_url)
-        if is_preflight(scope["method"], headers):
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             answer.added |= PREFLIGHT if answer.added else {}
             await answer.give(Response(status_code=204))
             return
@@ -169,12 +168,12 @@ class Guard:
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
         tools = self._tools and bool(TOOLS.fullmatch(path))
-        if method in ("GET", "HEAD") and (tools or is_readable(path)):
+        if method in ("GET", "HEAD") and is_readable(path):
             return None
-        if tools and method == "DELETE":
+        if tools and method in ("GET", "HEAD", "DELETE"):
             return None
-        posts = (*POSTS, TOOL_POST) if tools else POSTS
-        post = next((one for one in posts if one.path.fullmatch(path)), None)
+        found = (one for one in POSTS if one.path.fullmatch(path))
+        post = next(found, TOOL_POST if tools else None)
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
         # Another site can make a browser send forms here, but neither of these.
@@ -259,10 +258,7 @@ def guarded_options() -> dict[str, Any]:
 def _tools(password: bool) -> bool:
     if not MCP.read():
         return False
-    if password:
-        log.warning(NOT_BOTH)
-        return False
-    if importlib.util.find_spec("mcp") is None:
-        log.warning(NO_TOOLS)
+    if password or importlib.util.find_spec("mcp") is None:
+        log.warning(NOT_BOTH if password else NO_TOOLS)
         return False
     return True
