@@ -116,11 +116,9 @@ NEVER = "no-store"  # answers that may hold what visitors wrote
 
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."
-LOCKED = "This page has a password: sign in first."
 NOTHING = "There is nothing at this address."
 SENTENCES = {
     400: NOT_OURS,
-    401: LOCKED,
     404: NOTHING,
     405: NOTHING,
     422: NOT_OURS,
@@ -162,10 +160,14 @@ class Answer:
         self._started = self._muted = self._stalled = self._unchanged = False
         self._open = False  # whether the answer ends by a last part and not by its length
 
-    def watched(self, receive: Receive) -> Receive:
-        """A `Receive` that says that a client has left if it takes nothing any more."""
+    def watched(self, receive: Receive, raw: bytes | None = None) -> Receive:
+        """A `Receive` that says that a client has left if it takes nothing any more. raw: the body,
+        if it was read."""
+        read: list[Message] = [] if raw is None else [{"type": "http.request", "body": raw}]
 
         async def received() -> Message:
+            if read:
+                return read.pop()
             return {"type": "http.disconnect"} if self._stalled else await receive()
 
         return received

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter
-from starlette.types import Message, Receive
+from starlette.types import Receive
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
@@ -23,9 +23,7 @@ LARGE_OF_CLIENT = 2  # of these, from one address
 PATIENCE = 60.0  # seconds that a body may take to arrive
 SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
-MOST_STRINGS = (
-    300  # in a large body, which is the wish of a sweep: a kind and a text of each prompt
-)
+MOST_STRINGS = 300  # in a large body: a sweep's wish has a kind and a text of each prompt
 
 NOT_OURS = "This request is not one that the page makes, nor one of the API (docs/api.md)."
 TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
@@ -65,9 +63,12 @@ class Bodies:
         began = time.monotonic()
         try:
             while more:
-                behind = began + SILENCE + size / SLOWEST
-                deadline = min(began + PATIENCE, time.monotonic() + SILENCE, behind)
-                message = await _before(deadline, receive)
+                spent = time.monotonic() - began
+                left = min(SILENCE, PATIENCE - spent, SILENCE + size / SLOWEST - spent)
+                try:
+                    message = await asyncio.wait_for(receive(), max(0.0, left))
+                except asyncio.TimeoutError:
+                    raise Refused(408, TOO_SLOW) from None
                 part = message.get("body", b"")
                 more = message["type"] == "http.request" and message.get("more_body", False)
                 size += len(part)
@@ -87,23 +88,6 @@ class Bodies:
         if self._large[client] >= LARGE_OF_CLIENT:
             raise Refused(429, SHARE_USED, retry=RETRY)
         self._large[client] += 1
-
-
-async def _before(deadline: float, receive: Receive) -> Message:
-    try:
-        return await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
-    except (TimeoutError, asyncio.TimeoutError):
-        raise Refused(408, TOO_SLOW) from None
-
-
-def again(raw: bytes, receive: Receive) -> Receive:
-    """A `Receive` that gives a body that was read, and then the messages after it."""
-    left: list[Message] = [{"type": "http.request", "body": raw, "more_body": False}]
-
-    async def received() -> Message:
-        return left.pop() if left else await receive()
-
-    return received
 
 
 MOST_ARGUMENTS = 64  # values of an event, and texts in one of them

@@ -8,7 +8,6 @@ oldest are lost when strangers send new names.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +58,7 @@ class HeardQueue(Queue):
             getattr(self, name)
         self.pending_messages_per_session = Inboxes()  # type: ignore[assignment]
         self._open: Counter[str] = Counter()  # streams by session
-        self._silent: dict[str, float] = {}  # since when nobody reads, by session
+        self._silent: dict[str, asyncio.TimerHandle] = {}  # sessions that nobody reads
         self._unheard: list[Event] = []
         self._arriving: Counter[str] = Counter()  # events on their way here, by client
         self._read: deque[str] = deque(maxlen=MOST_UNREAD)  # sessions whose results all were
@@ -70,7 +69,6 @@ class HeardQueue(Queue):
     def arriving(self, client: str) -> Iterator[None]:
         """Count an event of this client while it is on its way. Raises `Refused` if the client has
         too many unfinished ones."""
-        self._forget_silent()
         events = self.event_ids_to_events.values()
         own = self._arriving[client] + sum(client_of(e.request.scope) == client for e in events)
         if own >= self._most:
@@ -78,7 +76,7 @@ class HeardQueue(Queue):
         if len(events) + self._arriving.total() >= MOST_EVENTS:
             if not self._silent:
                 raise Refused(503, BUSY, retry=RETRY)
-            self._forget(min(self._silent, key=self._silent.__getitem__))
+            self._forget(next(iter(self._silent)))  # the one that nobody has read for longest
         self._arriving[client] += 1
         try:
             yield
@@ -101,7 +99,8 @@ class HeardQueue(Queue):
     def listening(self, session: str) -> Iterator[None]:
         """While the block runs, somebody reads the results of this session."""
         self._open[session] += 1
-        self._silent.pop(session, None)
+        if session in self._silent:
+            self._silent.pop(session).cancel()
         for event in _taken(self._unheard, session):
             self._line_of(event).append(event)
         try:
@@ -115,7 +114,6 @@ class HeardQueue(Queue):
                     if inbox is not None and inbox.empty():
                         self._read.append(session)
                     self._forget(session)
-            self._forget_silent()
 
     async def push(self, body: Any, request: Any, username: str | None) -> Any:
         pushed = await super().push(body, request, username)
@@ -140,15 +138,10 @@ class HeardQueue(Queue):
         return self.event_queue_per_concurrency_id[event.concurrency_id].queue
 
     def _fall_silent(self, session: str) -> None:
-        """Note that nobody reads a session: it is forgotten also if no request comes any more."""
-        self._silent.setdefault(session, time.monotonic())
-        asyncio.get_running_loop().call_later(PATIENCE + 1.0, self._forget_silent)
-
-    def _forget_silent(self) -> None:
-        """Forget the sessions that nobody has read for `PATIENCE`."""
-        overdue = time.monotonic() - PATIENCE
-        for session in [name for name, since in self._silent.items() if since < overdue]:
-            self._forget(session)
+        """Forget a session unless somebody reads it within `PATIENCE`."""
+        if session not in self._silent:
+            loop = asyncio.get_running_loop()
+            self._silent[session] = loop.call_later(PATIENCE, self._forget, session)
 
     def _forget(self, session: str) -> None:
         """End the events of a session, and free the memory of their results."""
@@ -162,7 +155,8 @@ class HeardQueue(Queue):
         while inbox is not None and not inbox.empty():  # a stream that stalls holds on to it
             inbox.get_nowait()
         self.pending_event_ids_session.pop(session, None)
-        self._silent.pop(session, None)
+        if session in self._silent:
+            self._silent.pop(session).cancel()
 
 
 def _taken(line: list[Event], session: str) -> list[Event]:

@@ -40,9 +40,9 @@ from .addresses import (
     path_of,
     stream_of,
 )
-from .answers import END, LOCKED, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
+from .answers import END, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
 from .blocks import check_libraries
-from .bodies import NOT_OURS, Bodies, Refused, again, check
+from .bodies import NOT_OURS, Bodies, Refused, check
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ PAUSE = 10.0  # seconds after which one more is allowed
 SLOWER = 0.5  # seconds that a try waits for each wrong one before it
 MOST_CLIENTS = 10_000  # that are remembered
 
+LOCKED = "This page has a password: sign in first."
 WRONG = "The name or the password is wrong."
 PAUSED = "The name or the password was wrong too often: wait a minute, then try again."
 HINT = f"After {MOST_TRIES} wrong attempts, wait a minute before the next one."
@@ -135,19 +136,18 @@ class Guard:
         async with self._bodies.read(receive, post.most, promised, client) as raw:
             if post.kind is not None:
                 check(raw, post.kind)
-            receive = again(raw, receive)
             if post.reads is not None:
                 told = await run_in_threadpool(page.reader.answer, post.reads, raw)
                 await answer.give(Response(told, media_type="application/json"))
             elif post is LOGIN:
                 answer.sentences = {400: WRONG}
                 await self._attempts.begin(client)
-                await self._pass(scope, receive, answer)
+                await self._pass(scope, receive, answer, raw)
                 if answer.status < 400:
                     self._attempts.succeeded(client)
             else:
                 with page._queue.arriving(client) if post.begins else nullcontext():
-                    await self._pass(scope, receive, answer)
+                    await self._pass(scope, receive, answer, raw)
 
     async def _read(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         """Answer what brings nothing. A stream of results is read for as long as it lasts."""
@@ -162,8 +162,10 @@ class Guard:
         with nullcontext() if session is None else queue.listening(session):
             await self._pass(scope, receive, answer)
 
-    async def _pass(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
+    async def _pass(
+        self, scope: Scope, receive: Receive, answer: Answer, raw: bytes | None = None
+    ) -> None:
+        await self._app(_for_gradio(scope), answer.watched(receive, raw), answer.send)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
