@@ -130,6 +130,10 @@ MISNAMED = (
     "The page is not served by this name: its operator can allow the name with the variable "
     f"{ORIGINS.name}."
 )
+UNKNOWN = (
+    "a request for the host %r was refused: if the page is served by this name, set "
+    f"{ORIGINS.name}=https://%s"
+)
 
 HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
 # An IP address, or a name that nobody can register: no site of a stranger can be reached by these.
@@ -171,13 +175,7 @@ class Sites:
         if not (host is None or self.anywhere or self._is_name(host, shared)):
             if host not in self._logged and len(self._logged) < MOST_LOGGED:
                 self._logged.add(host)
-                log.warning(
-                    "a request for the host %r was refused: if the page is served by this name, "
-                    "set %s=https://%s",
-                    host[:100],
-                    ORIGINS.name,
-                    host[:100],
-                )
+                log.warning(UNKNOWN, host[:100], host[:100])
             raise Refused(403, MISNAMED)
         if origin is None or _own(origin, headers):
             return {}

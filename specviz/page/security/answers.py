@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from html import escape
 
 import orjson
@@ -216,14 +216,10 @@ class Answer:
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._started, self.status = True, status
-        framed, https = bool(self._frames), self._scope["scheme"] == "https"
+        https = self._scope["scheme"] == "https"
+        strict = partial(strict_cookie, framed=bool(self._frames), https=https)
         changed = MutableHeaders(
-            raw=[
-                (name, strict_cookie(value, framed=framed, https=https))
-                if name == b"set-cookie"
-                else (name, value)
-                for name, value in headers
-            ]
+            raw=[(key, strict(one) if key == b"set-cookie" else one) for key, one in headers]
         )
         self._open = "content-length" not in changed
         changed.update(security_headers(self._nonce, self._frames) | self.added)
