@@ -41,7 +41,6 @@ from .look import (
     RECORDINGS,
     VISITORS,
     keep_no_statistics,
-    rest_when_idle,
     serve_static_files,
 )
 from .player import Preset, make_player, presets_of
@@ -106,7 +105,6 @@ def build_page(
         add_sweep_api(runs, pair)
         _connect_buttons(bar, presets, pair, controls)
         _connect_address(page, bar, controls)
-    rest_when_idle(page)
     return page
 
 

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
 
 from ..environment import ASSETS
 from ..runs.charts import PALETTE
 from ..runs.html import PAGE, PLAYER_SHEETS, PLOTLY, css_variables, styles
-from .probes import Probes
-from .requests import Requests
 from .security.answers import DESCRIPTION, PICTURE
 from .security.guard import guarded_options
 
@@ -42,7 +39,6 @@ COLOURS = {
 
 VISITORS = 24  # at a time; each holds a thread of the server while its run waits or races
 THREADS = 64  # more than that, so that some are left for all other requests
-IDLE_SECONDS = 0.02  # between looks for new events; a visitor does not notice so short a wait
 SESSIONS = 200  # visitors whose components Gradio remembers, at 85 kB each; runs are not among them
 
 PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -54,8 +50,6 @@ IN_BROWSER: dict[str, Any] = {**PRIVATE, "queue": False}
 
 def launch_options() -> dict[str, Any]:
     """The options of `launch()` for this page. Raises `SettingsError`."""
-    # These two are reached before the guard: a probe has no session and may name any host.
-    guarded = guarded_options([Middleware(Requests), Middleware(Probes)])
     return {
         "theme": _theme(),
         "head": _head(),
@@ -65,7 +59,7 @@ def launch_options() -> dict[str, Any]:
         "max_threads": THREADS,
         "state_session_capacity": SESSIONS,
         "favicon_path": str(PAGE / "favicon.svg"),
-        **guarded,
+        **guarded_options(),
     }
 
 
@@ -74,12 +68,6 @@ def keep_no_statistics() -> None:
     called before the page is built."""
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
-
-
-def rest_when_idle(page: gr.Blocks) -> None:
-    """Have Gradio look for new events less often: otherwise it wakes each millisecond, beside an
-    engine that times itself."""
-    page._queue.sleep_when_free = IDLE_SECONDS
 
 
 def static_url(path: Path) -> str:

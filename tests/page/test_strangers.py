@@ -14,15 +14,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gradio.queueing import Queue
 from gradio.server_messages import ProcessCompletedMessage
 from page_server import Answer as Got
 from page_server import Site, served
 from waiting import until
 
 from specviz import race
-from specviz.page.security import answers, events
+from specviz.page.requests import with_id
+from specviz.page.security import answers, blocks
 from specviz.page.security.answers import LOST, Answer
-from specviz.page.security.events import HeardQueue
+from specviz.page.security.blocks import HeardQueue
 from specviz.runs.recording import MOST_UNPACKED
 from specviz.variables import MOST_PER_CLIENT
 
@@ -139,14 +141,14 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     # The server forgets a stream just after its last word.
     assert until(lambda: len(queue.event_ids_to_events) == 24)
     assert PACED.begun == before + 1
-    monkeypatch.setattr(events, "PATIENCE", 0.0)
-    late = begin(site, "10.0.0.2")
-    assert list(queue.event_ids_to_events) == [late.json["event_id"]]
-    assert LOST in read(site, begun[0])
-    assert read(site, late).startswith("event: complete")
+    monkeypatch.setattr(blocks, "PATIENCE", 0.1)
+    late = begin(site, "10.0.0.2").json["event_id"]
+    assert until(lambda: late not in queue.event_ids_to_events)
+    assert LOST in site.get(f"/gradio_api/call/generate/{late}").body.decode()
+    assert all(read(site, one).startswith("event: complete") for one in begun[:-1])
     for held in (queue.event_ids_to_events, queue.pending_messages_per_session, queue._silent):
         assert until(lambda held=held: not held)
-    assert not queue.pending_event_ids_session and PACED.begun == before + 2
+    assert not queue.pending_event_ids_session and PACED.begun == before + 25
 
 
 def test_one_client_has_a_share_of_the_events(site: Site) -> None:
@@ -160,7 +162,7 @@ def test_one_client_has_a_share_of_the_events(site: Site) -> None:
 
 
 def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_EVENTS", 10)
+    monkeypatch.setattr(blocks, "MOST_EVENTS", 10)
     last: list[str] = []
     runs = [begin(site, f"10.2.0.{number}", tokens=120) for number in range(2)]
     visitors = at_once([lambda one=one: last.append(read(site, one)) for one in runs])
@@ -177,8 +179,8 @@ def test_what_nobody_reads_takes_no_more_than_some_bytes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that opens a stream and takes nothing of it loses it first."""
-    monkeypatch.setattr(events, "MOST_UNREAD", 100)
-    queue = HeardQueue(True, 1, 1, None, site.page)
+    monkeypatch.setattr(blocks, "MOST_UNREAD", 100)
+    queue = HeardQueue(Queue(True, 1, 1, None, site.page))
     message = ProcessCompletedMessage(output={"data": ["x" * 1000]}, success=True)
 
     async def send() -> None:
@@ -201,7 +203,7 @@ def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a page keeps what the last crowd sent for as long as it is idle."""
-    monkeypatch.setattr(events, "PATIENCE", 0.1)
+    monkeypatch.setattr(blocks, "PATIENCE", 0.1)
     queue = site.page._queue
     for number in range(5):
         begin(site, f"10.6.{number}.1")
@@ -215,7 +217,7 @@ def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(60)
 
     async def stream() -> Any:
-        answer = Answer({"method": "GET", "scheme": "http", "headers": []}, never, ())
+        answer = Answer(with_id({"type": "http", "scheme": "http", "headers": []}), never, ())
         answer._started = True
         await answer.send({"type": "http.response.body", "body": b"x", "more_body": True})
         return await answer.watched(never)()

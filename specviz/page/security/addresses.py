@@ -7,11 +7,9 @@ reached the page in `Host`. Neither can be changed by a site. Programs send no `
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -24,17 +22,7 @@ from starlette.types import Scope
 from ...prompts import OF_A_SWEEP
 from ...runs.recording import FORMS, MOST_PACKED, MOST_UNPACKED, PROMPTS, TRACE
 from ...variables import ORIGINS
-from .bodies import (
-    EVENT,
-    FORM,
-    QUESTION,
-    SMALL,
-    Refused,
-    check_event,
-    check_named_values,
-    check_object,
-    check_question,
-)
+from .bodies import EVENT, EVENTS, FORM, NAMED, QUESTION, QUESTIONS, SMALL, VALUES, Kind, Refused
 
 API = "/gradio_api/"
 FILE = API + "file="
@@ -52,8 +40,8 @@ OPEN = re.compile(
     r"/|/(config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon|logout)/?"
     r"|/(assets|static)/[\w./-]+"
     r"|/gradio_api/(info|openapi\.json|app_id|user|login_check|token|theme\.css|startup-events"
-    r"|queue/status|queue/data|heartbeat/[\w.-]{1,64})/?"
-    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/\w{1,64}"
+    r"|queue/status|(?P<session>queue/data)|heartbeat/[\w.-]{1,64})/?"
+    r"|/gradio_api/call/(v2/)?(generate|race|doctor|sweep)/(?P<event>\w{1,64})"
 )
 """The addresses that may be read, besides files. Gradio itself would start any event by its name,
 also the page's own."""
@@ -67,33 +55,29 @@ signed in."""
 
 
 class Post(NamedTuple):
-    """An address for POST. most: bytes of a body. check: raises `Refused` for a wrong body. begins:
+    """An address for POST. most: bytes of a body. kind: of the JSON that it must be. begins:
     whether an event begins. reads: what a file is to be read as, if the body is one."""
 
     path: re.Pattern[str]
     most: int
-    check: Callable[[bytes], None] | None
+    kind: Kind | None = None
     begins: bool = False
     reads: str | None = None
 
 
-LOGIN = Post(re.compile(r"/login/?"), FORM, None)
+LOGIN = Post(re.compile(r"/login/?"), FORM)
 TOOLS = re.compile(r"/gradio_api/mcp(/.*)?")
-TOOL_POST = Post(TOOLS, SMALL, None)
+TOOL_POST = Post(TOOLS, SMALL)
 _PROGRAMS = r"(generate|race|doctor|sweep)/?"
 POSTS = (
     LOGIN,
-    Post(re.compile(API + "component_server/?"), QUESTION, check_question),
-    Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, check_named_values, begins=True),
-    Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, check_event, True),
-    Post(re.compile(API + "(cancel|reset/?)"), SMALL, check_object),
+    Post(re.compile(API + "component_server/?"), QUESTION, QUESTIONS),
+    Post(re.compile(API + "call/v2/" + _PROGRAMS), EVENT, VALUES, begins=True),
+    Post(re.compile(API + "queue/join|" + API + "call/" + _PROGRAMS), EVENT, EVENTS, begins=True),
+    Post(re.compile(API + "(cancel|reset/?)"), SMALL, NAMED),
     # With a byte more than it may have, a file's reader says what is wrong with it.
-    *(
-        Post(re.compile(FILES + form), most + 1, None, reads=form)
-        for form, most in MOST_BYTES.items()
-    ),
+    *(Post(re.compile(FILES + form), most + 1, reads=form) for form, most in MOST_BYTES.items()),
 )
-_STREAM = re.compile(API + r"(queue/data/?|call/(?:v2/)?(?:generate|race|doctor|sweep)/(\w{1,64}))")
 
 
 def path_of(scope: Scope) -> str:
@@ -105,11 +89,10 @@ def path_of(scope: Scope) -> str:
 
 def stream_of(path: str, query: bytes) -> str | None:
     """The session or the event whose results are read here; None at any other address."""
-    found = _STREAM.fullmatch(path)
-    if found is None:
-        return None
-    asked = parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])
-    return found[2] or asked[0]
+    found = OPEN.fullmatch(path)
+    if found is None or not found["session"]:
+        return found and found["event"]
+    return parse_qs(query.decode("latin-1"), max_num_fields=8).get("session_hash", [""])[0]
 
 
 def is_readable(path: str) -> bool:
@@ -124,15 +107,13 @@ def is_public(name: str) -> bool:
 
     Gradio itself would also fetch addresses, and send every file in its cache.
     """
+    path = Path(name)
     try:
-        path = Path(name)
-        real = path.resolve()
-        hidden = any(part.startswith(".") for part in path.parts[-1:])
-        if not path.is_absolute() or hidden or not real.is_file():
-            return False
+        real = path.resolve(strict=True)
     except (OSError, ValueError):
         return False
-    return any(real == one or one in real.parents for one in _StaticFiles.all_paths)
+    public = any(real.is_relative_to(one) for one in _StaticFiles.all_paths)
+    return public and path.is_absolute() and real.is_file() and not path.name.startswith(".")
 
 
 log = logging.getLogger(__name__)
@@ -149,10 +130,14 @@ MISNAMED = (
     "The page is not served by this name: its operator can allow the name with the variable "
     f"{ORIGINS.name}."
 )
+UNKNOWN = (
+    "a request for the host %r was refused: if the page is served by this name, set "
+    f"{ORIGINS.name}=https://%s"
+)
 
-_HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
-# Nobody can register such a name, so no site of a stranger can be reached by it.
-_PRIVATE = re.compile(r"[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
+HOST = re.compile(r"([\w.-]{1,253}|\[[\da-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
+# An IP address, or a name that nobody can register: no site of a stranger can be reached by these.
+_PRIVATE = re.compile(r"\[.+\]|[\d.]+|[\w-]+|[\w.-]+\.(localhost|local|internal|home\.arpa)")
 
 
 @dataclass
@@ -169,10 +154,10 @@ class Sites:
         """What the operator allows. On a Space that is also the hub, which frames the page. Raises
         `SettingsError`."""
         on_space = bool(os.environ.get("SPACE_ID"))
-        own = os.environ.get("GRADIO_ROOT_PATH", "")
+        own = urlsplit(os.environ.get("GRADIO_ROOT_PATH", "").lower())
         origins = {*ORIGINS.read(), *([HUB] if on_space else [])}
-        if own.startswith(("http://", "https://")):
-            origins.add(_origin_of(own))
+        if own.scheme in ("http", "https"):
+            origins.add(f"{own.scheme}://{own.netloc}")
         return cls(frozenset(origins), anywhere=on_space)
 
     @property
@@ -186,8 +171,12 @@ class Sites:
         shared: the address of Gradio's tunnel, if there is one. Raises `Refused` if the site may
         not use the page, or if the page has no such name.
         """
-        self._check_name(headers.get("host"), shared)
-        origin = headers.get("origin")
+        host, origin = headers.get("host"), headers.get("origin")
+        if not (host is None or self.anywhere or self._is_name(host, shared)):
+            if host not in self._logged and len(self._logged) < MOST_LOGGED:
+                self._logged.add(host)
+                log.warning(UNKNOWN, host[:100], host[:100])
+            raise Refused(403, MISNAMED)
         if origin is None or _own(origin, headers):
             return {}
         if origin.lower() not in self.origins:
@@ -197,26 +186,13 @@ class Sites:
             "access-control-allow-credentials": "true",
         }
 
-    def _check_name(self, host: str | None, shared: str | None) -> None:
-        if host is None or self.anywhere:
-            return
+    def _is_name(self, host: str, shared: str | None) -> bool:
         # What is more than a host and a port, a URL's parser would cut off.
-        name = _name_of("//" + host) if _HOST.fullmatch(host) else None
-        if name is not None and (_is_private(name) or name in self._names(shared)):
-            return
-        if host not in self._logged and len(self._logged) < MOST_LOGGED:
-            self._logged.add(host)
-            log.warning(
-                "a request for the host %r was refused: if the page is served by this name, set "
-                "%s=https://%s",
-                host[:100],
-                ORIGINS.name,
-                host[:100],
-            )
-        raise Refused(403, MISNAMED)
-
-    def _names(self, shared: str | None) -> set[str | None]:
-        return {_name_of(origin) for origin in (*self.origins, *([shared] if shared else []))}
+        if (found := HOST.fullmatch(host)) is None:
+            return False
+        name = found[1].lower()
+        named = {urlsplit(one).hostname for one in (*self.origins, shared or "")}
+        return bool(_PRIVATE.fullmatch(name)) or name in named
 
 
 PREFLIGHT = {
@@ -227,34 +203,9 @@ PREFLIGHT = {
 """The further headers of an answer to a browser that asks whether it may send a request."""
 
 
-def is_preflight(method: str, headers: Headers) -> bool:
-    """Whether a browser asks before it sends the request of another site."""
-    return method == "OPTIONS" and "access-control-request-method" in headers
-
-
 def _own(origin: str, headers: Headers) -> bool:
     """Whether this is the origin of the page itself. A site cannot set the second header in a
     visitor's browser without asking first."""
     hosts = [headers.get("host"), headers.get("x-forwarded-host", "").split(",")[0].strip()]
     scheme, _, host = origin.lower().partition("://")
     return scheme in ("http", "https") and host in [one.lower() for one in hosts if one]
-
-
-def _is_private(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return bool(_PRIVATE.fullmatch(name))
-    return True
-
-
-def _name_of(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
-
-
-def _origin_of(address: str) -> str:
-    parts = urlsplit(address.lower())
-    return f"{parts.scheme}://{parts.netloc}"

@@ -4,29 +4,32 @@ run and which sites may frame the page, and what is changed in Gradio's HTML.
 Where a link is shared, title, sentence and picture are the page's own, not those of Gradio's
 template. Sites that show links run no scripts, so this is in the HTML.
 
-Before all scripts of Gradio come the names of the page's own modules, and the end of a loop, so
-that an idle page does nothing: the sign of loading that Gradio shows at first has a timer, which
-counts on in each frame when that sign has long gone. No such timer is ever shown on this page.
+Before all scripts of Gradio comes the end of a loop, so that an idle page does nothing: the sign of
+loading that Gradio shows at first has a timer, which counts on in each frame when that sign has
+long gone. No such timer is ever shown on this page.
 """
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import secrets
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
+from html import escape
 
 import orjson
 from anyio import move_on_after
+from gradio.server_messages import CloseStreamMessage, UnexpectedErrorMessage
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ...environment import ASSETS
 from ...runs.html import PAGE, first_modules, served_map
 from ...worker.failures import FAILED
-from .addresses import HUB
+from ..requests import ID
+from .addresses import HOST, HUB
 from .bodies import NOT_OURS
 
 TITLE = "specviz: speculative decoding, token by token"
@@ -37,9 +40,14 @@ DESCRIPTION = (
 PICTURE = ASSETS / "pictures" / "race-light.png"
 """A wheel does not have it; the card then has no picture."""
 
-_TEMPLATE = re.compile(rb"<meta\s+(?:property=\"og:|name=\"twitter:)[^>]*>\s*")
-_HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
-NO_TIMER = b"""<script>
+# Gradio's manifest is not needed here.
+_TEMPLATE = re.compile(
+    rb"<(meta\s+(property=\"og:|name=\"twitter:)|link rel=\"manifest\")[^>]*>\s*"
+)
+_HEAD = re.compile(rb"<head>(?:\s*<(?:meta|base)\b[^>]*>)*")
+_SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
+_ANY_SITE = re.compile(rb"SameSite=none", re.IGNORECASE)
+NO_TIMER = """<script>
 {
   const next = window.requestAnimationFrame.bind(window);
   const isTimer = (text) => text.length < 120 && /performance\\.now\\(\\)-.*1e3/.test(text);
@@ -51,7 +59,6 @@ _FONTS = (
     *(f"static/fonts/SourceSansPro/SourceSansPro-{one}.woff2" for one in ("Regular", "Bold")),
 )
 """Those of the first screen: one that comes later moves what is there."""
-_BASE = re.compile(rb"<head>(?:\s*<(?:meta|base)\b[^>]*>)*")
 
 
 def address_of(scope: Scope) -> str | None:
@@ -59,62 +66,59 @@ def address_of(scope: Scope) -> str | None:
     headers = Headers(scope=scope)
     host = headers.get("x-forwarded-host") or headers.get("host", "")
     scheme = headers.get("x-forwarded-proto", scope.get("scheme", "http"))
-    if scheme not in ("http", "https") or not _HOST.fullmatch(host):
+    if scheme not in ("http", "https") or not HOST.fullmatch(host):
         return None
     return f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}"
 
 
-def with_card(page: bytes, address: str | None) -> bytes:
-    """The HTML page with this card instead of Gradio's. address: what `address_of` gives."""
+def our_page(page: bytes, address: str | None, nonce: str) -> bytes:
+    """Gradio's HTML page with this card, this icon and the page's own scripts and modules.
+
+    They come behind the address that all others on the page start from. Gradio keeps the timer that
+    it finds, and a browser may ignore an import map behind the first module. Each script has the
+    nonce: the page holds no text of visitors, so all of them are its own. address: what
+    `address_of` gives.
+    """
+    added = (_card(address) + _modules()).encode()
+    page = _HEAD.sub(lambda head: head.group() + added, _TEMPLATE.sub(b"", page), count=1)
+    return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)
+
+
+def _card(address: str | None) -> str:
     facts = {"title": TITLE, "description": DESCRIPTION, "type": "website"}
     if address is not None:
         facts["url"] = address + "/"
         if PICTURE.is_file():
             facts["image"] = f"{address}/gradio_api/file={PICTURE}"
-    card = "".join(
-        f'<meta property="og:{name}" content="{html.escape(value)}">'
-        for name, value in facts.items()
-    )
     size = "summary_large_image" if "image" in facts else "summary"
-    card += f'<meta name="twitter:card" content="{size}">'
-    return _TEMPLATE.sub(b"", page).replace(b"<head>", b"<head>" + card.encode(), 1)
-
-
-def with_scripts(page: bytes) -> bytes:
-    """The HTML page with the import map, the timer, and links to what the first screen needs,
-    behind the address that all others on it start from. Gradio keeps the timer that it finds, and
-    a browser may ignore an import map behind the first module."""
-    names = served_map(f"gradio_api/file={PAGE}/").encode()
-    added = b'<script type="importmap">%s</script>%s%s' % (names, NO_TIMER, _preloads())
-    return _BASE.sub(lambda head: head.group() + added, page, count=1)
+    return f'<meta name="twitter:card" content="{size}">' + "".join(
+        f'<meta property="og:{name}" content="{escape(value)}">' for name, value in facts.items()
+    )
 
 
 @cache
-def _preloads() -> bytes:
-    fonts = "".join(
-        f'<link rel="preload" as="font" type="font/woff2" crossorigin href="{url}">'
-        for url in _FONTS
-    )
-    modules = "".join(
-        f'<link rel="modulepreload" href="gradio_api/file={path}">' for path in first_modules()
-    )
-    return (fonts + modules).encode()
+def _modules() -> str:
+    # Without a link to an icon, a browser asks for one at the root of the host, which may belong to
+    # another site.
+    links = ['<link rel="icon" type="image/svg+xml" href="favicon.ico">']
+    font = '<link rel="preload" as="font" type="font/woff2" crossorigin href="{}">'
+    links += map(font.format, _FONTS)
+    links += map('<link rel="modulepreload" href="gradio_api/file={}">'.format, first_modules())
+    names = served_map(f"gradio_api/file={PAGE}/")
+    return f'<script type="importmap">{names}</script>{NO_TIMER}{"".join(links)}'
 
 
-_SCRIPT = re.compile(rb"<script\b", re.IGNORECASE)
-_ANY_SITE = re.compile(rb"SameSite=none", re.IGNORECASE)
-# Gradio's manifest is not needed here. Without a link to an icon, a browser asks for one at the
-# root of the host, which may belong to another site.
-_MANIFEST = re.compile(rb'<link rel="manifest"[^>]*>')
-_ICON = b'<link rel="icon" type="image/svg+xml" href="favicon.ico">'
+_HASHED = re.compile(r"/assets/.*-[\w-]{8}\.\w+")  # Gradio's: another content has another name
+_FILES = re.compile(r"/(assets|static|favicon|gradio_api/file=)|/$")
+FOR_EVER = "public, max-age=31536000, immutable"
+CHECKED = "no-cache"  # may be kept, and is asked for again: a new release must not mix with an old
+NEVER = "no-store"  # answers that may hold what visitors wrote
 
 STALLED = 30.0  # seconds that a client may take for one part of an answer
 LOST = "The results of this run are gone: start it again."
-LOCKED = "This page has a password: sign in first."
 NOTHING = "There is nothing at this address."
 SENTENCES = {
     400: NOT_OURS,
-    401: LOCKED,
     404: NOTHING,
     405: NOTHING,
     422: NOT_OURS,
@@ -124,9 +128,11 @@ SENTENCES = {
 OTHERWISE = "This request was refused."
 
 
-EVENTS = {"content-type": "text/event-stream"}
 # Without it the page would take the stream for open, and never open another.
-END = b'data: {"msg":"close_stream","event_id":null}\n\n'
+END = f"data: {CloseStreamMessage().model_dump_json()}\n\n"
+_GONE = UnexpectedErrorMessage(message=LOST, session_not_found=True)
+LOST_BY_PAGE = f"data: {_GONE.model_dump_json()}\n\n{END}"
+LOST_BY_PROGRAM = f"event: error\ndata: {orjson.dumps({'error': LOST}).decode()}\n\n"
 
 
 class Answer:
@@ -134,31 +140,34 @@ class Answer:
     page's own scripts the nonce without which the browser does not run them, and has a link to the
     page show what it is.
 
-    scope: the request. frames: the sites that may show the page. added: further headers.
-    sentences: those of failures, by status. status: of the answer, or 500 before there is one.
+    It says how long an answer may be kept, and leaves out a file that the client has kept.
+
+    scope: the request, with its id. frames: the sites that may show the page. added: further
+    headers. sentences: those of failures, by status. status: of the answer, or 500 before there is
+    one.
     """
 
     def __init__(self, scope: Scope, send: Send, frames: Sequence[str]) -> None:
         self.added: dict[str, str] = {}
         self.sentences: dict[int, str] = {}
         self.status = 500
-        self._send = send
-        self._head = scope["method"] == "HEAD"
-        self._https = scope["scheme"] == "https"
-        self._frames = frames
-        self._address = address_of(scope)
+        self._scope, self._send, self._frames = scope, send, frames
+        self._asked = Headers(scope=scope)
+        self.id = self._asked[ID]
         self._nonce = secrets.token_urlsafe(16)
-        self._started = False
         self._held: Message | None = None  # the start of an HTML page, until its body is complete
         self._page = b""
-        self._muted = False
+        self._started = self._muted = self._stalled = self._unchanged = False
         self._open = False  # whether the answer ends by a last part and not by its length
-        self._stalled = False
 
-    def watched(self, receive: Receive) -> Receive:
-        """A `Receive` that says that a client has left if it takes nothing any more."""
+    def watched(self, receive: Receive, raw: bytes | None = None) -> Receive:
+        """A `Receive` that says that a client has left if it takes nothing any more. raw: the body,
+        if it was read."""
+        read: list[Message] = [] if raw is None else [{"type": "http.request", "body": raw}]
 
         async def received() -> Message:
+            if read:
+                return read.pop()
             return {"type": "http.disconnect"} if self._stalled else await receive()
 
         return received
@@ -168,89 +177,71 @@ class Answer:
         if self._muted:
             return
         if message["type"] == "http.response.start":
-            await self._start(message)
+            if message["status"] >= 400:
+                await self.refuse(message["status"])
+            elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
+                self._held = message
+            else:
+                await self._begin(message["status"], message["headers"])
         elif self._held is not None:
             self._page += message.get("body", b"")
             if not message.get("more_body", False):
-                await self._send_page()
+                page = our_page(self._page, address_of(self._scope), self._nonce)
+                headers = MutableHeaders(raw=self._held["headers"])
+                headers["content-length"] = str(len(page))
+                await self._whole(self._held["status"], headers.raw, page)
         else:
             with move_on_after(STALLED) as patience:
-                await self._send(message)
+                await self._send({**message, "body": b""} if self._unchanged else message)
             self._stalled = self._muted = patience.cancelled_caught
 
     async def refuse(self, status: int, sentence: str | None = None) -> None:
         """Answer with a sentence, unless another answer has begun, which then ends."""
+        if not self._started:
+            shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
+            raw = orjson.dumps({"detail": shown, "error": shown})
+            await self.give(Response(raw, status, media_type="application/json"))
+        elif self._open and not self._stalled:
+            await self._send({"type": "http.response.body", "body": b""})
         self._muted = True
-        if self._started:
-            if self._open and not self._stalled:
-                await self._send({"type": "http.response.body", "body": b""})
-            return
-        shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
-        raw = orjson.dumps({"detail": shown, "error": shown})
-        length = {"content-length": str(len(raw))}
-        await self._whole(status, {"content-type": "application/json", **length}, raw)
 
-    async def allow(self) -> None:
-        """Answer that a request may be sent."""
-        await self._whole(204, {}, b"")
+    async def give(self, response: Response) -> None:
+        """Answer with this, whatever Gradio still sends."""
+        self._muted = True
+        await self._whole(response.status_code, response.raw_headers, bytes(response.body))
 
-    async def lose(self, *, to_page: bool) -> None:
-        """Answer a client that asks for the results of an event that is forgotten, in the form
-        that the page or a program expects."""
-        if to_page:
-            known = {"msg": "unexpected_error", "event_id": None, "message": LOST}
-            raw = b"data: %s\n\n" % orjson.dumps(
-                {**known, "success": False, "session_not_found": True}
-            )
-            raw += END
-        else:
-            raw = b"event: error\ndata: %s\n\n" % orjson.dumps({"error": LOST})
-        await self._whole(200, EVENTS, raw)
+    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], raw: bytes) -> None:
+        await self._begin(status, headers)
+        await self._send({"type": "http.response.body", "body": raw})
 
-    async def end_stream(self) -> None:
-        """Answer the page that asks for results and has them all."""
-        await self._whole(200, EVENTS, END)
-
-    async def _whole(self, status: int, headers: dict[str, str], raw: bytes) -> None:
-        start = {"type": "http.response.start", "status": status}
-        await self._begin({**start, "headers": Headers(headers).raw})
-        await self._send({"type": "http.response.body", "body": b"" if self._head else raw})
-
-    async def _start(self, message: Message) -> None:
-        if message["status"] >= 400:
-            await self.refuse(message["status"])
-        elif Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
-            self._held = message
-        else:
-            await self._begin(message)
-
-    async def _begin(self, message: Message) -> None:
-        self._started, self.status = True, message["status"]
-        raw = [
-            (name, self._cookie(value) if name == b"set-cookie" else value)
-            for name, value in message.get("headers", [])
-        ]
-        headers = MutableHeaders(raw=raw)
-        self._open = "content-length" not in headers
-        for name, value in (security_headers(self._nonce, self._frames) | self.added).items():
-            headers[name] = value
+    async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._started, self.status = True, status
+        https = self._scope["scheme"] == "https"
+        strict = partial(strict_cookie, framed=bool(self._frames), https=https)
+        changed = MutableHeaders(
+            raw=[(key, strict(one) if key == b"set-cookie" else one) for key, one in headers]
+        )
+        self._open = "content-length" not in changed
+        changed.update(security_headers(self._nonce, self._frames) | self.added)
         if self.added:
-            headers.add_vary_header("Origin")
-        await self._send({**message, "headers": headers.raw})
+            changed.add_vary_header("Origin")
+        changed[ID] = self.id
+        if status in (200, 206):
+            changed["cache-control"] = _lifetime(self._scope["path"])
+        changed.setdefault("cache-control", NEVER)
+        # A proxy that compresses adds a mark.
+        kept = self._asked.get("if-none-match", "").removeprefix("W/")
+        self._unchanged = status == 200 and changed.get("etag", "") == kept != ""
+        if self._unchanged:
+            status = 304
+            del changed["content-length"]
+        await self._send({"type": "http.response.start", "status": status, "headers": changed.raw})
 
-    def _cookie(self, value: bytes) -> bytes:
-        return strict_cookie(value, framed=bool(self._frames), https=self._https)
 
-    async def _send_page(self) -> None:
-        assert self._held is not None
-        start, self._held = self._held, None
-        page = with_nonce(with_scripts(self._page), self._nonce)
-        page = with_card(page, self._address)
-        headers = MutableHeaders(raw=list(start["headers"]))
-        if not self._head:
-            headers["content-length"] = str(len(page))
-        await self._begin({**start, "headers": headers.raw})
-        await self._send({"type": "http.response.body", "body": page})
+def _lifetime(path: str) -> str:
+    if _HASHED.search(path):
+        return FOR_EVER
+    return CHECKED if _FILES.search(path) else NEVER
 
 
 def security_headers(nonce: str, frames: Sequence[str] = ()) -> dict[str, str]:
@@ -261,10 +252,24 @@ def security_headers(nonce: str, frames: Sequence[str] = ()) -> dict[str, str]:
     ('unsafe-eval'); its components and Plotly set styles inline. Scripts in attributes, or in
     elements that are added later, do not run.
     """
+    # On a Space, Gradio loads its top bar from the hub.
+    hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
+    policy = (
+        "default-src 'self'",
+        f"script-src 'self' 'nonce-{nonce}' 'unsafe-eval'",
+        "script-src-attr 'none'",
+        "style-src 'self' 'unsafe-inline'",
+        f"img-src 'self' data: blob:{hub}",
+        "font-src 'self' data:",
+        f"connect-src 'self' data:{hub}",  # Plotly's pictures are data: addresses
+        "worker-src 'none'",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        " ".join(["frame-ancestors 'self'", *frames]),
+    )
     return {
-        "content-security-policy": "; ".join(
-            f"{name} {value}" for name, value in _policy(nonce, frames).items()
-        ),
+        "content-security-policy": "; ".join(policy),
         "x-content-type-options": "nosniff",
         "referrer-policy": "same-origin",
         "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
@@ -277,29 +282,3 @@ def strict_cookie(cookie: bytes, *, framed: bool, https: bool) -> bytes:
     if not framed:
         cookie = _ANY_SITE.sub(b"SameSite=lax", cookie)
     return cookie if not https or b"secure" in cookie.lower().split(b"; ") else cookie + b"; Secure"
-
-
-def _policy(nonce: str, frames: Sequence[str]) -> dict[str, str]:
-    # On a Space, Gradio loads its top bar from the hub.
-    hub = f" {HUB}" if os.environ.get("SPACE_ID") else ""
-    return {
-        "default-src": "'self'",
-        "script-src": f"'self' 'nonce-{nonce}' 'unsafe-eval'",
-        "script-src-attr": "'none'",
-        "style-src": "'self' 'unsafe-inline'",
-        "img-src": f"'self' data: blob:{hub}",
-        "font-src": "'self' data:",
-        "connect-src": f"'self' data:{hub}",  # Plotly's pictures are data: addresses
-        "worker-src": "'none'",
-        "object-src": "'none'",
-        "base-uri": "'self'",
-        "form-action": "'self'",
-        "frame-ancestors": " ".join(["'self'", *frames]),
-    }
-
-
-def with_nonce(page: bytes, nonce: str) -> bytes:
-    """The page with the nonce in its own inline scripts, and with its icon. The page holds no text
-    of visitors, so all its scripts are its own."""
-    page = _MANIFEST.sub(_ICON, page)
-    return _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), page)

@@ -1,23 +1,35 @@
-"""Gradio's `Blocks` for strangers: limits of events and of the time that the head of a request may
-take, and failures of events, server functions and the API as sentences."""
+"""What the page changes in Gradio and uvicorn for strangers: limits of events, of their results and
+of the time that the head of a request may take, and failures as sentences.
+
+Gradio itself runs every event to its end, and keeps the results of 2,000 sessions: those of the
+oldest are lost when strangers send new names. Here an event begins once somebody reads its results,
+and what nobody reads is forgotten.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 import h11
+import uvicorn
+from gradio.queueing import Event, Queue
+from gradio.routes import App
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...errors import SpecvizError
+from ...errors import SettingsError, SpecvizError
 from ...logs import brief
+from ...variables import MOST_PER_CLIENT
 from ...worker.failures import FAILED
-from .bodies import NOT_OURS
-from .events import HeardQueue
+from ..requests import client_of
+from .bodies import NOT_OURS, Refused
 
 if TYPE_CHECKING:
     from ..files import FileReader
@@ -27,8 +39,20 @@ log = logging.getLogger(__name__)
 
 HEAD_PATIENCE = 10.0  # seconds from the first byte of a head, or from the connection, to its end
 MOST_CONNECTIONS = 2048  # more get the status 503
+PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
+MOST_EVENTS = 512  # unfinished ones, of all clients
+MOST_UNREAD = 4096  # results that were not read yet, of all sessions
+IDLE = 0.02  # seconds between looks for new events; Gradio's millisecond would disturb engines
+RETRY = 5  # seconds after which a refused client may try again
 
-Answer = Callable[[dict[str, Any]], Any]
+TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
+BUSY = "The server is busy: try again in a minute."
+
+# Where Gradio's queue keeps events and their results.
+KEPT_IN = (
+    *("pending_messages_per_session", "pending_event_ids_session", "event_ids_to_events"),
+    *("event_queue_per_concurrency_id", "active_jobs"),
+)
 
 
 class PatientProtocol(H11Protocol):
@@ -43,22 +67,141 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._forget_head()
-        elif self._deadline is None:
-            self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_head()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        self._deadline = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
-
-    def _forget_head(self) -> None:
-        if self._deadline is not None:
+        if self.conn.their_state is h11.IDLE:
+            if self._deadline is None:
+                self._await_head()
+        elif self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _await_head(self) -> None:
+        # A transport that is closed already does nothing.
+        self._deadline = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+
+
+class Inboxes(dict[str, Any]):
+    """The results of each session that were not read yet. Gradio may remove one that is gone."""
+
+    def __delitem__(self, session: str) -> None:
+        self.pop(session, None)
+
+
+class HeardQueue(Queue):
+    """Gradio's queue, whose events come into their line once the stream of their session is open.
+
+    plain: Gradio's own, in whose place this one comes. All of it happens in the server's event
+    loop, so nothing here needs a lock.
+    """
+
+    def __init__(self, plain: Queue) -> None:
+        vars(self).update(vars(plain))
+        for name in KEPT_IN:  # raises if Gradio keeps it elsewhere: nothing would be limited
+            getattr(self, name)
+        self.pending_messages_per_session = Inboxes()  # type: ignore[assignment]
+        self._open: Counter[str] = Counter()  # streams by session
+        self._silent: dict[str, asyncio.TimerHandle] = {}  # sessions that nobody reads
+        self._unheard: list[Event] = []
+        self._arriving: Counter[str] = Counter()  # events on their way here, by client
+        self._read: deque[str] = deque(maxlen=MOST_UNREAD)  # sessions whose results all were
+        self.sleep_when_free = IDLE
+        self._most = 4 * MOST_PER_CLIENT.read()
+
+    @contextmanager
+    def arriving(self, client: str) -> Iterator[None]:
+        """Count an event of this client while it is on its way. Raises `Refused` if the client has
+        too many unfinished ones."""
+        events = self.event_ids_to_events.values()
+        own = self._arriving[client] + sum(client_of(e.request.scope) == client for e in events)
+        if own >= self._most:
+            raise Refused(429, TOO_MANY, retry=RETRY)
+        if len(events) + self._arriving.total() >= MOST_EVENTS:
+            if not self._silent:
+                raise Refused(503, BUSY, retry=RETRY)
+            self._forget(next(iter(self._silent)))  # the one that nobody has read for longest
+        self._arriving[client] += 1
+        try:
+            yield
+        finally:
+            self._arriving -= Counter([client])
+
+    def session_of(self, name: str) -> str | None:
+        """The session with this name, or to which the event of this id belongs."""
+        if name in self.pending_messages_per_session:
+            return name
+        pending = self.pending_event_ids_session.items()
+        return next((session for session, ids in pending if name in ids), None)
+
+    def has_read_all(self, session: str) -> bool:
+        """Whether a session that is unknown now was read to its end. Gradio's page opens a stream
+        too many if an event ends while the answer that names it is still on its way."""
+        return session in self._read
+
+    @contextmanager
+    def listening(self, session: str) -> Iterator[None]:
+        """While the block runs, somebody reads the results of this session."""
+        self._open[session] += 1
+        if session in self._silent:
+            self._silent.pop(session).cancel()
+        for event in _taken(self._unheard, session):
+            self.event_queue_per_concurrency_id[event.concurrency_id].queue.append(event)
+        try:
+            yield
+        finally:
+            self._open -= Counter([session])
+            if not self._open[session]:
+                self._fall_silent(session)
+                if not self.pending_event_ids_session.get(session):
+                    inbox = self.pending_messages_per_session.get(session)
+                    if inbox is not None and inbox.empty():
+                        self._read.append(session)
+                    self._forget(session)
+
+    async def push(self, body: Any, request: Any, username: str | None) -> Any:
+        begun, name, _ = pushed = await super().push(body, request, username)
+        event = self.event_ids_to_events.get(str(name)) if begun else None
+        if event is not None and not self._open[event.session_hash]:
+            self.event_queue_per_concurrency_id[event.concurrency_id].queue.remove(event)
+            self._unheard.append(event)
+            self._fall_silent(event.session_hash)
+        return pushed
+
+    def send_message(self, event: Event, event_message: Any) -> None:
+        inboxes: Any = self.pending_messages_per_session
+        if event.session_hash not in inboxes:
+            return
+        super().send_message(event, event_message)
+        # Whoever reads at once has next to nothing unread, so the rest is seldom needed.
+        if inboxes[event.session_hash].qsize() > MOST_UNREAD / MOST_EVENTS:
+            while sum(one.qsize() for one in inboxes.values()) > MOST_UNREAD:
+                self._forget(max(inboxes, key=lambda name: inboxes[name].qsize()))
+
+    def _fall_silent(self, session: str) -> None:
+        """Forget a session unless somebody reads it within `PATIENCE`."""
+        if session not in self._silent:
+            later = asyncio.get_running_loop().call_later
+            self._silent[session] = later(PATIENCE, self._forget, session)
+
+    def _forget(self, session: str) -> None:
+        """End the events of a session, and free the memory of their results."""
+        for event in [e for job in self.active_jobs for e in job or ()]:
+            event.alive &= event.session_hash != session
+        lines = [one.queue for one in self.event_queue_per_concurrency_id.values()]
+        for line in (self._unheard, *lines):
+            for event in _taken(line, session):
+                self.event_ids_to_events.pop(event._id, None)
+        inbox = self.pending_messages_per_session.pop(session, None)
+        while inbox is not None and not inbox.empty():  # a stream that stalls holds on to it
+            inbox.get_nowait()
+        self.pending_event_ids_session.pop(session, None)
+        if session in self._silent:
+            self._silent.pop(session).cancel()
+
+
+def _taken(line: list[Event], session: str) -> list[Event]:
+    """The events of this session, which are no longer in the line."""
+    found = [event for event in line if event.session_hash == session]
+    line[:] = [event for event in line if event.session_hash != session]
+    return found
 
 
 class Page(gr.Blocks):
@@ -68,29 +211,21 @@ class Page(gr.Blocks):
     runs: RunQueue
     reader: FileReader
 
-    def launch(self, *args: Any, **kwargs: Any) -> Any:
+    def launch(self, *args: Any, prevent_thread_lock: bool = False, **kwargs: Any) -> Any:
         """As Gradio's, with time limits of uvicorn that Gradio has no options for."""
-        blocks = not kwargs.get("prevent_thread_lock", False)
-        launched = super().launch(*args, **{**kwargs, "prevent_thread_lock": True})
+        kwargs["prevent_thread_lock"] = True
+        launched = super().launch(*args, **kwargs)
         # uvicorn reads its configuration for each connection.
         self.server.config.http_protocol_class = PatientProtocol
         self.server.config.limit_concurrency = MOST_CONNECTIONS
-        if blocks:
+        if not prevent_thread_lock:
             self.block_thread()
         return launched
 
     def queue(self, *args: Any, **kwargs: Any) -> Page:
         """As Gradio's, with a `HeardQueue`."""
         super().queue(*args, **kwargs)
-        old = self._queue
-        self._queue = HeardQueue(
-            live_updates=old.live_updates,
-            concurrency_count=old.max_thread_count,
-            update_intervals=old.update_intervals,
-            max_size=old.max_size,
-            blocks=self,
-            default_concurrency_limit=old.default_concurrency_limit,
-        )
+        self._queue = HeardQueue(self._queue)
         return self
 
     async def preprocess_data(self, *args: Any, **kwargs: Any) -> Any:
@@ -117,7 +252,7 @@ def sentence(text: str) -> gr.Error:
     return gr.Error(text, print_exception=False)
 
 
-def answering(function: Answer) -> Answer:
+def answering(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
     """A server function that answers `{"error": sentence, "over": True}` if it fails."""
 
     @wraps(function)
@@ -134,3 +269,31 @@ def answering(function: Answer) -> Answer:
             return {"error": FAILED, "over": True}
 
     return answer
+
+
+RELIED_ON: dict[type, tuple[str, ...]] = {
+    App: ("build_middleware_stack", "get_blocks"),
+    gr.Blocks: ("launch", "queue", "preprocess_data", "process_api"),
+    Queue: ("push", "send_message", "clean_events"),
+    H11Protocol: ("connection_made", "data_received"),
+}
+"""What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
+and nobody would notice."""
+
+
+def check_libraries() -> None:
+    """Raise `SettingsError` if the page cannot be made safe in this Gradio or uvicorn."""
+    missing = [
+        f"{one.__module__}.{one.__name__}.{name}"
+        for one, names in RELIED_ON.items()
+        for name in names
+        if not hasattr(one, name)
+    ]
+    if "_app" not in inspect.signature(gr.Blocks.launch).parameters:
+        missing.append("Blocks.launch(_app=...)")
+    if missing:
+        raise SettingsError(
+            f"gradio {gr.__version__} and uvicorn {uvicorn.__version__} lack "
+            f"{', '.join(missing)}, on which the page's limits rest: install the versions in "
+            "requirements.lock."
+        )

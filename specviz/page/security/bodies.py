@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal, TypeAlias
 
 import orjson
-from starlette.types import Message, Receive
+from pydantic import BaseModel, Field, TypeAdapter
+from starlette.types import Receive
 
 KIB, MIB = 2**10, 2**20
 SMALL = 256 * KIB  # bytes; every request fits but a file, and a sweep of a visitor's own prompts
 QUESTION = MIB  # bytes of a call of a server function
 EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as escapes
-MOST_ARGUMENTS = 64  # values of an event, and texts in one of them
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
 LARGE_OF_CLIENT = 2  # of these, from one address
 PATIENCE = 60.0  # seconds that a body may take to arrive
 SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
-MOST_STRINGS = (
-    300  # in a large body, which is the wish of a sweep: a kind and a text of each prompt
-)
-NAME = re.compile(r"[\w.-]{1,64}")
+MOST_STRINGS = 300  # in a large body: a sweep's wish has a kind and a text of each prompt
 
 NOT_OURS = "This request is not one that the page makes, nor one of the API (docs/api.md)."
 TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
@@ -54,15 +50,37 @@ class Bodies:
     def __init__(self) -> None:
         self._large: Counter[str] = Counter()
 
-    @contextmanager
-    def room(self, client: str) -> Iterator[Body]:
-        """A body of this client to be read. If it is large, it counts as such until the end of the
-        block."""
-        body = Body(lambda: self._take_place(client))
+    @asynccontextmanager
+    async def read(
+        self, receive: Receive, most: int, promised: str | None, client: str
+    ) -> AsyncIterator[bytes]:
+        """The whole body of a request. If it is large, it counts as such until the end of the
+        block. Raises `Refused` as soon as it has more than `most` bytes, or if its header,
+        `promised`, says so; no more is kept."""
+        if promised and (not promised.isdigit() or int(promised[:18]) > most):
+            raise Refused(413, TOO_LARGE.format(most // KIB))
+        parts, size, more, large = [], 0, True, 0
+        began = time.monotonic()
         try:
-            yield body
+            while more:
+                spent = time.monotonic() - began
+                left = min(SILENCE, PATIENCE - spent, SILENCE + size / SLOWEST - spent)
+                try:
+                    message = await asyncio.wait_for(receive(), max(0.0, left))
+                except asyncio.TimeoutError:
+                    raise Refused(408, TOO_SLOW) from None
+                part = message.get("body", b"")
+                more = message["type"] == "http.request" and message.get("more_body", False)
+                size += len(part)
+                if size > most:
+                    raise Refused(413, TOO_LARGE.format(most // KIB))
+                if size > SMALL and not large:
+                    self._take_place(client)
+                    large = 1
+                parts.append(part)
+            yield b"".join(parts)
         finally:
-            self._large -= Counter({client: int(body.large)})
+            self._large -= Counter({client: large})
 
     def _take_place(self, client: str) -> None:
         if self._large.total() >= LARGE_AT_ONCE:
@@ -72,92 +90,45 @@ class Bodies:
         self._large[client] += 1
 
 
-class Body:
-    """The body of one request. take_place: called when it becomes a large one; raises `Refused` if
-    there are too many. large: whether it counts as a large one."""
-
-    def __init__(self, take_place: Callable[[], None]) -> None:
-        self.raw = b""
-        self.large = False
-        self._take_place = take_place
-
-    async def read(self, receive: Receive, most: int, promised: str | None) -> None:
-        """Read it to its end. Raises `Refused` as soon as it has more than `most` bytes, or if its
-        header, `promised`, says so; no more is kept."""
-        if promised and (not promised.isdigit() or int(promised[:18]) > most):
-            raise Refused(413, TOO_LARGE.format(most // KIB))
-        parts, size, more = [], 0, True
-        began = time.monotonic()
-        while more:
-            behind = began + SILENCE + size / SLOWEST
-            deadline = min(began + PATIENCE, time.monotonic() + SILENCE, behind)
-            message = await _before(deadline, receive)
-            part = message.get("body", b"")
-            more = message["type"] == "http.request" and message.get("more_body", False)
-            size += len(part)
-            if size > most:
-                raise Refused(413, TOO_LARGE.format(most // KIB))
-            if size > SMALL and not self.large:
-                self._take_place()
-                self.large = True
-            parts.append(part)
-        self.raw = b"".join(parts)
-
-    def replay(self, receive: Receive) -> Receive:
-        """A `Receive` that gives the body to the next reader, and then the messages after it."""
-        given = False
-
-        async def again() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": self.raw, "more_body": False}
-
-        return again
+MOST_ARGUMENTS = 64  # values of an event, and texts in one of them
+# Gradio keeps names for as long as it runs.
+Name = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
+# An object could name a file or an address that Gradio fetches.
+Plain = str | int | float | bool | None | Annotated[list[str], Field(max_length=MOST_ARGUMENTS)]
 
 
-async def _before(deadline: float, receive: Receive) -> Message:
+class _Named(BaseModel, strict=True):
+    session_hash: Name | None = None
+    event_id: Name | None = None
+
+
+class _Event(_Named):
+    data: Annotated[list[Plain], Field(max_length=MOST_ARGUMENTS)] = []
+    fn_index: int | None = None
+    batched: Literal[False] | None = None
+
+
+class _Question(_Named):
+    fn_name: Name | None = None
+    data: dict[str, Any]
+    component_id: int
+
+
+Kind: TypeAlias = TypeAdapter[Any]
+NAMED: Kind = TypeAdapter(_Named)
+EVENTS: Kind = TypeAdapter(_Event)  # as the page or a client sends it
+VALUES: Kind = TypeAdapter(Annotated[dict[str, Plain], Field(max_length=MOST_ARGUMENTS)])
+QUESTIONS: Kind = TypeAdapter(_Question)  # a call of a server function, as the player sends it
+
+
+def check(raw: bytes, kind: Kind) -> None:
+    """Raise `Refused` unless this is JSON of this kind."""
     try:
-        return await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
-    except (TimeoutError, asyncio.TimeoutError):
-        raise Refused(408, TOO_SLOW) from None
-
-
-def check_event(raw: bytes) -> None:
-    """Raise `Refused` unless this is a request for an event, as the page or a client sends it.
-
-    Its values must be plain: an object could name a file or an address that Gradio fetches.
-    """
-    body = _object(raw)
-    data = body.get("data", [])
-    _check_names(body, "session_hash", "event_id")
-    if not isinstance(data, list) or len(data) > MOST_ARGUMENTS or not all(map(_plain, data)):
-        raise Refused(400, NOT_OURS)
-    if body.get("batched") or not isinstance(body.get("fn_index"), int | None):
-        raise Refused(400, NOT_OURS)
-
-
-def check_named_values(raw: bytes) -> None:
-    """Raise `Refused` unless these are plain values by name."""
-    values = _object(raw).values()
-    if len(values) > MOST_ARGUMENTS or not all(map(_plain, values)):
-        raise Refused(400, NOT_OURS)
-
-
-def check_question(raw: bytes) -> None:
-    """Raise `Refused` unless this is a call of a server function, as the player sends it."""
-    if len(raw) > SMALL and _structure(raw) > SMALL:
-        raise Refused(400, NOT_OURS)
-    body = _object(raw)
-    _check_names(body, "session_hash", "fn_name")
-    if not isinstance(body.get("data"), dict) or not isinstance(body.get("component_id"), int):
-        raise Refused(400, NOT_OURS)
-
-
-def check_object(raw: bytes) -> None:
-    """Raise `Refused` unless this is a JSON object whose names are short."""
-    _check_names(_object(raw), "session_hash", "event_id")
+        if len(raw) > SMALL and _structure(raw) > SMALL:
+            raise ValueError
+        kind.validate_python(orjson.loads(raw), strict=True)
+    except ValueError:
+        raise Refused(400, NOT_OURS) from None
 
 
 def _structure(raw: bytes) -> int:
@@ -167,27 +138,3 @@ def _structure(raw: bytes) -> int:
     if plain.count(b'"') > 2 * MOST_STRINGS:
         return len(raw)
     return sum(map(len, plain.split(b'"')[::2]))
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise Refused(400, NOT_OURS) from None
-    if not isinstance(value, dict):
-        raise Refused(400, NOT_OURS)
-    return value
-
-
-def _check_names(body: dict[str, Any], *names: str) -> None:
-    # Gradio keeps these for as long as it runs.
-    for name in names:
-        value = body.get(name)
-        if value is not None and not (isinstance(value, str) and NAME.fullmatch(value)):
-            raise Refused(400, NOT_OURS)
-
-
-def _plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return len(value) <= MOST_ARGUMENTS and all(isinstance(one, str) for one in value)
-    return value is None or isinstance(value, str | int | float)

@@ -8,32 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import inspect
 import logging
 import re
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import Any
 
-import gradio
-import uvicorn
-from gradio.blocks import Blocks
-from gradio.queueing import Queue
 from gradio.routes import App, ORJSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.requests import cookie_parser
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...errors import SettingsError
-from ...logs import brief
+from ...logs import REQUEST, brief
 from ...variables import AUTH, MCP
-from ..requests import client_of
+from ..probes import Probes
+from ..requests import client_of, with_id
 from .addresses import (
     API,
     LOGIN,
@@ -44,13 +36,13 @@ from .addresses import (
     TOOLS,
     Post,
     Sites,
-    is_preflight,
     is_readable,
     path_of,
     stream_of,
 )
-from .answers import LOCKED, NOTHING, Answer
-from .bodies import NOT_OURS, Bodies, Body, Refused
+from .answers import END, LOST_BY_PAGE, LOST_BY_PROGRAM, NOTHING, Answer
+from .blocks import check_libraries
+from .bodies import NOT_OURS, Bodies, Refused, check
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +57,7 @@ PAUSE = 10.0  # seconds after which one more is allowed
 SLOWER = 0.5  # seconds that a try waits for each wrong one before it
 MOST_CLIENTS = 10_000  # that are remembered
 
+LOCKED = "This page has a password: sign in first."
 WRONG = "The name or the password is wrong."
 PAUSED = "The name or the password was wrong too often: wait a minute, then try again."
 HINT = f"After {MOST_TRIES} wrong attempts, wait a minute before the next one."
@@ -73,21 +66,13 @@ _RANGE = re.compile(rb"bytes=\d{1,9}-(\d{1,9})?")
 
 
 class GuardedApp(App):
-    """Gradio's application behind a `Guard`, which also comes before Gradio's own middleware:
-    that would answer other sites by itself. front: what comes before the guard."""
+    """Gradio's application behind its guard, which also comes before Gradio's own middleware: that
+    would answer other sites by itself."""
 
-    def __init__(self, *, sites: Sites, tools: bool, front: Sequence[Middleware] = ()) -> None:
-        # FastAPI's own pages load scripts from another host.
-        super().__init__(
-            default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
-        )
-        self._sites = sites
-        self._tools = tools
-        self._front = front
+    guard: Middleware
 
     def build_middleware_stack(self) -> ASGIApp:
-        guard = Middleware(Guard, sites=self._sites, tools=self._tools)
-        self.user_middleware[:0] = [*self._front, guard]
+        self.user_middleware.insert(0, self.guard)
         return super().build_middleware_stack()
 
 
@@ -99,6 +84,7 @@ class Guard:
         self._app = app
         self._sites = sites
         self._tools = tools
+        self._probes = Probes()
         self._bodies = Bodies()
         self._attempts = Attempts()
 
@@ -109,7 +95,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = with_id(scope)
         answer = Answer(scope, send, self._sites.frames)
+        before = REQUEST.set(answer.id)
         try:
             await self._answer(scope, receive, answer)
         except Refused as refused:
@@ -124,69 +112,78 @@ class Guard:
             else:
                 log.exception("a request failed")
                 await answer.refuse(500)
+        finally:
+            REQUEST.reset(before)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        headers, page = Headers(scope=scope), scope["app"].get_blocks()
-        answer.added |= self._sites.admit(headers, page.share_url)
-        if is_preflight(scope["method"], headers):
-            answer.added |= PREFLIGHT if answer.added else {}
-            await answer.allow()
+        headers, page, path = Headers(scope=scope), scope["app"].get_blocks(), path_of(scope)
+        # A probe has no session, and may name any host.
+        probed = await self._probes.answer(scope, getattr(page, "runs", None))
+        if probed is not None:
+            await answer.give(probed)
             return
-        path, client = path_of(scope), client_of(scope)
+        answer.added |= self._sites.admit(headers, page.share_url)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            answer.added |= PREFLIGHT if answer.added else {}
+            await answer.give(Response(status_code=204))
+            return
         post = self._wanted(scope["method"], path, headers)
         check_signed_in(scope, path)
-        with ExitStack() as until_answered:
-            if post is not None:
-                body = until_answered.enter_context(self._bodies.room(client))
-                receive = await _checked(post, body, receive, headers)
-                if post is LOGIN:
-                    await self._attempts.begin(client)
-                if post.begins:
-                    until_answered.enter_context(page._queue.arriving(client))
-            elif (name := stream_of(path, scope["query_string"])) is not None:
-                session = page._queue.session_of(name)
-                if session is None and page._queue.has_read_all(name):
-                    await answer.end_stream()
-                    return
-                if session is None:
-                    await answer.lose(to_page=path.startswith(API + "queue"))
-                    return
-                until_answered.enter_context(page._queue.listening(session))
-            if post is not None and post.reads is not None:
-                told = await run_in_threadpool(page.reader.answer, post.reads, body.raw)
-                await Response(told, media_type="application/json")(scope, receive, answer.send)
-                return
-            if post is LOGIN:
+        if post is None:
+            await self._read(scope, receive, answer)
+            return
+        client, promised = client_of(scope), headers.get("content-length")
+        async with self._bodies.read(receive, post.most, promised, client) as raw:
+            if post.kind is not None:
+                check(raw, post.kind)
+            if post.reads is not None:
+                told = await run_in_threadpool(page.reader.answer, post.reads, raw)
+                await answer.give(Response(told, media_type="application/json"))
+            elif post is LOGIN:
                 answer.sentences = {400: WRONG}
-            await self._app(_for_gradio(scope), answer.watched(receive), answer.send)
-        if post is LOGIN and answer.status < 400:
-            self._attempts.succeeded(client)
+                await self._attempts.begin(client)
+                await self._pass(scope, receive, answer, raw)
+                if answer.status < 400:
+                    self._attempts.succeeded(client)
+            else:
+                with page._queue.arriving(client) if post.begins else nullcontext():
+                    await self._pass(scope, receive, answer, raw)
+
+    async def _read(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        """Answer what brings nothing. A stream of results is read for as long as it lasts."""
+        queue, path = scope["app"].get_blocks()._queue, path_of(scope)
+        name = stream_of(path, scope["query_string"])
+        session = None if name is None else queue.session_of(name)
+        if name is not None and session is None:
+            lost = LOST_BY_PAGE if path.startswith(API + "queue") else LOST_BY_PROGRAM
+            told = END if queue.has_read_all(name) else lost
+            await answer.give(Response(told, media_type="text/event-stream"))
+            return
+        with nullcontext() if session is None else queue.listening(session):
+            await self._pass(scope, receive, answer)
+
+    async def _pass(
+        self, scope: Scope, receive: Receive, answer: Answer, raw: bytes | None = None
+    ) -> None:
+        await self._app(_for_gradio(scope), answer.watched(receive, raw), answer.send)
 
     def _wanted(self, method: str, path: str, headers: Headers) -> Post | None:
         """What an admitted POST brings; None for other methods. Raises `Refused`."""
         tools = self._tools and bool(TOOLS.fullmatch(path))
-        if method in ("GET", "HEAD") and (tools or is_readable(path)):
+        if method in ("GET", "HEAD") and is_readable(path):
             return None
-        if tools and method == "DELETE":
+        if tools and method in ("GET", "HEAD", "DELETE"):
             return None
-        posts = (*POSTS, TOOL_POST) if tools else POSTS
-        post = next((one for one in posts if one.path.fullmatch(path)), None)
+        found = (one for one in POSTS if one.path.fullmatch(path))
+        post = next(found, TOOL_POST if tools else None)
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
         # Another site can make a browser send forms here, but neither of these.
         wanted = "application/json" if post.reads is None else "application/octet-stream"
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != wanted and (post.check or post.reads):
+        if kind != wanted and (post.kind or post.reads):
             raise Refused(400, NOT_OURS)
         return post
-
-
-async def _checked(post: Post, body: Body, receive: Receive, headers: Headers) -> Receive:
-    """The `Receive` from which Gradio reads the body, once all of it is here. Raises `Refused`."""
-    await body.read(receive, post.most, headers.get("content-length"))
-    if post.check is not None:
-        post.check(body.raw)
-    return body.replay(receive)
 
 
 def _for_gradio(scope: Scope) -> Scope:
@@ -206,8 +203,7 @@ def check_signed_in(scope: Scope, path: str) -> None:
     app: Any = scope["app"]
     if app.auth is None or SIGN_IN.fullmatch(path):
         return
-    sent = (value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
-    cookies = cookie_parser("; ".join(sent))
+    cookies = Request(scope).cookies
     names = (f"access-token-{app.cookie_id}", f"access-token-unsecure-{app.cookie_id}")
     if not any(cookies.get(name) in app.tokens for name in names):
         raise Refused(401, LOCKED)
@@ -218,66 +214,39 @@ class Attempts:
     there is one more in every `PAUSE`."""
 
     def __init__(self) -> None:
-        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, and when
+        self._forgiven: dict[str, float] = {}  # when all tries of an address are
 
     async def begin(self, client: str) -> None:
         """Count a try, and wait. Raises `Refused` if there were too many."""
-        spent = self._spent_by(client)
+        now = time.monotonic()
+        forgiven = max(now, self._forgiven.get(client, now))
+        spent = (forgiven - now) / PAUSE
         if spent > MOST_TRIES - 1:
             raise Refused(429, PAUSED, retry=int(PAUSE))
         # Counted before it is known to be wrong, so that many at once gain nothing.
-        self._spent[client] = (spent + 1.0, time.monotonic())
-        self._spent.move_to_end(client)
-        if len(self._spent) > MOST_CLIENTS:
-            self._spent.popitem(last=False)
+        self._forgiven.pop(client, None)  # the one that tried last comes last
+        self._forgiven[client] = forgiven + PAUSE
+        if len(self._forgiven) > MOST_CLIENTS:
+            del self._forgiven[next(iter(self._forgiven))]
         await asyncio.sleep(SLOWER * spent)
 
     def succeeded(self, client: str) -> None:
         """The try was right: forget the earlier ones."""
-        self._spent.pop(client, None)
-
-    def _spent_by(self, client: str) -> float:
-        tries, when = self._spent.get(client, (0.0, 0.0))
-        return max(0.0, tries - (time.monotonic() - when) / PAUSE)
+        self._forgiven.pop(client, None)
 
 
-RELIED_ON: dict[type, tuple[str, ...]] = {
-    App: ("build_middleware_stack", "get_blocks"),
-    Blocks: ("launch", "queue", "preprocess_data", "process_api"),
-    Queue: ("push", "get_events", "send_message", "clean_events"),
-    H11Protocol: ("connection_made", "data_received", "connection_lost"),
-}
-"""What the page changes in Gradio and uvicorn. Under another name it would change nothing there,
-and nobody would notice."""
-
-
-def check_libraries() -> None:
-    """Raise `SettingsError` if this Gradio or uvicorn is not one that the page can be made safe
-    in."""
-    missing = [
-        f"{one.__module__}.{one.__name__}.{name}"
-        for one, names in RELIED_ON.items()
-        for name in names
-        if not hasattr(one, name)
-    ]
-    if "_app" not in inspect.signature(Blocks.launch).parameters:
-        missing.append("Blocks.launch(_app=...)")
-    if missing:
-        raise SettingsError(
-            f"gradio {gradio.__version__} and uvicorn {uvicorn.__version__} lack "
-            f"{', '.join(missing)}, on which the page's limits rest: install the versions in "
-            "requirements.lock."
-        )
-
-
-def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """The options of `launch()` for a page on a public network. front: what requests reach before
-    the guard. Raises `SettingsError`."""
+def guarded_options() -> dict[str, Any]:
+    """The options of `launch()` for a page on a public network. Raises `SettingsError`."""
     check_libraries()
     password = AUTH.read()
     tools = _tools(password is not None)
+    # FastAPI's own pages load scripts from another host.
+    app = GuardedApp(
+        default_response_class=ORJSONResponse, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    app.guard = Middleware(Guard, sites=Sites.from_environment(), tools=tools)
     return {
-        "_app": GuardedApp(sites=Sites.from_environment(), tools=tools, front=front),
+        "_app": app,
         "auth": password,
         "auth_message": HINT if password else None,
         "mcp_server": tools,
@@ -291,10 +260,7 @@ def guarded_options(front: Sequence[Middleware] = ()) -> dict[str, Any]:
 def _tools(password: bool) -> bool:
     if not MCP.read():
         return False
-    if password:
-        log.warning(NOT_BOTH)
-        return False
-    if importlib.util.find_spec("mcp") is None:
-        log.warning(NO_TOOLS)
+    if password or importlib.util.find_spec("mcp") is None:
+        log.warning(NOT_BOTH if password else NO_TOOLS)
         return False
     return True
