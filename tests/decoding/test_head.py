@@ -15,6 +15,8 @@ from toy_models import emitted_ids, finish, generated, llama, outcome_counts, pa
 import specviz.core.loop
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.core.eager import EagerEngine
+from specviz.core.engine import make_state_engine
+from specviz.core.states import make_head_engine
 from specviz.errors import PairError
 from specviz.pairs.heads.eagle_files import load_head
 from specviz.runs.identities import check_trace
@@ -113,6 +115,25 @@ def test_greedy_text_is_the_targets_own_from_any_prompt(form: str, tmp_path: Pat
     header = events[0]
     assert header.draft["name"] == "head" and header.draft["parameters"] > 1000
     assert header.prefill_seconds["speculative"]["draft"] >= 0
+
+
+@pytest.mark.parametrize("publish", [eagle, speculators])
+def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
+    publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module = pytest.importorskip("specviz.sides.fast_cpu.head")
+    _, pair = publish(tmp_path / "head")
+    ids, rows = torch.tensor(PROMPT), []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(module, "threads_for", lambda _, threads=threads: threads)
+        target = make_state_engine(pair.target, VOCAB)
+        target.keep_states(pair.head.states)
+        target.forward(ids, keep=1)
+        engine = make_head_engine(pair.head, VOCAB, target)
+        assert engine.form == "compiled", "it gave other logits than torch's modules"
+        engine.prefill(ids, target.states)
+        rows.append(torch.cat([engine.forward(ids[i : i + 1], keep=1) for i in range(3)]))
+    assert torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[2])
 
 
 @pytest.mark.parametrize("drafter", ["head", "ngram-head"])
