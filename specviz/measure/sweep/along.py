@@ -41,6 +41,19 @@ Rounds: TypeAlias = Counter[tuple[int, int, int, int]]
 """How many rounds had so many drafted, judged, accepted and emitted tokens; they can be added."""
 
 
+def rounds_of(trace: Trace) -> Rounds:
+    """Those of the speculative lane of a race."""
+    return Counter(
+        (
+            len(r.drafted),
+            sum(token.outcome != "ignored" for token in r.drafted),
+            sum(token.outcome == "accepted" for token in r.drafted),
+            len(r.emitted),
+        )
+        for r in trace.lane("speculative")
+    )
+
+
 def figures(rounds: Rounds) -> dict[str, Any]:
     """tau, alpha, alpha_by_position, efficiency, and drafted tokens per round."""
     drafted, judged, accepted, emitted = (

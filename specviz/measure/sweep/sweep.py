@@ -25,11 +25,10 @@ from ...runs.trace import Trace
 from ...settings import Settings
 from ...sides.early_exit import best_exit
 from ..racing import raced, seeded
-from .advice import page_query, recommendations
 from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left, readable
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
-from .observed import run_of
-from .table import Findings
+from .deploy import page_query, recommendations
+from .table import Findings, run_of
 from .types import (
     Configuration,
     Machine,
@@ -140,8 +139,7 @@ class Sweep(Findings):
         self.questions, self.notes = readable(pair, self.questions, base.chat)
         prompt = self.questions[0].text
         self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
-        draft = None if pair.draft is None else parameter_bytes(pair.draft)
-        self.weights = (parameter_bytes(pair.target), draft)
+        self.memory = {drafter: _memory(pair, drafter) for drafter in self.request.drafters}
         now = self._standing()
         self.queue, pieces = due(now), pieces_left(now)
         return Plan(now.table, kinds_of(self.questions), pieces, self.request.seconds)
@@ -197,6 +195,14 @@ class Sweep(Findings):
                 own = self._settings(Piece(row.key, piece.question))
                 rounds = predicted_rounds(pair, text, own, known)
                 self.predicted.setdefault(row.key, {})[piece.question] = rounds
+
+
+def _memory(pair: Pair, drafter: str) -> int | None:
+    needs = drafter_kind(drafter).needs
+    if needs not in (None, "layers", "draft"):
+        return None  # the weights of other parts belong to neither model
+    models = [pair.target, pair.draft] if needs == "draft" else [pair.target]
+    return sum(parameter_bytes(model) for model in models if model is not None)
 
 
 def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:

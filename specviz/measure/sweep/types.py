@@ -165,6 +165,16 @@ class Row:
     memory: int | None = None
     note: str = ""
 
+    @property
+    def speedup(self) -> Estimate | None:
+        """The measured speed-up."""
+        return self.measured.speedup if self.measured else None
+
+    @property
+    def promise(self) -> float | None:
+        """The predicted speed-up."""
+        return self.predicted.speedup if self.predicted else None
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
