@@ -176,7 +176,7 @@ def _texts(values: Any) -> list[str]:
 class SweepJob(Job):
     """A sweep, of which the models do a few pieces at a time.
 
-    plan, progress, result: the newest of each. rows: by the keys of their configurations.
+    plan, progress, result: the newest of each.
     """
 
     most = 3  # each lets every run wait for one turn of it
@@ -191,24 +191,19 @@ class SweepJob(Job):
         self.plan: Plan | None = None
         self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
-        self.rows: dict[str, Row] = {}
         self._found_at = 0  # the number of the news that brought `result`
-        self._numbers: dict[str, int] = {}  # of the rows
+        self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
         self._rest: Rest | None = None
 
     def take(self, item: Any) -> None:
         if isinstance(item, Plan):
             self.plan = item
             self._keep_rows(item.rows)
-        elif isinstance(item, Row):
-            self._keep_rows((item,))
         elif isinstance(item, SweepProgress):
             self.progress = item
-        elif isinstance(item, SweepResult):
-            self._find(item)
-        elif isinstance(item, Rest):
-            self._rest = item
-            self._find(item.result)
+        elif isinstance(item, Rest):  # it comes after each piece, with all rows
+            self._rest, self.result, self._found_at = item, item.result, self.number + 1
+            self._keep_rows(item.result.rows)
 
     def has_more(self) -> bool:
         rest = self._rest
@@ -230,12 +225,11 @@ class SweepJob(Job):
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
         news: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
         if self.plan is not None and since <= 0:
-            news |= {"kinds": self.plan.kinds, "pieces": self.plan.pieces}
-            news |= {"seconds": self.plan.seconds}
+            news |= {name: getattr(self.plan, name) for name in ("kinds", "pieces", "seconds")}
         news["rows"] = [
             {"key": key, **asdict(row)}
-            for key, row in list(self.rows.items())
-            if self._numbers[key] > since or over
+            for key, (row, came) in list(self._rows.items())
+            if came > since or over
         ]
         if self.result is not None and (self._found_at > since or over):
             news |= _found(self.result, whole=over)
@@ -244,14 +238,8 @@ class SweepJob(Job):
     def _keep_rows(self, rows: tuple[Row, ...]) -> None:
         for row in rows:
             key = row.configuration.key
-            if self.rows.get(key) != row:
-                self._numbers[key] = self.number + 1
-                self.rows[key] = row
-
-    def _find(self, result: SweepResult) -> None:
-        self.result = result
-        self._found_at = self.number + 1
-        self._keep_rows(result.rows)
+            if key not in self._rows or self._rows[key][0] != row:
+                self._rows[key] = row, self.number + 1
 
 
 def _found(result: SweepResult, *, whole: bool) -> dict[str, Any]:

@@ -210,15 +210,14 @@ def _in_the_race(now: Standing) -> dict[float, list[str]]:
     found: dict[float, list[str]] = {}
     for temperature in dict.fromkeys(row.configuration.temperature for row in now.rows):
         group = [row for row in now.rows if row.configuration.temperature == temperature]
-        bar = KEEP * max(_speed(row) or 0.0 for row in group)
-        rising = sorted(group, key=lambda row: _speed(row) or 0.0)
-        leaders = {row.configuration.drafter: row.configuration.key for row in rising}
+        bar = KEEP * max(row.promise or 0.0 for row in group)
+        rising = sorted(group, key=lambda row: row.promise or 0.0)
+        leaders = {row.configuration.drafter: row for row in rising}
         found[temperature] = [
-            key
+            row.configuration.key
             for row in group
-            for key in [row.configuration.key]
             if row.status != "eliminated"
-            and (row.measured or row.mark or key in leaders.values() or (_speed(row) or bar) >= bar)
+            and (row.measured or row.mark or row in leaders.values() or (row.promise or bar) >= bar)
         ]
     return found
 
@@ -229,7 +228,7 @@ def _owed(now: Standing) -> list[Piece]:
     on `ENOUGH` prompts, on those of the other rows first."""
     leaders: dict[float, str] = {}
     known = [row for row in now.rows if row.mark in ("best", "open")]
-    for row in sorted(known, key=lambda row: (row.mark == "open", _speed(row) or 0.0)):
+    for row in sorted(known, key=lambda row: (row.mark == "open", row.promise or 0.0)):
         leaders[row.configuration.temperature] = row.configuration.key
     order = dict.fromkeys([*(question for _, question in now.ran), *range(now.questions)])
     pieces = []
@@ -244,7 +243,3 @@ def rotated(keys: Sequence[str], by: int) -> list[str]:
     """The keys in order, beginning with another one each time, so that none is always first."""
     begin = by % len(keys) if keys else 0
     return [*keys[begin:], *keys[:begin]]
-
-
-def _speed(row: Row) -> float | None:
-    return row.predicted.speedup if row.predicted else None

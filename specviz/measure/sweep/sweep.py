@@ -33,6 +33,7 @@ from .types import (
     Configuration,
     Machine,
     Plan,
+    Row,
     SweepEvent,
     SweepProgress,
     SweepRequest,
@@ -80,6 +81,7 @@ class Sweep(Findings):
         self._length = self.request.base.max_new_tokens
         self._timed: set[str] = set()  # rows whose rounds were timed
         self._done = 0
+        self._told: tuple[Row, ...] = ()  # the table when it was last told
 
     @property
     def is_done(self) -> bool:
@@ -93,14 +95,13 @@ class Sweep(Findings):
         if self.queue is None:
             yield self._plan(pair)  # engines are made here: the budget is for decoding
             return
-        changed = self._measure(pair, self.queue[0], stop) if self.queue else None
+        is_done = bool(self.queue) and self._measure(pair, self.queue[0], stop)
         self.spent += time.perf_counter() - begin
-        if changed is None:  # the same piece is due again
+        if not is_done:  # the same piece is due again
             return
         self._done += 1
-        now = self._standing()
-        self.queue, left = due(now), pieces_left(now)
-        yield from (row for row in now.table if row.configuration.key in changed)
+        before, left = self._told, self._look_ahead()
+        yield from (row for row, old in zip(self._told, before, strict=True) if row != old)
         seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
         words = self._words(self.queue[0]) if self.queue else "done"
         yield SweepProgress(self._done, self._done + left, seconds, words)
@@ -121,10 +122,14 @@ class Sweep(Findings):
             notes=self.notes,
         )
 
-    def _standing(self) -> Standing:
+    def _look_ahead(self) -> int:
+        """Settle which pieces come next; returns about how many are left."""
+        self._told = self.table()
         ran = Counter((run.key, run.question) for run in self.runs)
         times = (self.spent, self.request.seconds, self._done)
-        return Standing(self.table(), ran, self._timed, len(self.questions), *times)
+        now = Standing(self._told, ran, self._timed, len(self.questions), *times)
+        self.queue = due(now)
+        return pieces_left(now)
 
     def _words(self, piece: Piece) -> str:
         row, kind = self._row(piece.key), self.questions[piece.question].kind
@@ -140,12 +145,11 @@ class Sweep(Findings):
         prompt = self.questions[0].text
         self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
         self.memory = {drafter: _memory(pair, drafter) for drafter in self.request.drafters}
-        now = self._standing()
-        self.queue, pieces = due(now), pieces_left(now)
-        return Plan(now.table, kinds_of(self.questions), pieces, self.request.seconds)
+        pieces = self._look_ahead()
+        return Plan(self._told, kinds_of(self.questions), pieces, self.request.seconds)
 
-    def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> set[str] | None:
-        """Run a piece; returns the rows with news, or None if it is to be done again."""
+    def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
+        """Run a piece; returns whether it is done, else it is to be done again."""
         trace = raced(
             pair,
             self.questions[piece.question].text,
@@ -155,19 +159,17 @@ class Sweep(Findings):
             most_rounds=TIMED_ROUNDS if piece.timing else None,
         )
         if trace is None:
-            return None
+            return False
         self.machine = machine_of(pair, trace, self.machine)
         if not piece.timing and self._shorten(trace):
-            return None
+            return False
         self.costs.add(trace)
         if piece.timing:
             self._timed.add(piece.key)
-            return set(self.predicted)
-        self.runs.append(run_of(piece.key, piece.question, trace))
-        self._predict(pair, piece, known_text(pair, trace))
-        temperature = self._row(piece.key).temperature
-        same = {row.key for row in self.rows if row.temperature == temperature}
-        return same & {piece.key, *self.predicted}
+        else:
+            self.runs.append(run_of(piece.key, piece.question, trace))
+            self._predict(pair, piece, known_text(pair, trace))
+        return True
 
     def _settings(self, piece: Piece) -> Settings:
         settings = self._row(piece.key).settings(self.request.base)
