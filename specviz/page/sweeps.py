@@ -11,18 +11,19 @@ from uuid import uuid4
 
 from ..environment import BUILTIN, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
-from ..kinds import swept_drafters
+from ..kinds import drafter_kind, swept_drafters
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
-from ..measure.sweep.types import Plan, Row, SweepProgress, SweepRequest, SweepResult
+from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.charts import PALETTE
 from ..runs.recording import MOST
 from ..settings import Settings
 from ..variables import SWEEP, SWEEP_SECONDS
+from ..vocabulary import POLICIES
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair
-from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
+from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_prompt
 from .delivery import begun
 from .jobs import Job
 from .queue import RunQueue
@@ -64,21 +65,16 @@ def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
     seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
-    labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
-    policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
         "kinds": kinds_of(builtin_prompts(own)),
-        "drafters": {name: labels.get(name, name) for name in swept_drafters()},
-        "policies": policies,
+        "drafters": {name: drafter_kind(name).choice for name in swept_drafters()},
+        "policies": {name: words["choice"] for name, words in POLICIES.items()},
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
         "seconds": seconds,
         "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
         "usual": {
-            "drafters": usual.drafters,
-            "gammas": usual.gammas,
-            "policies": usual.policies,
-            "temperatures": usual.temperatures,
+            **{name: getattr(usual, name) for name in SWEPT},
             "seconds": max((one for one in seconds if one <= 60), default=seconds[0]),
             "length": usual.base.max_new_tokens,
         },

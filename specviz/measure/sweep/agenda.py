@@ -24,10 +24,9 @@ from ...pairs.pair import Pair
 from ...prompts import Question
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH
-from .types import Configuration, Row, SweepRequest
+from .types import SWEPT, Configuration, Row, SweepRequest
 
 MOST_ROWS = 200
-SWEPT = ("drafters", "gammas", "policies", "temperatures")
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
 SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured

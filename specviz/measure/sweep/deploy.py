@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from ...core.kinds import resolved
 from ...environment import BUILTIN
 from ...kinds import drafter_kind
-from ...runs.uncertainty import NEAR
+from ...runs.uncertainty import NEAR, Estimate
 from ...sides.lookup.ngram import SIZES
 from .types import (
     Answer,
@@ -69,18 +69,14 @@ def _recommendation(
         answer, headline = "do not speculate", "This pair cannot speculate with these drafters."
         reasons = tuple(dict.fromkeys(row.note for row in rows))
     elif best is not None and best.measured is not None and best.speedup is not None:
-        answer, headline = _answer(best, best.measured, rows)
+        # The row that promises most of those that were not measured on enough prompts to tell.
+        rival = max((row for row in rows if row.mark == "open"), key=_promise, default=None)
+        answer, headline = _answer(best, best.measured, best.speedup, rival)
         reasons = tuple(_reasons(best, best.measured, rows, answer))
-        doubt = " ".join(_doubts(best.measured, rows))
+        doubt = " ".join(_doubts(best.measured, rows, rival))
     to_use = best.configuration if best is not None and answer == "speculate" else None
     settings = engine_settings(to_use, machine) if to_use and machine is not None else ()
     return Recommendation(temperature, answer, headline, reasons, doubt, to_use, settings)
-
-
-def _promising(rows: Sequence[Row]) -> Row | None:
-    """The row that promises most of those that may be better than the best measured one, and were
-    not measured on enough prompts to tell."""
-    return max((row for row in rows if row.mark == "open"), key=_promise, default=None)
 
 
 def _promise(row: Row) -> float:
@@ -91,11 +87,9 @@ def _speed(row: Row) -> float:
     return row.speedup.value if row.speedup else 0.0
 
 
-def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
-    found = best.speedup
-    assert found is not None
+def _answer(best: Row, m: Measured, found: Estimate, rival: Row | None) -> tuple[Answer, str]:
     said = f"{found.value:.2f} times as fast as the target alone"
-    name, promising = best.configuration.label, _promising(rows)
+    name = best.configuration.label
     if m.doubts and m.runs - m.doubts < min(FEWEST_PROMPTS, m.runs):
         busy = f"the machine was busy in {m.doubts} of {m.runs} runs"
         return "cannot tell", f"No firm answer: {busy}, in which {name} was {said}."
@@ -103,10 +97,10 @@ def _answer(best: Row, m: Measured, rows: Sequence[Row]) -> tuple[Answer, str]:
         few = f"{name} was {said} on {_prompts(m.prompts)}, which is too few to tell"
         return "cannot tell", f"{few}: sweep at least three prompts, or longer."
     said, unknown = f"{said} ({found.low:.2f} to {found.high:.2f})", ""
-    if promising is not None:
-        how = "measured too little to tell" if promising.measured else "not measured"
-        unknown = f" {promising.configuration.label} may be better, {how}."
-    if found.high < 1 + NEAR and not (promising and _promise(promising) >= 1 + NEAR):
+    if rival is not None:
+        how = "measured too little to tell" if rival.measured else "not measured"
+        unknown = f" {rival.configuration.label} may be better, {how}."
+    if found.high < 1 + NEAR and not (rival and _promise(rival) >= 1 + NEAR):
         no = f"Do not speculate here: the best row, {name}, is {said}.{unknown}"
         return "do not speculate", no
     if found.low > 1.0 and found.value >= 1 + NEAR:
@@ -137,16 +131,14 @@ def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Ite
         yield f"Of these, {name} needs no second model: prefer it if memory is short."
 
 
-def _doubts(m: Measured, rows: Sequence[Row]) -> Iterator[str]:
+def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str]:
     if m.doubts >= BUSY_SHARE * m.runs:
         yield f"The machine was busy in {m.doubts} of {m.runs} runs: sweep again when it is quiet."
-    promising = _promising(rows)
-    if promising is not None:
-        name, known = promising.configuration.label, promising.predicted
-        seen = promising.measured.prompts if promising.measured else 0
-        what = f"predicted at {known.speedup:.2f}" if known and known.speedup else "ahead so far"
+    if rival is not None:
+        seen = rival.measured.prompts if rival.measured else 0
+        what = f"predicted at {rival.promise:.2f}" if rival.promise else "ahead so far"
         ran = f"it ran on {_prompts(seen)} only" if seen else "it was not measured"
-        yield f"{name} is {what}, and {ran}: sweep longer."
+        yield f"{rival.configuration.label} is {what}, and {ran}: sweep longer."
     unmeasured = sum(row.status == "planned" for row in rows)
     if unmeasured:
         yield f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."

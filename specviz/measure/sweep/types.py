@@ -17,6 +17,9 @@ from ...settings import Settings
 SCHEMA = 1
 """The version of a sweep's JSON."""
 
+SWEPT = ("drafters", "gammas", "policies", "temperatures")
+"""The fields of a request of which every combination is a row."""
+
 Mark: TypeAlias = Literal["best", "tied", "open"]
 """The best measured row of its temperature; the rows that noise cannot tell from it; and those that
 promise more, but ran on too few of its prompts to tell."""
