@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.race import race
-from ...errors import PairError, PromptError, SettingsError
+from ...errors import PairError, SettingsError
 from ...kinds import swept_drafters
 from ...pairs.pair import Pair
-from ...prompts import Question
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH
 from .types import SWEPT, Configuration, Row, SweepRequest
@@ -90,25 +89,6 @@ def impossible_drafters(
         except PairError as error:
             found[drafter] = str(error)
     return found
-
-
-def readable(
-    pair: Pair, questions: Sequence[Question], chat: str
-) -> tuple[tuple[Question, ...], tuple[str, ...]]:
-    """The prompts that the target can read, and a sentence for each of the others. Raises
-    `PromptError` if there is none."""
-    kept, notes = [], []
-    for question in questions:
-        try:
-            pair.encode(question.text, chat=chat)
-        except PromptError as error:
-            notes.append(f"A prompt of {question.kind} was left out: {error}")
-            last = error
-        else:
-            kept.append(question)
-    if not kept:
-        raise last
-    return tuple(kept), tuple(notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ...pairs.sizes import shown_bytes
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
 from .figures import TITLES, figure_specs
-from .types import Measured, Predicted, Row, SweepResult
+from .types import Row, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
 """Where `python -m specviz page` serves the page by default."""
@@ -83,31 +83,30 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def cells(row: Row) -> tuple[str, ...]:
     """The cells of a row, in the order of `HEADS`; a dash where nothing is known."""
-    m, p = row.measured, row.predicted
+
+    def number(path: str, places: int = 2) -> str:
+        return shown_number(value_at(row, path), places)
+
     state = MARKS[row.mark] if row.mark else STATES.get(row.status, row.status)
     speedup = row.speedup.shown() if row.speedup else "too short"
-    alphas = [shown_number(alpha, 2) for alpha in getattr(m or p, "alpha_by_position", ())]
+    alphas = [shown_number(alpha, 2) for alpha in value_at(row, "known.alpha_by_position") or ()]
     more = ["…"] if len(alphas) > MOST_POSITIONS else []
     return (
         row.configuration.label,
         state,
-        speedup if m else "–",
-        shown_number(row.promise, 2),
-        m.rate.shown(0) if m else "–",
-        shown_number(m.alone_rate.median if m else None, 0),
-        _figure(m or p, "alpha"),
+        speedup if row.measured else "–",
+        number("predicted.speedup"),
+        row.measured.rate.shown(0) if row.measured else "–",
+        number("measured.alone_rate.median", 0),
+        number("known.alpha"),
         " ".join([*alphas[:MOST_POSITIONS], *more]) or "–",
-        _figure(m or p, "efficiency"),
-        _figure(m, "tau"),
-        _figure(p, "tau") if p else _figure(m, "tau_predicted"),
-        _figure(m, "c", 3),
+        number("known.efficiency"),
+        number("measured.tau"),
+        number("predicted.tau" if row.predicted else "measured.tau_predicted"),
+        number("measured.c", 3),
         shown_bytes(row.memory) if row.memory is not None else "–",
-        str(m.runs if m else 0),
+        str(value_at(row, "measured.runs") or 0),
     )
-
-
-def _figure(known: Measured | Predicted | None, name: str, places: int = 2) -> str:
-    return shown_number(getattr(known, name, None), places)
 
 
 def lines_of(result: SweepResult) -> Iterator[str]:

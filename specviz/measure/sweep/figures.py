@@ -9,21 +9,15 @@ from typing import Any
 from ...runs.charts import FONT, PALETTE
 from .types import Row, SweepResult
 
-TITLES = {
-    "speedup": "Speed-up against γ",
-    "positions": "α by position",
-    "kinds": "Speed-up by kind of prompt",
-    "parts": "Where a round's time goes",
-}
-"""The titles of the charts by name, in their order."""
-
 FASTER = "times as fast as the target alone"
-AXES = {
-    "speedup": ("γ, guesses per round", FASTER),
-    "positions": ("place in the draft", "α"),
-    "kinds": ("", FASTER),
-    "parts": ("ms per round", ""),
+CHARTS = {
+    "speedup": ("Speed-up against γ", "γ, guesses per round", FASTER),
+    "positions": ("α by position", "place in the draft", "α"),
+    "kinds": ("Speed-up by kind of prompt", "", FASTER),
+    "parts": ("Where a round's time goes", "ms per round", ""),
 }
+"""The title of each chart and those of its axes, in their order."""
+TITLES = {name: title for name, (title, *_) in CHARTS.items()}
 DASHES = ("solid", "dot", "dash", "dashdot")  # one for each temperature, as the symbols
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 INKS = ("accepted", "rejected", "bonus", "corrected", "ink")  # one for each drafter
@@ -111,8 +105,7 @@ def _speedup(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
     for name, own, i, j in _series(rows):
         longest = max(own, key=lambda row: row.configuration.gamma)
-        figures = longest.measured or longest.predicted
-        alphas = figures.alpha_by_position if figures else ()
+        alphas = longest.known.alpha_by_position if longest.known else ()
         known = [(place, alpha) for place, alpha in enumerate(alphas, 1) if alpha is not None]
         line = {"color": ink[INKS[i % len(INKS)]], "dash": DASHES[j % len(DASHES)]}
         hover = "%{y:.2f}<extra>" + name + "</extra>"
@@ -152,14 +145,14 @@ def _parts(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
 def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
     axis = {"color": ink["soft"], "gridcolor": ink["line"], "zeroline": False}
     axis |= {"fixedrange": True, "automargin": True}
-    x, y = ({**axis, "title": {"text": text, "standoff": 6}} for text in AXES[name])
+    x, y = ({**axis, "title": {"text": text, "standoff": 6}} for text in CHARTS[name][1:])
     if name == "speedup":
         gammas = sorted({row.configuration.gamma for row in rows})
         x |= {"tickvals": gammas, "showgrid": False}
     if name == "positions":
         x["dtick"], y["range"] = 1, [0, 1.04]
     lines: Spec = {"shapes": [], "annotations": []}
-    if FASTER in AXES[name]:
+    if FASTER in CHARTS[name]:
         y["rangemode"] = "tozero"
         lines = _break_even(ink["soft"])
     return {

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...core.header import model_name
 from ...environment import ASSETS
-from ...errors import SpecvizError
+from ...errors import PromptError, SpecvizError
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair
 from ...pairs.sizes import parameter_bytes
@@ -25,7 +25,7 @@ from ...runs.trace import Trace
 from ...settings import Settings
 from ...sides.early_exit import best_exit
 from ..racing import raced, seeded
-from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left, readable
+from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
 from .deploy import page_query, recommendations
 from .table import Findings, run_of
@@ -140,13 +140,27 @@ class Sweep(Findings):
         return next(row for row in self.rows if row.key == key)
 
     def _plan(self, pair: Pair) -> Plan:
-        base = self.request.base
-        self.questions, self.notes = readable(pair, self.questions, base.chat)
-        prompt = self.questions[0].text
-        self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
-        self.memory = {drafter: _memory(pair, drafter) for drafter in self.request.drafters}
+        self._keep_readable(pair)
+        prompt, drafters = self.questions[0].text, self.request.drafters
+        self.missing = impossible_drafters(pair, prompt, self.request.base, drafters)
+        self.memory = {drafter: _memory(pair, drafter) for drafter in drafters}
         pieces = self._look_ahead()
         return Plan(self._told, kinds_of(self.questions), pieces, self.request.seconds)
+
+    def _keep_readable(self, pair: Pair) -> None:
+        """Leave out the prompts that the target cannot read, with a note for each. Raises
+        `PromptError` if it can read none."""
+        kept = []
+        for question in self.questions:
+            try:
+                pair.encode(question.text, chat=self.request.base.chat)
+                kept.append(question)
+            except PromptError as error:
+                self.notes += (f"A prompt of {question.kind} was left out: {error}",)
+                last = error
+        if not kept:
+            raise last
+        self.questions = tuple(kept)
 
     def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
         """Run a piece; returns whether it is done, else it is to be done again."""

@@ -169,6 +169,11 @@ class Row:
     note: str = ""
 
     @property
+    def known(self) -> Measured | Predicted | None:
+        """What was measured, or else predicted."""
+        return self.measured or self.predicted
+
+    @property
     def speedup(self) -> Estimate | None:
         """The measured speed-up."""
         return self.measured.speedup if self.measured else None
