@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
@@ -85,10 +86,7 @@ def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
 
 
 def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server function that begins a sweep.
-
-    own: the pair that the page was started with.
-    """
+    """The server function that begins a sweep. own: the pair that the page was started with."""
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
@@ -148,13 +146,9 @@ def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
             f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
-    kept: list[Question] = []
-    room = MOST_SENT
-    for one in prompts[: Bounds.here().prompts]:
-        room -= len(one.text.encode("utf-8", "replace"))
-        if room < 0:
-            break
-        kept.append(one)
+    first = prompts[: Bounds.here().prompts]
+    sizes = accumulate(len(one.text.encode("utf-8", "replace")) for one in first)
+    kept = [one for one, size in zip(first, sizes, strict=True) if size <= MOST_SENT]
     left_out = len(prompts) - len(kept) + int(found["left_out"])
     pairs = [[one.kind, one.text] for one in kept]
     return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
@@ -241,8 +235,8 @@ class SweepJob(Job):
 def _found(result: SweepResult, *, whole: bool) -> dict[str, Any]:
     """The findings for the browser. whole: with the result as a program reads it."""
     full = result.to_dict()
-    found = {"recommendations": full["recommendations"], "machine": full["machine"]}
-    found |= {"link": result.link, "spent": result.spent, "stopped": result.stopped}
+    told = ("recommendations", "machine", "link", "spent", "stopped")
+    found = {name: full[name] for name in told}
     found["figures"] = {
         theme: {
             name: {**spec, "title": TITLES[name]}

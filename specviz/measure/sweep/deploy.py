@@ -153,9 +153,8 @@ def _prompts(count: int) -> str:
 def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
     """The query of the page's address with the settings of the row, such as
     "?drafter=ngram&gamma=5&temperature=0"; `assets/page/run/address.js` reads it."""
-    is_named = machine is not None and machine.pair not in (BUILTIN, "custom")
     values = {
-        "pair": machine.pair if machine is not None and is_named else "",
+        "pair": "" if machine is None or machine.pair in (BUILTIN, "custom") else machine.pair,
         "drafter": row.drafter,
         "gamma": row.gamma,
         "gamma_policy": row.policy,
