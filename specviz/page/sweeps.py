@@ -6,23 +6,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
 from ..environment import BUILTIN, on_zerogpu
 from ..errors import PromptError, SettingsError, SpecvizError
-from ..kinds import swept_drafters
+from ..kinds import drafter_kind, swept_drafters
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
-from ..measure.sweep.types import Plan, Row, SweepProgress, SweepRequest, SweepResult
+from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
 from ..prompts import LONGEST_KIND, OF_A_SWEEP, Question, builtin_prompts, kinds_of
 from ..runs.charts import PALETTE
 from ..runs.recording import MOST
 from ..settings import Settings
 from ..variables import SWEEP, SWEEP_SECONDS
+from ..vocabulary import POLICIES
 from ..worker.tasks import Rest, SweepTask
 from .choices import chosen_pair
-from .controls import MAX_LENGTH, MOST_CHARACTERS, OFFERED, checked_prompt
+from .controls import MAX_LENGTH, MOST_CHARACTERS, checked_prompt
 from .delivery import begun
 from .jobs import Job
 from .queue import RunQueue
@@ -64,21 +66,16 @@ def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
         return None
     bounds, usual = Bounds.here(), SweepRequest(())
     seconds = [one for one in SECONDS if one <= bounds.seconds] or [int(bounds.seconds)]
-    labels = {value: label for label, value in (OFFERED["drafter"].choices or {}).items()}
-    policies = {value: label for label, value in (OFFERED["gamma_policy"].choices or {}).items()}
     return {
         "kinds": kinds_of(builtin_prompts(own)),
-        "drafters": {name: labels.get(name, name) for name in swept_drafters()},
-        "policies": policies,
+        "drafters": {name: drafter_kind(name).choice for name in swept_drafters()},
+        "policies": {name: words["choice"] for name, words in POLICIES.items()},
         "gammas": GAMMAS,
         "temperatures": TEMPERATURES,
         "seconds": seconds,
         "lengths": [one for one in LENGTHS if one <= MAX_LENGTH],
         "usual": {
-            "drafters": usual.drafters,
-            "gammas": usual.gammas,
-            "policies": usual.policies,
-            "temperatures": usual.temperatures,
+            **{name: getattr(usual, name) for name in SWEPT},
             "seconds": max((one for one in seconds if one <= 60), default=seconds[0]),
             "length": usual.base.max_new_tokens,
         },
@@ -89,10 +86,7 @@ def choose_config(own: str = BUILTIN) -> dict[str, Any] | None:
 
 
 def choosing_functions(runs: RunQueue, own: str) -> list[Callable[[dict[str, Any]], Any]]:
-    """The server function that begins a sweep.
-
-    own: the pair that the page was started with.
-    """
+    """The server function that begins a sweep. own: the pair that the page was started with."""
 
     def begin_sweep(asked: dict[str, Any]) -> dict[str, Any]:
         naming = dict(asked["naming"])
@@ -152,13 +146,9 @@ def taken_prompts(found: dict[str, Any]) -> dict[str, Any]:
             f"a prompt has {longest} characters: use up to {MOST_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
-    kept: list[Question] = []
-    room = MOST_SENT
-    for one in prompts[: Bounds.here().prompts]:
-        room -= len(one.text.encode("utf-8", "replace"))
-        if room < 0:
-            break
-        kept.append(one)
+    first = prompts[: Bounds.here().prompts]
+    sizes = accumulate(len(one.text.encode("utf-8", "replace")) for one in first)
+    kept = [one for one, size in zip(first, sizes, strict=True) if size <= MOST_SENT]
     left_out = len(prompts) - len(kept) + int(found["left_out"])
     pairs = [[one.kind, one.text] for one in kept]
     return {"prompts": pairs, "kinds": kinds_of(tuple(kept)), "left_out": left_out}
@@ -176,7 +166,7 @@ def _texts(values: Any) -> list[str]:
 class SweepJob(Job):
     """A sweep, of which the models do a few pieces at a time.
 
-    plan, progress, result: the newest of each. rows: by the keys of their configurations.
+    plan, progress, result: the newest of each.
     """
 
     most = 3  # each lets every run wait for one turn of it
@@ -191,24 +181,19 @@ class SweepJob(Job):
         self.plan: Plan | None = None
         self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
-        self.rows: dict[str, Row] = {}
         self._found_at = 0  # the number of the news that brought `result`
-        self._numbers: dict[str, int] = {}  # of the rows
+        self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
         self._rest: Rest | None = None
 
     def take(self, item: Any) -> None:
         if isinstance(item, Plan):
             self.plan = item
             self._keep_rows(item.rows)
-        elif isinstance(item, Row):
-            self._keep_rows((item,))
         elif isinstance(item, SweepProgress):
             self.progress = item
-        elif isinstance(item, SweepResult):
-            self._find(item)
-        elif isinstance(item, Rest):
-            self._rest = item
-            self._find(item.result)
+        elif isinstance(item, Rest):  # it comes after each piece, with all rows
+            self._rest, self.result, self._found_at = item, item.result, self.number + 1
+            self._keep_rows(item.result.rows)
 
     def has_more(self) -> bool:
         rest = self._rest
@@ -230,12 +215,11 @@ class SweepJob(Job):
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
         news: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
         if self.plan is not None and since <= 0:
-            news |= {"kinds": self.plan.kinds, "pieces": self.plan.pieces}
-            news |= {"seconds": self.plan.seconds}
+            news |= {name: getattr(self.plan, name) for name in ("kinds", "pieces", "seconds")}
         news["rows"] = [
             {"key": key, **asdict(row)}
-            for key, row in list(self.rows.items())
-            if self._numbers[key] > since or over
+            for key, (row, came) in list(self._rows.items())
+            if came > since or over
         ]
         if self.result is not None and (self._found_at > since or over):
             news |= _found(self.result, whole=over)
@@ -244,21 +228,15 @@ class SweepJob(Job):
     def _keep_rows(self, rows: tuple[Row, ...]) -> None:
         for row in rows:
             key = row.configuration.key
-            if self.rows.get(key) != row:
-                self._numbers[key] = self.number + 1
-                self.rows[key] = row
-
-    def _find(self, result: SweepResult) -> None:
-        self.result = result
-        self._found_at = self.number + 1
-        self._keep_rows(result.rows)
+            if key not in self._rows or self._rows[key][0] != row:
+                self._rows[key] = row, self.number + 1
 
 
 def _found(result: SweepResult, *, whole: bool) -> dict[str, Any]:
     """The findings for the browser. whole: with the result as a program reads it."""
     full = result.to_dict()
-    found = {"recommendations": full["recommendations"], "machine": full["machine"]}
-    found |= {"link": result.link, "spent": result.spent, "stopped": result.stopped}
+    told = ("recommendations", "machine", "link", "spent", "stopped")
+    found = {name: full[name] for name in told}
     found["figures"] = {
         theme: {
             name: {**spec, "title": TITLES[name]}

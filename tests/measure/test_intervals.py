@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from specviz.measure.sweep.observed import Costs
-from specviz.measure.sweep.table import best_row, difference, is_open, slower
+from specviz.measure.sweep.table import Costs, best_row, difference, is_open, slower
 from specviz.runs.uncertainty import geometric_mean
 
 

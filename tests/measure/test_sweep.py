@@ -17,8 +17,8 @@ from specviz.environment import ASSETS
 from specviz.errors import ModelError, PromptError, SettingsError
 from specviz.kinds import swept_drafters
 from specviz.measure.racing import raced
-from specviz.measure.sweep.advice import recommendations
 from specviz.measure.sweep.cli import add_arguments
+from specviz.measure.sweep.deploy import recommendations
 from specviz.measure.sweep.export import COLUMNS, sweep_csv, sweep_html, table_lines, write_sweep
 from specviz.measure.sweep.figures import TITLES, figure_specs
 from specviz.measure.sweep.sweep import Sweep, sweep
@@ -214,8 +214,13 @@ def test_events_come_in_order_and_predictions_first(good: list[SweepEvent]):
     assert progress[-1].total == progress[-1].done and progress[-1].now == "done"
     rows = [event for event in good if isinstance(event, Row)]
     known = [event.predicted is not None for event in rows]
-    first = rows[: known.index(True) + 6]
+    first = rows[: known.index(True) + 3]
     assert {one.configuration.drafter for one in first} == {"model"}
+    newest: dict[str, Row] = {}
+    for event in rows:
+        assert newest.get(event.configuration.key) != event, "a row is told when it has news"
+        newest[event.configuration.key] = event
+    assert all(row(result_of(good), key) == event for key, event in newest.items())
     early = good[
         : next(i for i, e in enumerate(good) if isinstance(e, SweepProgress) and e.done == 4)
     ]

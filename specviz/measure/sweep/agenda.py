@@ -18,16 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.race import race
-from ...errors import PairError, PromptError, SettingsError
+from ...errors import PairError, SettingsError
 from ...kinds import swept_drafters
 from ...pairs.pair import Pair
-from ...prompts import Question
 from ...settings import GAMMA_POLICIES, RANGES, Settings
 from .table import ENOUGH
-from .types import Configuration, Row, SweepRequest
+from .types import SWEPT, Configuration, Row, SweepRequest
 
 MOST_ROWS = 200
-SWEPT = ("drafters", "gammas", "policies", "temperatures")
 SCOUTED = 6  # prompts that are run at the largest gamma before anything is decided
 SCOUT_SHARE = 0.5  # of the time: after it no further prompt is run at the largest gamma first
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
@@ -91,25 +89,6 @@ def impossible_drafters(
         except PairError as error:
             found[drafter] = str(error)
     return found
-
-
-def readable(
-    pair: Pair, questions: Sequence[Question], chat: str
-) -> tuple[tuple[Question, ...], tuple[str, ...]]:
-    """The prompts that the target can read, and a sentence for each of the others. Raises
-    `PromptError` if there is none."""
-    kept, notes = [], []
-    for question in questions:
-        try:
-            pair.encode(question.text, chat=chat)
-        except PromptError as error:
-            notes.append(f"A prompt of {question.kind} was left out: {error}")
-            last = error
-        else:
-            kept.append(question)
-    if not kept:
-        raise last
-    return tuple(kept), tuple(notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +189,14 @@ def _in_the_race(now: Standing) -> dict[float, list[str]]:
     found: dict[float, list[str]] = {}
     for temperature in dict.fromkeys(row.configuration.temperature for row in now.rows):
         group = [row for row in now.rows if row.configuration.temperature == temperature]
-        bar = KEEP * max(_speed(row) or 0.0 for row in group)
-        rising = sorted(group, key=lambda row: _speed(row) or 0.0)
-        leaders = {row.configuration.drafter: row.configuration.key for row in rising}
+        bar = KEEP * max(row.promise or 0.0 for row in group)
+        rising = sorted(group, key=lambda row: row.promise or 0.0)
+        leaders = {row.configuration.drafter: row for row in rising}
         found[temperature] = [
-            key
+            row.configuration.key
             for row in group
-            for key in [row.configuration.key]
             if row.status != "eliminated"
-            and (row.measured or row.mark or key in leaders.values() or (_speed(row) or bar) >= bar)
+            and (row.measured or row.mark or row in leaders.values() or (row.promise or bar) >= bar)
         ]
     return found
 
@@ -229,7 +207,7 @@ def _owed(now: Standing) -> list[Piece]:
     on `ENOUGH` prompts, on those of the other rows first."""
     leaders: dict[float, str] = {}
     known = [row for row in now.rows if row.mark in ("best", "open")]
-    for row in sorted(known, key=lambda row: (row.mark == "open", _speed(row) or 0.0)):
+    for row in sorted(known, key=lambda row: (row.mark == "open", row.promise or 0.0)):
         leaders[row.configuration.temperature] = row.configuration.key
     order = dict.fromkeys([*(question for _, question in now.ran), *range(now.questions)])
     pieces = []
@@ -244,7 +222,3 @@ def rotated(keys: Sequence[str], by: int) -> list[str]:
     """The keys in order, beginning with another one each time, so that none is always first."""
     begin = by % len(keys) if keys else 0
     return [*keys[begin:], *keys[:begin]]
-
-
-def _speed(row: Row) -> float | None:
-    return row.predicted.speedup if row.predicted else None

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from ...core.drafting import make_drafter
 from ...core.engine import make_engine, make_state_engine
 from ...core.paths import make_context
 from ...core.policy import make_policy
-from ...core.protocols import DecodingPath
+from ...core.protocols import DecodingPath, Engine, StateEngine
 from ...core.sampling import probabilities
 from ...core.states import EAGLE
 from ...kinds import TOKEN, drafter_kind
@@ -31,14 +31,24 @@ from ...runs.trace import Trace
 from ...settings import Settings
 from ...sides.early_exit import best_exit
 
-if TYPE_CHECKING:
-    from ...core.protocols import Engine
-
 CHUNK = 64  # tokens whose logits are held at once
 DRAWS = 32  # simulated runs of a text that was sampled; a greedy one needs one run
 
 Rounds: TypeAlias = Counter[tuple[int, int, int, int]]
 """How many rounds had so many drafted, judged, accepted and emitted tokens; they can be added."""
+
+
+def rounds_of(trace: Trace) -> Rounds:
+    """Those of the speculative lane of a race."""
+    return Counter(
+        (
+            len(r.drafted),
+            sum(token.outcome != "ignored" for token in r.drafted),
+            sum(token.outcome == "accepted" for token in r.drafted),
+            len(r.emitted),
+        )
+        for r in trace.lane("speculative")
+    )
 
 
 def figures(rounds: Rounds) -> dict[str, Any]:
@@ -109,11 +119,10 @@ def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequenc
     with torch.inference_mode():
         layers = best_exit(pair.target, pair.vocab).layers if kind.needs == "layers" else None
         model = pair.draft_model if layers is None else pair.target
-        engine = make_engine(model, pair.vocab)
-        q = _probabilities_of(engine, text, settings, layers, context_length(model))
+        q = _probabilities_of(pair, model, text, settings, layers)
         if settings.greedy:  # the target's own distribution is one-hot at the text
             return q
-        p = _probabilities_of(make_engine(pair.target, pair.vocab), text, settings)
+        p = _probabilities_of(pair, pair.target, text, settings)
         return [min(1.0, b / a) if a > 0 else 0.0 for a, b in zip(p, q, strict=True)]
 
 
@@ -166,17 +175,14 @@ class DraftsAlong:
     ) -> None:
         self.text, self._known = text, known
         context = make_context(settings, pair.vocab, pair.device, None, "speculative")
-        self._states = None
-        if drafter_kind(settings.drafter).predicted == "chained":
-            self._states = _States(pair, text.ids)
-            self._drafter = make_drafter(pair, context, cast(DecodingPath, self._states))
-            form = self._states.form
-        else:
-            engine = make_engine(pair.target, pair.vocab)
-            self._drafter, form = make_drafter(pair, context, engine.path(context)), engine.form
+        is_chained = drafter_kind(settings.drafter).predicted == "chained"
+        engine = (make_state_engine if is_chained else make_engine)(pair.target, pair.vocab)
+        self._states = _States(cast(StateEngine, engine), text.ids) if is_chained else None
+        path = self._states or engine.path(context)
+        self._drafter = make_drafter(pair, context, cast(DecodingPath, path))
         self.room = self._drafter.room
-        c = self._drafter.step_cost() / pass_cost(pair.target, form)
-        self.costs = c, extra_token_cost(pair.device, form)
+        c = self._drafter.step_cost() / pass_cost(pair.target, engine.form)
+        self.costs = c, extra_token_cost(pair.device, engine.form)
 
     def chances(self, length: int, count: int) -> list[float]:
         """The probabilities that the drafts of a round would be accepted, one after another: entry
@@ -207,11 +213,9 @@ class _States:
     """Stands where a drafter looks for the target's path and its engine: the hidden states of a
     text that is read once, of which those of the tokens before a round are given."""
 
-    def __init__(self, pair: Pair, ids: Sequence[int]) -> None:
-        self.engine, self._ids = self, ids
-        self._reader = make_state_engine(pair.target, pair.vocab)
-        self.form = self._reader.form
-        self._given = 0
+    def __init__(self, reader: StateEngine, ids: Sequence[int]) -> None:
+        self.engine, self._reader = self, reader
+        self._ids, self._given = ids, 0
 
     def keep_states(self, layers: Sequence[int]) -> None:
         """Read the text; states are kept after so many layers."""
@@ -229,17 +233,14 @@ class _States:
 
 
 def _probabilities_of(
-    engine: Engine,
-    text: KnownText,
-    settings: Settings,
-    layers: int | None = None,
-    limit: int | None = None,
+    pair: Pair, model: Any, text: KnownText, settings: Settings, layers: int | None = None
 ) -> list[float]:
-    """The probability of each token of the text after its prompt, given those before it; 0 past
-    `limit`, the model's context, where it never drafts."""
+    """The probability of each token of the text after its prompt, given those before it; 0 past the
+    model's context, where it never drafts."""
     ids, begin = text.ids, text.begin
+    engine = make_engine(model, pair.vocab)
     rows: list[float] = []
-    last = min(len(ids) - 1, limit or len(ids))
+    last = min(len(ids) - 1, context_length(model) or len(ids))
     if 1 < begin <= last:
         engine.forward(_tensor(ids[: begin - 1], engine), keep=1, layers=layers)
     for start in range(begin - 1, last, CHUNK):

@@ -15,9 +15,11 @@ from ...pairs.cli import add_pair, named_pair
 from ...prompts import builtin_prompts, prompts_file
 from ...settings import CHATS, GAMMA_POLICIES, Settings
 from .agenda import checked
-from .export import checked_out, lines_of, progress_line, table_lines, write_sweep
+from .export import checked_out, lines_of, table_lines, write_sweep
 from .sweep import sweep
-from .types import Plan, SweepProgress, SweepRequest, SweepResult
+from .types import SWEPT, Plan, SweepProgress, SweepRequest, SweepResult
+
+OF_ALL = ("max_new_tokens", "top_k", "top_p", "seed", "chat")  # settings that all rows share
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,11 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--temperatures", type=float, nargs="+", default=list(usual.temperatures))
     add("--prompts", metavar="FILE", help="a prompt in each line, JSON, or JSONL; default: its own")
     add("--seconds", type=real(0), default=usual.seconds, help="to spend, default %(default)g")
-    length = usual.base.max_new_tokens
-    option = add(
-        "--max-new-tokens", type=int, default=length, help="of each text, default %(default)s"
-    )
-    also_called(parser, "--length", option)
+    most, words = usual.base.max_new_tokens, "of each text, default %(default)s"
+    also_called(parser, "--length", add("--max-new-tokens", type=int, default=most, help=words))
     add("--top-k", type=int, default=0, help="default %(default)s, off")
     add("--top-p", type=float, default=1.0, help="default %(default)s, off")
     add("--seed", type=int, default=0, help="default %(default)s")
@@ -49,19 +48,9 @@ def request_from(options: argparse.Namespace) -> SweepRequest:
     return checked(
         SweepRequest(
             prompts=builtin_prompts(options.pair) if own is None else prompts_file(own),
-            drafters=tuple(options.drafters),
-            gammas=tuple(options.gammas),
-            policies=tuple(options.policies),
-            temperatures=tuple(options.temperatures),
+            **{name: tuple(getattr(options, name)) for name in SWEPT},
             seconds=options.seconds,
-            base=Settings(
-                max_new_tokens=options.max_new_tokens,
-                top_k=options.top_k,
-                top_p=options.top_p,
-                seed=options.seed,
-                chat=options.chat,
-                ignore_eos=True,
-            ),
+            base=Settings(**{name: getattr(options, name) for name in OF_ALL}, ignore_eos=True),
         )
     )
 
@@ -72,20 +61,18 @@ def main(options: argparse.Namespace) -> None:
     out = checked_out(options.out) if options.out else None
     spare_threads()
     pair = named_pair(options)
-    result: SweepResult | None = None
     with _interruptible() as stop:
         for event in sweep(pair, request, lambda: bool(stop)):
             if isinstance(event, Plan):
                 kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
                 print(f"{len(event.rows)} rows, prompts: {kinds}", flush=True)
             elif isinstance(event, SweepProgress):
-                _progress(progress_line(event))
-            elif isinstance(event, SweepResult):
-                result = event
+                left = f"{event.seconds_left:.0f} s left"
+                _progress(f"{event.done}/{event.total}  {left}  {event.now}")
     _progress("")
-    assert result is not None
-    print("", *table_lines(result.rows), *lines_of(result), sep="\n")
-    for path in write_sweep(result, out) if out else ():
+    assert isinstance(event, SweepResult)
+    print("", *table_lines(event.rows), *lines_of(event), sep="\n")
+    for path in write_sweep(event, out) if out else ():
         print(path)
 
 
@@ -98,13 +85,12 @@ def _progress(line: str) -> None:
 def _interruptible() -> Iterator[list[int]]:
     """Within, the first Ctrl-C only fills the list; the second one ends the program as usual."""
     stopped: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
 
     def stop(number: int, _: object) -> None:
         stopped.append(number)
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, stop)
+    before = signal.signal(signal.SIGINT, stop)
     try:
         yield stopped
     finally:

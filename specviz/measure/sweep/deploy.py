@@ -1,4 +1,5 @@
-"""A row's settings as other engines spell them, each with the version that it was read from.
+"""What to deploy: speculate, do not, or measure more, in words; the page's address with it; and a
+row's settings as other engines spell them, each with the version that it was read from.
 
 `DrafterKind.deployed` names the function of this module, or of a package, that writes a drafter's:
 what to paste and a note, by engine; an empty text where the engine cannot do this.
@@ -7,35 +8,161 @@ what to paste and a note, by engine; an empty text where the engine cannot do th
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
+from urllib.parse import urlencode
 
 from ...core.kinds import resolved
+from ...environment import BUILTIN
 from ...kinds import drafter_kind
+from ...runs.uncertainty import NEAR, Estimate
 from ...sides.lookup.ngram import SIZES
-from .types import Configuration, EngineSettings, Machine
+from .types import (
+    Answer,
+    Configuration,
+    EngineSettings,
+    Machine,
+    Measured,
+    Recommendation,
+    Row,
+    SweepRequest,
+)
+
+FEWEST_PROMPTS = 3  # and runs without disturbance: below that nothing is recommended
+BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is told
 
 Spelled: TypeAlias = dict[str, tuple[str, str]]
 
-SOURCES = (
-    (
-        "transformers",
-        "5.23.0",
-        "https://huggingface.co/docs/transformers/main/en/assisted_decoding",
-    ),
-    (
-        "vLLM",
-        "documentation of November 2026, commit 04329df (release 0.33.0 is the newest)",
-        "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
-    ),
-    ("SGLang", "0.5.23", "https://docs.sglang.io/docs/advanced_features/speculative_decoding"),
-    (
-        "llama.cpp",
-        "tools/server/README.md of November 2026, commit 00dc805",
-        "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-    ),
-)
-"""Engines, the version of the software or its documentation, and where it was read."""
+VERSIONS = {
+    "transformers": "5.23.0",
+    "vLLM": "documentation of November 2026, commit 04329df (release 0.33.0 is the newest)",
+    "SGLang": "0.5.23",
+    "llama.cpp": "tools/server/README.md of November 2026, commit 00dc805",
+}
+"""Engines, with the version of the software or its documentation."""
+SOURCES = {
+    "transformers": "https://huggingface.co/docs/transformers/main/en/assisted_decoding",
+    "vLLM": "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
+    "SGLang": "https://docs.sglang.io/docs/advanced_features/speculative_decoding",
+    "llama.cpp": "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+}
+"""Where it was read."""
 HAS_POLICIES = "transformers"
+
+
+def recommendations(
+    rows: Sequence[Row], machine: Machine | None, request: SweepRequest
+) -> tuple[Recommendation, ...]:
+    """One recommendation for each temperature, in the order of the request."""
+    return tuple(_recommendation(rows, machine, one) for one in request.temperatures)
+
+
+def _recommendation(
+    rows: Sequence[Row], machine: Machine | None, temperature: float
+) -> Recommendation:
+    rows = [row for row in rows if row.configuration.temperature == temperature]
+    best = next((row for row in rows if row.mark == "best"), None)
+    answer: Answer = "cannot tell"
+    headline, doubt = "Nothing was measured long enough to tell.", ""
+    reasons: tuple[str, ...] = ()
+    if rows and all(row.status == "left out" for row in rows):
+        answer, headline = "do not speculate", "This pair cannot speculate with these drafters."
+        reasons = tuple(dict.fromkeys(row.note for row in rows))
+    elif best is not None and best.measured is not None and best.speedup is not None:
+        # The row that promises most of those that were not measured on enough prompts to tell.
+        rival = max((row for row in rows if row.mark == "open"), key=_promise, default=None)
+        answer, headline = _answer(best, best.measured, best.speedup, rival)
+        reasons = tuple(_reasons(best, best.measured, rows, answer))
+        doubt = " ".join(_doubts(best.measured, rows, rival))
+    to_use = best.configuration if best is not None and answer == "speculate" else None
+    settings = engine_settings(to_use, machine) if to_use and machine is not None else ()
+    return Recommendation(temperature, answer, headline, reasons, doubt, to_use, settings)
+
+
+def _promise(row: Row) -> float:
+    return row.promise or _speed(row)
+
+
+def _speed(row: Row) -> float:
+    return row.speedup.value if row.speedup else 0.0
+
+
+def _answer(best: Row, m: Measured, found: Estimate, rival: Row | None) -> tuple[Answer, str]:
+    said = f"{found.value:.2f} times as fast as the target alone"
+    name = best.configuration.label
+    if m.doubts and m.runs - m.doubts < min(FEWEST_PROMPTS, m.runs):
+        busy = f"the machine was busy in {m.doubts} of {m.runs} runs"
+        return "cannot tell", f"No firm answer: {busy}, in which {name} was {said}."
+    if m.prompts < FEWEST_PROMPTS or found.low is None or found.high is None:
+        few = f"{name} was {said} on {_prompts(m.prompts)}, which is too few to tell"
+        return "cannot tell", f"{few}: sweep at least three prompts, or longer."
+    said, unknown = f"{said} ({found.low:.2f} to {found.high:.2f})", ""
+    if rival is not None:
+        how = "measured too little to tell" if rival.measured else "not measured"
+        unknown = f" {rival.configuration.label} may be better, {how}."
+    if found.high < 1 + NEAR and not (rival and _promise(rival) >= 1 + NEAR):
+        no = f"Do not speculate here: the best row, {name}, is {said}.{unknown}"
+        return "do not speculate", no
+    if found.low > 1.0 and found.value >= 1 + NEAR:
+        return "speculate", f"Use {name}: {said}.{unknown}"
+    return "cannot tell", f"{name} is {said}: measure more prompts before you decide.{unknown}"
+
+
+def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
+    price = m.tau / m.speedup.value if m.tau and m.speedup else 0.0
+    if price >= 1:  # it has a whole target pass
+        yield f"A round yields {m.tau:.2f} tokens for the price of {price:.2f} target passes."
+    if m.c is not None and m.alpha is not None:
+        yield f"A guess costs {m.c:.2f} of a pass, and {m.alpha:.0%} of those judged are accepted."
+        if answer == "do not speculate" and m.c >= m.alpha:
+            yield "A guess costs more than it brings: find a smaller or a better draft."
+    ordered = sorted((one.value, kind) for kind, one in m.by_kind.items())
+    if ordered and ordered[-1][0] >= (1 + NEAR) * ordered[0][0]:
+        (low, worst), (high, finest) = ordered[0], ordered[-1]
+        yield f"It depends on the text: {high:.2f} on {finest}, {low:.2f} on {worst}."
+    tied = [row for row in rows if row.mark == "tied"]
+    if tied:
+        alike = "; ".join(row.configuration.label for row in tied)
+        yield f"On the prompts that both ran, noise cannot tell it from {alike}."
+    least = best.memory or 0  # bytes; 0 if unknown
+    cheaper = [row for row in tied if row.memory is not None and row.memory < least]
+    if cheaper and answer == "speculate":
+        name = max(cheaper, key=_speed).configuration.label
+        yield f"Of these, {name} needs no second model: prefer it if memory is short."
+
+
+def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str]:
+    if m.doubts >= BUSY_SHARE * m.runs:
+        yield f"The machine was busy in {m.doubts} of {m.runs} runs: sweep again when it is quiet."
+    if rival is not None:
+        seen = rival.measured.prompts if rival.measured else 0
+        what = f"predicted at {rival.promise:.2f}" if rival.promise else "ahead so far"
+        ran = f"it ran on {_prompts(seen)} only" if seen else "it was not measured"
+        yield f"{rival.configuration.label} is {what}, and {ran}: sweep longer."
+    unmeasured = sum(row.status == "planned" for row in rows)
+    if unmeasured:
+        yield f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."
+    elif FEWEST_PROMPTS <= m.prompts < 2 * FEWEST_PROMPTS:
+        yield f"It was measured on {_prompts(m.prompts)} only."
+
+
+def _prompts(count: int) -> str:
+    return "one prompt" if count == 1 else f"{count} prompts"
+
+
+def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
+    """The query of the page's address with the settings of the row, such as
+    "?drafter=ngram&gamma=5&temperature=0"; `assets/page/run/address.js` reads it."""
+    values = {
+        "pair": "" if machine is None or machine.pair in (BUILTIN, "custom") else machine.pair,
+        "drafter": row.drafter,
+        "gamma": row.gamma,
+        "gamma_policy": row.policy,
+        "temperature": f"{row.temperature:g}",
+        "top_k": request.base.top_k or "",
+        "top_p": f"{request.base.top_p:g}" if request.base.top_p < 1.0 else "",
+    }
+    return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 
 
 def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSettings, ...]:
@@ -43,12 +170,12 @@ def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSetting
     write = drafter_kind(row.drafter).deployed
     spelled: Spelled = resolved(write)(row, machine) if write else {}
     result = []
-    for engine, version, address in SOURCES:
+    for engine, version in VERSIONS.items():
         absent = f"{engine} has no such drafter, so there is nothing to paste."
         text, note = spelled.get(engine) or spelled.get("", ("", absent))
         if text and row.policy != "fixed" and engine != HAS_POLICIES:
             note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
-        result.append(EngineSettings(engine, version, address, text, note.strip()))
+        result.append(EngineSettings(engine, version, SOURCES[engine], text, note.strip()))
     return tuple(result)
 
 

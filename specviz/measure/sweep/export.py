@@ -12,20 +12,22 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ...errors import SettingsError
+from ...options import check_writable
 from ...pairs.sizes import shown_bytes
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
 from .figures import TITLES, figure_specs
-from .types import Row, SweepProgress, SweepResult
+from .types import Row, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
 """Where `python -m specviz page` serves the page by default."""
 
-MEASURED = "measured."
 COLUMNS = {
     **{name: f"configuration.{name}" for name in ("drafter", "gamma", "policy", "temperature")},
-    **{name: name for name in ("status", "mark")},
-    **{name: MEASURED + name for name in ("runs", "prompts")},
+    "status": "status",
+    "mark": "mark",
+    "runs": "measured.runs",
+    "prompts": "measured.prompts",
     "tokens_per_second": "measured.rate.median",
     "tokens_per_second_low": "measured.rate.low",
     "tokens_per_second_high": "measured.rate.high",
@@ -55,7 +57,8 @@ HEADS = (
     *("row", "", "speed-up", "predicted", "tokens/s", "alone", "alpha", "by position"),
     *("efficiency", "tau", "predicted", "c", "memory", "runs"),
 )
-MARKS = {"best": "best", "tied": "as good", "open": "may be better", None: ""}
+STATES = {"eliminated": "slower", "measured": "behind"}
+MARKS = {"best": "best", "tied": "as good", "open": "may be better"}
 MOST_POSITIONS = 4  # that the table shows
 
 
@@ -80,35 +83,30 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def cells(row: Row) -> tuple[str, ...]:
     """The cells of a row, in the order of `HEADS`; a dash where nothing is known."""
-    m, p = row.measured, row.predicted
-    known = m or p
-    state = MARKS[row.mark]
-    if m is None:
-        state = state or ("predicted" if p else row.status)
-        speedup = rate = "–"
-    else:
-        state = state or ("slower" if row.status == "eliminated" else "behind")
-        speedup, rate = m.speedup.shown() if m.speedup else "too short", m.rate.shown(0)
-    tau_predicted = p.tau if p else m.tau_predicted if m else None
-    alphas = [shown_number(alpha, 2) for alpha in (known.alpha_by_position if known else ())]
+
+    def number(path: str, places: int = 2) -> str:
+        return shown_number(value_at(row, path), places)
+
+    state = MARKS[row.mark] if row.mark else STATES.get(row.status, row.status)
+    speedup = row.speedup.shown() if row.speedup else "too short"
+    alphas = [shown_number(alpha, 2) for alpha in value_at(row, "known.alpha_by_position") or ()]
     more = ["…"] if len(alphas) > MOST_POSITIONS else []
     return (
-        *(row.configuration.label, state, speedup, shown_number(p.speedup if p else None, 2)),
-        *(rate, shown_number(value_at(row, "measured.alone_rate.median"), 0)),
-        shown_number(known.alpha if known else None, 2),
+        row.configuration.label,
+        state,
+        speedup if row.measured else "–",
+        number("predicted.speedup"),
+        row.measured.rate.shown(0) if row.measured else "–",
+        number("measured.alone_rate.median", 0),
+        number("known.alpha"),
         " ".join([*alphas[:MOST_POSITIONS], *more]) or "–",
-        shown_number(known.efficiency if known else None, 2),
-        *(shown_number(m.tau if m else None, 2), shown_number(tau_predicted, 2)),
-        shown_number(m.c if m else None, 3),
+        number("known.efficiency"),
+        number("measured.tau"),
+        number("predicted.tau" if row.predicted else "measured.tau_predicted"),
+        number("measured.c", 3),
         shown_bytes(row.memory) if row.memory is not None else "–",
-        str(m.runs if m else 0),
+        str(value_at(row, "measured.runs") or 0),
     )
-
-
-def progress_line(progress: SweepProgress) -> str:
-    """How far the sweep is, in one line."""
-    left = f"{progress.seconds_left:.0f} s left"
-    return f"{progress.done}/{progress.total}  {left}  {progress.now}"
 
 
 def lines_of(result: SweepResult) -> Iterator[str]:
@@ -158,7 +156,7 @@ def sweep_html(result: SweepResult) -> str:
         for row in result.rows
     )
     charts = "".join(
-        f"<section><h2>{html.escape(TITLES[name])}</h2>{_figure(spec, name)}</section>"
+        f"<section><h2>{html.escape(TITLES[name])}</h2>{_drawn(spec, name)}</section>"
         for name, spec in figure_specs(result, "light").items()
     )
     return (
@@ -169,7 +167,7 @@ def sweep_html(result: SweepResult) -> str:
     )
 
 
-def _figure(spec: dict[str, object], name: str) -> str:
+def _drawn(spec: dict[str, object], name: str) -> str:
     options = {"full_html": False, "include_plotlyjs": False, "div_id": f"sweep-{name}"}
     return str(go.Figure(spec).to_html(**options, config={"displayModeBar": False}))
 
@@ -178,13 +176,12 @@ WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}
 
 
 def checked_out(out: str) -> Path:
-    """The path of --out. Raises `SettingsError` if nothing could be written there."""
+    """The path of --out. Raises `SpecvizError` if nothing could be written there."""
     path = Path(out)
-    if path.suffix.lower() in WRITERS:
-        if not path.absolute().parent.is_dir():
-            raise SettingsError(f"there is no folder for {out}: make it first.")
-    elif path.suffix or path.is_file():
+    is_file = path.suffix.lower() in WRITERS
+    if not is_file and (path.suffix or path.is_file()):
         raise SettingsError(f"--out is {out}: name a folder, or a file in .csv, .json or .html.")
+    check_writable(path, folder=not is_file)
     return path
 
 

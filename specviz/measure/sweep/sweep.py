@@ -16,7 +16,7 @@ from typing import Any
 
 from ...core.header import model_name
 from ...environment import ASSETS
-from ...errors import SpecvizError
+from ...errors import PromptError, SpecvizError
 from ...kinds import drafter_kind
 from ...pairs.pair import Pair
 from ...pairs.sizes import parameter_bytes
@@ -25,15 +25,15 @@ from ...runs.trace import Trace
 from ...settings import Settings
 from ...sides.early_exit import best_exit
 from ..racing import raced, seeded
-from .advice import page_query, recommendations
-from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left, readable
+from .agenda import Piece, Standing, checked, due, impossible_drafters, pieces_left
 from .along import KnownText, acceptance_along, is_predictable, known_text, predicted_rounds
-from .observed import run_of
-from .table import Findings
+from .deploy import page_query, recommendations
+from .table import Findings, run_of
 from .types import (
     Configuration,
     Machine,
     Plan,
+    Row,
     SweepEvent,
     SweepProgress,
     SweepRequest,
@@ -81,6 +81,7 @@ class Sweep(Findings):
         self._length = self.request.base.max_new_tokens
         self._timed: set[str] = set()  # rows whose rounds were timed
         self._done = 0
+        self._told: tuple[Row, ...] = ()  # the table when it was last told
 
     @property
     def is_done(self) -> bool:
@@ -94,14 +95,13 @@ class Sweep(Findings):
         if self.queue is None:
             yield self._plan(pair)  # engines are made here: the budget is for decoding
             return
-        changed = self._measure(pair, self.queue[0], stop) if self.queue else None
+        is_done = bool(self.queue) and self._measure(pair, self.queue[0], stop)
         self.spent += time.perf_counter() - begin
-        if changed is None:  # the same piece is due again
+        if not is_done:  # the same piece is due again
             return
         self._done += 1
-        now = self._standing()
-        self.queue, left = due(now), pieces_left(now)
-        yield from (row for row in now.table if row.configuration.key in changed)
+        before, left = self._told, self._look_ahead()
+        yield from (row for row, old in zip(self._told, before, strict=True) if row != old)
         seconds = max(0.0, min(self.request.seconds - self.spent, self.spent / self._done * left))
         words = self._words(self.queue[0]) if self.queue else "done"
         yield SweepProgress(self._done, self._done + left, seconds, words)
@@ -122,10 +122,14 @@ class Sweep(Findings):
             notes=self.notes,
         )
 
-    def _standing(self) -> Standing:
+    def _look_ahead(self) -> int:
+        """Settle which pieces come next; returns about how many are left."""
+        self._told = self.table()
         ran = Counter((run.key, run.question) for run in self.runs)
         times = (self.spent, self.request.seconds, self._done)
-        return Standing(self.table(), ran, self._timed, len(self.questions), *times)
+        now = Standing(self._told, ran, self._timed, len(self.questions), *times)
+        self.queue = due(now)
+        return pieces_left(now)
 
     def _words(self, piece: Piece) -> str:
         row, kind = self._row(piece.key), self.questions[piece.question].kind
@@ -136,18 +140,30 @@ class Sweep(Findings):
         return next(row for row in self.rows if row.key == key)
 
     def _plan(self, pair: Pair) -> Plan:
-        base = self.request.base
-        self.questions, self.notes = readable(pair, self.questions, base.chat)
-        prompt = self.questions[0].text
-        self.missing = impossible_drafters(pair, prompt, base, self.request.drafters)
-        draft = None if pair.draft is None else parameter_bytes(pair.draft)
-        self.weights = (parameter_bytes(pair.target), draft)
-        now = self._standing()
-        self.queue, pieces = due(now), pieces_left(now)
-        return Plan(now.table, kinds_of(self.questions), pieces, self.request.seconds)
+        self._keep_readable(pair)
+        prompt, drafters = self.questions[0].text, self.request.drafters
+        self.missing = impossible_drafters(pair, prompt, self.request.base, drafters)
+        self.memory = {drafter: _memory(pair, drafter) for drafter in drafters}
+        pieces = self._look_ahead()
+        return Plan(self._told, kinds_of(self.questions), pieces, self.request.seconds)
 
-    def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> set[str] | None:
-        """Run a piece; returns the rows with news, or None if it is to be done again."""
+    def _keep_readable(self, pair: Pair) -> None:
+        """Leave out the prompts that the target cannot read, with a note for each. Raises
+        `PromptError` if it can read none."""
+        kept = []
+        for question in self.questions:
+            try:
+                pair.encode(question.text, chat=self.request.base.chat)
+                kept.append(question)
+            except PromptError as error:
+                self.notes += (f"A prompt of {question.kind} was left out: {error}",)
+                last = error
+        if not kept:
+            raise last
+        self.questions = tuple(kept)
+
+    def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
+        """Run a piece; returns whether it is done, else it is to be done again."""
         trace = raced(
             pair,
             self.questions[piece.question].text,
@@ -157,19 +173,17 @@ class Sweep(Findings):
             most_rounds=TIMED_ROUNDS if piece.timing else None,
         )
         if trace is None:
-            return None
+            return False
         self.machine = machine_of(pair, trace, self.machine)
         if not piece.timing and self._shorten(trace):
-            return None
+            return False
         self.costs.add(trace)
         if piece.timing:
             self._timed.add(piece.key)
-            return set(self.predicted)
-        self.runs.append(run_of(piece.key, piece.question, trace))
-        self._predict(pair, piece, known_text(pair, trace))
-        temperature = self._row(piece.key).temperature
-        same = {row.key for row in self.rows if row.temperature == temperature}
-        return same & {piece.key, *self.predicted}
+        else:
+            self.runs.append(run_of(piece.key, piece.question, trace))
+            self._predict(pair, piece, known_text(pair, trace))
+        return True
 
     def _settings(self, piece: Piece) -> Settings:
         settings = self._row(piece.key).settings(self.request.base)
@@ -197,6 +211,14 @@ class Sweep(Findings):
                 own = self._settings(Piece(row.key, piece.question))
                 rounds = predicted_rounds(pair, text, own, known)
                 self.predicted.setdefault(row.key, {})[piece.question] = rounds
+
+
+def _memory(pair: Pair, drafter: str) -> int | None:
+    needs = drafter_kind(drafter).needs
+    if needs not in (None, "layers", "draft"):
+        return None  # the weights of other parts belong to neither model
+    models = [pair.target, pair.draft] if needs == "draft" else [pair.target]
+    return sum(parameter_bytes(model) for model in models if model is not None)
 
 
 def machine_of(pair: Pair, trace: Trace, known: Machine | None) -> Machine:

@@ -1,8 +1,9 @@
-"""The table of a sweep: from runs and predictions to rows, and which of them noise cannot tell from
-the best one.
+"""The table of a sweep: from races and predictions to rows, and which of them noise cannot tell
+from the best one.
 
-A prompt's value is the median over its repeats of the logarithm of the speed-up. Intervals are
-those of the bootstrap over prompts.
+Each run is compared with its own baseline, which was interleaved with it, so that a machine that
+becomes slower or faster between runs changes nothing. A prompt's value is the median over its
+repeats of the logarithm of the speed-up. Intervals are those of the bootstrap over prompts.
 """
 
 from __future__ import annotations
@@ -13,16 +14,26 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ...core.events import Round
 from ...core.policy import predicted_tau
-from ...kinds import drafter_kind
-from ...lanes import LANES
+from ...lanes import BASELINE, SPECULATIVE, Lane
 from ...prompts import Question
-from ...runs.metrics import Metrics, ratio
-from ...runs.uncertainty import geometric_mean, mean_interval, spread
-from .along import Rounds, figures
-from .observed import Costs, OneRace
+from ...runs.metrics import Metrics, compute_metrics, ratio
+from ...runs.trace import Trace
+from ...runs.uncertainty import (
+    Spread,
+    geometric_mean,
+    mean_interval,
+    seconds_of,
+    spread,
+    uncertainty,
+)
+from .along import Rounds, figures, rounds_of
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
 
+BUSY = ("price", "delay", "spread")  # doubts that mean that something else used the machine
 FITS = 30  # turns of a fit, which has long settled by then
 FEWEST = 4  # prompts that two rows share before one of them is given up
 ENOUGH = 3  # prompts that two rows share before one may be called better or as good
@@ -31,10 +42,84 @@ Values = Mapping[int, float]
 """Question -> the logarithm of a row's speed-up there, measured or predicted."""
 
 
+@dataclass(frozen=True, slots=True)
+class OneRace:
+    """What one race gave. key: of the configuration. question: the index of its prompt. rounds:
+    with drafts. doubted: whether the machine was busy."""
+
+    key: str
+    question: int
+    metrics: Metrics
+    rounds: Rounds
+    doubted: bool
+
+
+def run_of(key: str, question: int, trace: Trace) -> OneRace:
+    """The numbers of a race."""
+    found = uncertainty(trace)
+    is_doubted = found is not None and found.doubt in BUSY
+    return OneRace(key, question, compute_metrics(trace), rounds_of(trace), is_doubted)
+
+
+@dataclass(slots=True)
+class Costs:
+    """Samples, one for each run: verify by width of the target pass, a draft step by drafter, and
+    the overhead of a round; all in rounds of the target alone."""
+
+    verify: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    step: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    overhead: list[float] = field(default_factory=list)
+
+    def add(self, trace: Trace) -> None:
+        """Take account of a run, which may have ended early."""
+        alone, rounds = trace.lane("baseline"), trace.lane("speculative")
+        single = statistics.median(map(seconds_of, alone)) if alone and rounds else 0.0
+        if single <= 0.0:  # there was no round, or the clock is too coarse for these passes
+            return
+        by_width: dict[int, list[Round]] = defaultdict(list)
+        for r in rounds:
+            by_width[1 + len(r.drafted)].append(r)
+        for width, some in ((1, alone), *by_width.items()):
+            self.verify[width].append(statistics.median(r.verify_seconds / single for r in some))
+        steps = [r.draft_seconds / len(r.drafted) / single for r in rounds if r.drafted]
+        if steps:
+            self.step[trace.header.settings.drafter].append(statistics.median(steps))
+        self.overhead.append(statistics.median(r.overhead_seconds / single for r in rounds))
+
+    def speedup(self, drafter: str, rounds: Rounds) -> float | None:
+        """The tokens of such rounds by their cost in rounds of the target alone; None if a cost is
+        unknown."""
+        if drafter not in self.step or len(self.verify) < 2 or not rounds:
+            return None
+        step, overhead = statistics.median(self.step[drafter]), statistics.median(self.overhead)
+        known = self._by_width()
+        cost = sum(
+            # The cost of a pass between two measured widths lies on the line through them.
+            count * (length * step + np.interp(1 + length, *known) + overhead)
+            for (length, *_), count in rounds.items()
+        )
+        tokens = sum(emitted * count for (*_, emitted), count in rounds.items())
+        return float(tokens / cost) if cost > 0 else None
+
+    def _by_width(self) -> tuple[list[int], list[float]]:
+        """Rising widths, and the median cost of each, averaged with its neighbours where it falls:
+        a wider pass costs no less, so a fall is noise (isotonic regression, by pooling adjacent
+        violators)."""
+        blocks: list[tuple[float, int, int]] = []  # mean, samples, number of widths
+        for _, some in sorted(self.verify.items()):
+            mean, count, widths = statistics.median(some), len(some), 1
+            while blocks and blocks[-1][0] > mean:
+                before, many, wide = blocks.pop()
+                mean = (before * many + mean * count) / (many + count)
+                count, widths = many + count, wide + widths
+            blocks.append((mean, count, widths))
+        return sorted(self.verify), [mean for mean, _, widths in blocks for _ in range(widths)]
+
+
 @dataclass
 class Findings:
     """All that a sweep knows. predicted: row -> question -> rounds. missing: why drafters are left
-    out. weights: bytes of the target and the draft, once known."""
+    out. memory: as in `Row`, by drafter."""
 
     rows: tuple[Configuration, ...]
     questions: tuple[Question, ...]
@@ -42,45 +127,35 @@ class Findings:
     predicted: dict[str, dict[int, Rounds]] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     missing: dict[str, str] = field(default_factory=dict)
-    weights: tuple[int, int | None] | None = None
+    memory: dict[str, int | None] = field(default_factory=dict)
 
     def table(self) -> tuple[Row, ...]:
         """Every row as it is known now."""
-        measured = self._measured_values()
-        predicted = {row.key: self._predicted_values(row) for row in self.rows}
-        marks: dict[str, Mark] = {}
-        eliminated: set[str] = set()
-        for temperature in dict.fromkeys(row.temperature for row in self.rows):
-            group = [row for row in self.rows if row.temperature == temperature]
-            possible = [row.key for row in group if row.drafter not in self.missing]
-            values = {key: measured.get(key, {}) for key in possible}
-            marks |= marked(values, predicted)
-            eliminated |= slower(values)
         runs: dict[str, list[OneRace]] = defaultdict(list)
         for run in self.runs:
             runs[run.key].append(run)
+        measured = {row.key: _values(runs[row.key]) for row in self.rows}
+        predicted = {row.key: self._predicted_values(row) for row in self.rows}
+        marks: dict[str, Mark] = {}
+        eliminated: set[str] = set()
+        possible = [row for row in self.rows if row.drafter not in self.missing]
+        for temperature in dict.fromkeys(row.temperature for row in possible):
+            group = [row.key for row in possible if row.temperature == temperature]
+            values = {key: measured[key] for key in group}
+            marks |= marked(values, predicted)
+            eliminated |= slower(values)
         return tuple(
             Row(
                 configuration=one,
                 status=self._status(one, bool(runs[one.key]), one.key in eliminated),
                 mark=marks.get(one.key),
                 predicted=self._prediction(one, predicted[one.key]),
-                measured=self._measurement(one, runs[one.key], measured.get(one.key, {})),
-                memory=self._memory(one),
+                measured=self._measured(one, runs[one.key], measured[one.key]),
+                memory=self.memory.get(one.drafter),
                 note=self.missing.get(one.drafter, ""),
             )
             for one in self.rows
         )
-
-    def _measured_values(self) -> dict[str, dict[int, float]]:
-        seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for run in self.runs:
-            if run.metrics.speedup:
-                seen[run.key][run.question].append(math.log(run.metrics.speedup))
-        return {
-            key: {question: statistics.median(some) for question, some in by_question.items()}
-            for key, by_question in seen.items()
-        }
 
     def _predicted_values(self, row: Configuration) -> dict[int, float]:
         speeds = {
@@ -96,13 +171,6 @@ class Findings:
             return "eliminated" if is_eliminated else "measured"
         return "predicted" if any(self.predicted.get(row.key, {}).values()) else "planned"
 
-    def _memory(self, row: Configuration) -> int | None:
-        needs = drafter_kind(row.drafter).needs
-        if self.weights is None or needs not in (None, "layers", "draft"):
-            return None  # the weights of other parts belong to neither model
-        target, draft = self.weights
-        return target + (draft or 0 if needs == "draft" else 0)
-
     def _prediction(self, row: Configuration, values: Values) -> Predicted | None:
         total = sum(self.predicted.get(row.key, {}).values(), Counter())
         # Speed-ups are averaged over prompts as the measured ones are.
@@ -110,54 +178,58 @@ class Findings:
         exact = row.temperature == 0.0
         return Predicted(exact=exact, speedup=speedup, **figures(total)) if total else None
 
-    def _measurement(
-        self, row: Configuration, runs: Sequence[OneRace], values: Values
-    ) -> Measured | None:
+    def _measured(self, row: Configuration, runs: list[OneRace], values: Values) -> Measured | None:
         if not runs:
             return None
         # A greedy repeat has the same rounds again: they are counted once.
         once = {run.question: run for run in reversed(runs)}.values()
         total = sum((run.rounds for run in (runs if row.temperature > 0.0 else once)), Counter())
         found = figures(total)
-        tokens = sum(
-            predicted_tau(found["alpha"] or 0.0, drafted) * count
-            for (drafted, *_), count in total.items()
-        )
+        alpha = found["alpha"]
+        tokens = sum(predicted_tau(alpha or 0.0, one[0]) * count for one, count in total.items())
         by_kind: dict[str, list[float]] = defaultdict(list)
         for question, value in sorted(values.items()):
             by_kind[self.questions[question].kind].append(value)
         metrics = [run.metrics for run in runs]
-        rates = {
-            lane: spread(_known([m.tokens_per_second[lane] for m in metrics]) or [0.0])
-            for lane in LANES
-        }
-        c = _known([m.c for m in metrics])
+        c = [m.c for m in metrics if m.c is not None]
         return Measured(
             runs=len(runs),
             prompts=len(once),
-            rate=rates["speculative"],
-            alone_rate=rates["baseline"],
+            rate=_rate(metrics, SPECULATIVE),
+            alone_rate=_rate(metrics, BASELINE),
             speedup=geometric_mean([*values.values()]) if values else None,
             by_kind={kind: geometric_mean(some) for kind, some in by_kind.items()},
-            tau_predicted=None if found["alpha"] is None else ratio(tokens, total.total()),
+            tau_predicted=None if alpha is None else ratio(tokens, total.total()),
             c=statistics.median(c) if c else None,
-            times=_times(metrics, statistics.fmean(run.alone for run in runs)),
+            times=_times(metrics),
             doubts=sum(run.doubted for run in runs),
             **found,
         )
 
 
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+def _values(runs: Sequence[OneRace]) -> dict[int, float]:
+    seen: dict[int, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.metrics.speedup:
+            seen[run.question].append(math.log(run.metrics.speedup))
+    return {question: statistics.median(some) for question, some in seen.items()}
 
 
-def _times(metrics: Sequence[Metrics], alone: float) -> RoundTimes:
+def _rate(metrics: Sequence[Metrics], lane: Lane) -> Spread:
+    rates = [m.tokens_per_second[lane] for m in metrics]
+    return spread([rate for rate in rates if rate is not None] or [0.0])
+
+
+def _times(metrics: Sequence[Metrics]) -> RoundTimes:
+    # A round of the target alone writes one token.
+    alone = [m.seconds[BASELINE] / max(1, m.tokens[BASELINE]) for m in metrics]
     scale = 1000 / max(1, sum(m.rounds for m in metrics))  # from seconds to ms per round
-    parts = {
-        part: scale * sum(getattr(m, f"{part}_seconds") for m in metrics)
-        for part in ("draft", "verify", "overhead")
-    }
-    return RoundTimes(alone=1000 * alone, **parts)
+    return RoundTimes(
+        draft=scale * sum(m.draft_seconds for m in metrics),
+        verify=scale * sum(m.verify_seconds for m in metrics),
+        overhead=scale * sum(m.overhead_seconds for m in metrics),
+        alone=1000 * statistics.fmean(alone),
+    )
 
 
 def difference(one: Values, other: Values, fewest: int = 2) -> tuple[float, float] | None:

@@ -17,6 +17,9 @@ from ...settings import Settings
 SCHEMA = 1
 """The version of a sweep's JSON."""
 
+SWEPT = ("drafters", "gammas", "policies", "temperatures")
+"""The fields of a request of which every combination is a row."""
+
 Mark: TypeAlias = Literal["best", "tied", "open"]
 """The best measured row of its temperature; the rows that noise cannot tell from it; and those that
 promise more, but ran on too few of its prompts to tell."""
@@ -164,6 +167,21 @@ class Row:
     measured: Measured | None = None
     memory: int | None = None
     note: str = ""
+
+    @property
+    def known(self) -> Measured | Predicted | None:
+        """What was measured, or else predicted."""
+        return self.measured or self.predicted
+
+    @property
+    def speedup(self) -> Estimate | None:
+        """The measured speed-up."""
+        return self.measured.speedup if self.measured else None
+
+    @property
+    def promise(self) -> float | None:
+        """The predicted speed-up."""
+        return self.predicted.speedup if self.predicted else None
 
 
 @dataclass(frozen=True, slots=True)
