@@ -81,7 +81,7 @@ NGRAM_HEAD = DrafterKind(
     make=".sides.ngram_head:NgramHeadDrafter",
     described=".sides.heads:described_head",
     label="n-grams or head",
-    choice="n-grams, else the head",
+    choice="Copies, else the head",
     clause="guesses are copied, or made by a layer",
     guessed="Where the last four tokens stood in the text before, what followed there is copied; "
     "else the head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
