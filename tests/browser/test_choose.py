@@ -48,7 +48,7 @@ def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
     for offered in ("n-grams", "Head on the target"):
         expect(chips.filter(has_text=offered)).to_be_visible()
     expect(chips.filter(has_text="Draft model")).to_be_hidden()
-    expect(page.locator(".sc-start p")).to_contain_text("20 rows")
+    expect(page.locator(".sc-start p")).to_contain_text("25 rows")
 
 
 def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:
