@@ -104,7 +104,8 @@ class Pair:
         """`Settings` with these values and, unless `drafter` is among them, the first of
         `drafters`. Raises `SettingsError`."""
         # With a draft model that is the drafter of `Settings` by default: no list must be made.
-        own = {} if self.draft is not None else {"drafter": self.drafters[0]}
+        is_usual = self.draft is not None and self.drafter is None
+        own = {} if is_usual else {"drafter": self.drafters[0]}
         return Settings(**{**own, **values})
 
     @cached_property

@@ -1,7 +1,6 @@
 """Drafts that are copied where the text repeats itself, and else come from a head on the target.
 
-As Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975, section on hybrids) put a lookup before a
-model that drafts: a copy costs nothing, and holds for longer than the chain of a head.
+A copy costs nothing, and holds for longer than the chain of a head.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
     from ..core.protocols import DecodingPath
 
 SIZE = 4  # tokens that must agree: where fewer do, a head guesses better
-SHARE = (
-    3  # of the tokens that are due, a head drafts a third: its steps cost something, copies do not
-)
+SHARE = 3  # a head drafts a third of the tokens that are due: its steps cost, copies do not
 
 
 class NgramHeadDrafter(Drafter):

@@ -108,11 +108,11 @@ export class Lane {
     if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) this.#takeBack();
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
+    if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
     if (block.nextElementSibling) {
       block.classList.add("is-in-sight");
       this.#leaving.observe(block);
     }
-    if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
     // The rest of a word holds its place, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
     this.#ahead.textContent = first ? restOfWord([...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)]) : "";

@@ -33,20 +33,22 @@ BUSY_SHARE = 0.25  # of the runs that were disturbed; from here on the doubt is 
 
 Spelled: TypeAlias = dict[str, tuple[str, str]]
 
-VERSIONS = {
-    "transformers": "5.23.0",
-    "vLLM": "documentation of November 2026, commit 04329df (release 0.33.0 is the newest)",
-    "SGLang": "0.5.23",
-    "llama.cpp": "tools/server/README.md of November 2026, commit 00dc805",
-}
-"""Engines, with the version of the software or its documentation."""
 SOURCES = {
-    "transformers": "https://huggingface.co/docs/transformers/main/en/assisted_decoding",
-    "vLLM": "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
-    "SGLang": "https://docs.sglang.io/docs/advanced_features/speculative_decoding",
-    "llama.cpp": "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    "transformers": (
+        "5.23.0",
+        "https://huggingface.co/docs/transformers/main/en/assisted_decoding",
+    ),
+    "vLLM": (
+        "documentation of November 2026, commit 04329df (release 0.33.0 is the newest)",
+        "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
+    ),
+    "SGLang": ("0.5.23", "https://docs.sglang.io/docs/advanced_features/speculative_decoding"),
+    "llama.cpp": (
+        "tools/server/README.md of November 2026, commit 00dc805",
+        "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    ),
 }
-"""Where it was read."""
+"""By engine: the version of the software or of its documentation, and where it was read."""
 HAS_POLICIES = "transformers"
 
 
@@ -170,12 +172,12 @@ def engine_settings(row: Configuration, machine: Machine) -> tuple[EngineSetting
     write = drafter_kind(row.drafter).deployed
     spelled: Spelled = resolved(write)(row, machine) if write else {}
     result = []
-    for engine, version in VERSIONS.items():
+    for engine, (version, address) in SOURCES.items():
         absent = f"{engine} has no such drafter, so there is nothing to paste."
         text, note = spelled.get(engine) or spelled.get("", ("", absent))
         if text and row.policy != "fixed" and engine != HAS_POLICIES:
             note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
-        result.append(EngineSettings(engine, version, SOURCES[engine], text, note.strip()))
+        result.append(EngineSettings(engine, version, address, text, note.strip()))
     return tuple(result)
 
 
