@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 from playwright.sync_api import expect
-from visitor import PATIENCE, Visit
+from visitor import PATIENCE, Visit, headline_of
 
 from scripts.firefox import firefox, firefox_path
+from specviz import Trace
 
 MOST_STOPS = 14  # of the Tab key before the text of the lanes
 PLAYER = "document.querySelector('[data-player]')"
@@ -27,7 +29,9 @@ def test_a_visit_in_firefox(url: str) -> None:
         window.evaluate("document.querySelector('#prompt textarea').focus()")
         window.press("Enter")
         window.wait_for(f"{PLAYER}.dataset.source === 'live' && {PLAYER}.dataset.state === 'ended'")
-        assert float(window.evaluate("document.querySelector('[data-headline]').textContent")) > 0
+        shown = window.evaluate("document.querySelector('[data-headline]').textContent")
+        trace = json.loads(window.evaluate("JSON.stringify(window.specviz.trace)"))
+        assert shown == headline_of(Trace.from_dict(trace))
         assert window.evaluate("document.querySelectorAll('[data-line] svg path').length") >= 8
 
         window.evaluate("document.activeElement.blur()")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from series import series
 from serve import UNHURRIED
-from visitor import PATIENCE, Visit, Visitor, two_places
+from visitor import PATIENCE, Visit, Visitor, headline_of, two_places
 
 from specviz import Trace, compute_metrics
 from specviz.lanes import LANES
@@ -68,7 +68,7 @@ def check_numbers(visitor: Visitor, trace: Trace) -> None:
     assert points == approximately(series(trace.rounds))
 
     text = visitor.page.locator("[data-headline]").inner_text()
-    assert text == two_places(metrics.speedup)
+    assert text == headline_of(trace)
     formula = f"{two_places(metrics.tau_predicted)} formula"
     expect(visitor.page.locator("[data-head=tau] small")).to_have_text(formula)
     visitor.button("Why this speed?").click()
