@@ -2,8 +2,6 @@
 
 import { closest, findAll } from "specviz/dom/dom.js";
 
-/** @import { Actions } from "specviz/actions.js" */
-
 const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true]";
 const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;

@@ -21,8 +21,6 @@ import { Stage } from "specviz/stage/stage.js";
 import { Timeline } from "specviz/run/timeline.js";
 import { View } from "specviz/view.js";
 
-/** @import { Run } from "specviz/run/pick.js" */
-
 /**
  * What Gradio gives to a component: `watch` calls back when a property has changed.
  * @typedef {object} Mounting
@@ -37,59 +35,12 @@ import { View } from "specviz/view.js";
  * Bring the component to life.
  * @param {Mounting} mounting
  */
-export function mount({ element, props, watch, server: functions, config }) {
+export function mount({ element, props, watch, server, config }) {
   learn(config.vocabulary);
-  const server = withFiles(functions, config.files);
-  const root = find(element, "[data-player]");
-  const address = new Address(config);
-  const notice = new Notice(find(root, "[data-notice]"));
-  const timeline = new Timeline(() => view.requestDraw());
-  const shell = new Shell((theme) => address.change({ theme }));
-  const session = new Session({
-    server, config, address, timeline, notice,
-    on: {
-      begun: () => view.draw(),
-      shown: (trace, origin) => {
-        replay.cancel();
-        view.begin(trace, origin);
-        repeats.shown();
-        runs = newest([...runs.filter((run) => run.trace !== trace), { trace, origin }]);
-        stage.shown();
-      },
-      rounds: (rounds) => view.speak(rounds),
-      retold: (trace) => view.retell(trace),
-      over: () => {
-        repeats.over();
-        if (!session.failed && !repeats.isUnderWay) replay.offer();
-        view.requestDraw();
-      },
-      left: () => shell.stop(),
-    },
-  });
-  const replay = new SlowReplay(timeline);
-  const repeats = new Repeats(root, {
-    session, run: () => shell.run(), canRun: config.served === true,
-  });
-  let runs = /** @type {Run[]} */ ([]); // that were shown, the newest last
-  const stage = new Stage(root, {
-    changed: () => {
-      address.change({ stage: stage.isOn });
-      if (stage.isOn) session.recordings.fetchAll();
-      view.requestDraw();
-    },
-    hold: () => { replay.cancel(); timeline.seek(0); },
-    go: () => { if (timeline.live) timeline.follow(); else timeline.play(); },
-  });
-  const quiz = new Quiz(root, {
-    asked: config.questions, session, stage, notice, closePanel: () => view.closePanel(), adopt: () => shell.adopt(),
-  });
-  const view = new View(root, { server, config, session, timeline, stage, shell, repeats });
-  const choosing = new Choosing(root, { server, config, address, notice, shell, timeline });
-  wireActions(root, {
-    server, config, address, notice, session, shell, stage, timeline, view, choosing, quiz, runs: () => runs,
-  });
-  window.specviz = handles(config, { address, session, shell, timeline, view, choosing });
-
+  const root = find(element, "[data-player]"), page = partsOf(root, withFiles(server, config.files), config);
+  const { address, session, shell, stage, view } = page;
+  wireActions(page);
+  window.specviz = handles(page);
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
     const url = config.links[link.dataset.link ?? ""];
     if (url) Object.assign(link, { href: url, hidden: false });
@@ -104,11 +55,47 @@ export function mount({ element, props, watch, server: functions, config }) {
 }
 
 /**
- * What tools may read of the player, and what Gradio's controls tell it.
+ * @param {HTMLElement} root
+ * @param {Server} server
  * @param {Config} config
- * @param {{ address: Address, session: Session, shell: Shell, timeline: Timeline, view: View, choosing: Choosing }} parts
  */
-function handles(config, { address, session, shell, timeline, view, choosing }) {
+function partsOf(root, server, config) {
+  const page = /** @type {PageParts} */ (/** @type {Partial<PageParts>} */ ({ root, server, config, runs: [] }));
+  page.address = new Address(config);
+  page.notice = new Notice(find(root, "[data-notice]"));
+  page.timeline = new Timeline(() => page.view.requestDraw());
+  page.shell = new Shell((theme) => page.address.change({ theme }));
+  page.replay = new SlowReplay(page.timeline);
+  page.session = new Session(page, {
+    begun: () => page.view.draw(),
+    shown: (trace, origin) => {
+      page.replay.cancel();
+      page.view.begin(trace, origin);
+      page.repeats.shown();
+      page.runs = newest([...page.runs.filter((run) => run.trace !== trace), { trace, origin }]);
+      page.stage.shown();
+    },
+    rounds: (rounds) => page.view.speak(rounds),
+    retold: (trace) => page.view.retell(trace),
+    over: () => {
+      page.repeats.over();
+      if (!page.session.failed && !page.repeats.isUnderWay) page.replay.offer();
+      page.view.requestDraw();
+    },
+  });
+  page.repeats = new Repeats(page);
+  page.stage = new Stage(page);
+  page.quiz = new Quiz(page);
+  page.view = new View(page);
+  page.choosing = new Choosing(page);
+  return page;
+}
+
+/**
+ * What tools may read of the player, and what Gradio's controls tell it.
+ * @param {PageParts} page
+ */
+function handles({ config, address, session, shell, timeline, view, choosing }) {
   const shown = () => timeline.shown().rounds;
   const names = ["prompt", ...Object.keys(config.defaults)];
   let given = /** @type {Value[]} */ ([]); // what the controls were last told to hold, by no hand

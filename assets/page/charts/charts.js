@@ -2,20 +2,20 @@
 // points from the shown rounds. Plotly is fetched when somebody first asks for one.
 
 import { element } from "specviz/dom/dom.js";
-import { titleOf, tracesOf } from "specviz/charts/points.js";
-import { lanesOf } from "specviz/facts/lanes.js";
+import { ALONE, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { readsPrompt, series } from "specviz/facts/metrics.js";
 import { SERVER } from "specviz/words/description.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
 const DEEP = ["positions", "rates", REQUESTS]; // what neither the landing nor the drawer draws itself
 const HEIGHT = 250; // px
-const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
+const MOST_LANES = 8; // with drafts, that a race may have
+export const PLOTLY_OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 
 // A picture is drawn outside the page, where the page's own font is not to be had.
 const PICTURE_FONT = "system-ui, sans-serif";
 
-const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+export const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
 
 /** @type {Promise<void> | null} */
 let coming = null;
@@ -109,7 +109,7 @@ export class Charts {
       const { data, layout } = chartFigure(this.#config, name, rounds, names);
       const title = { ...layout.title, font: { ...layout.title.font, size: 15 } };
       window.Plotly.react(plot, data, { ...layout, title, width: plot.clientWidth || width, height: HEIGHT, paper_bgcolor: "rgba(0,0,0,0)",
-        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily } }, OPTIONS);
+        font: { ...layout.font, family: getComputedStyle(this.node).fontFamily } }, PLOTLY_OPTIONS);
       plot.setAttribute("aria-label", saidOf(data));
     }
   }
@@ -129,3 +129,41 @@ function saidOf(traces) {
   });
   return `${parts.join("; ")}.`;
 }
+
+/**
+ * The styles of a chart's traces: its own in a race of two, else one for each lane that it shows.
+ * @param {ChartSpec} spec
+ * @param {string} name
+ * @param {LaneName[]} lanes  the baseline last
+ * @param {boolean} isWatched  whether the times of a round are known only as a whole
+ * @returns {ChartTrace[]}
+ */
+function tracesOf({ traces, lanes: styles }, name, lanes, isWatched) {
+  if (isWatched && name === "parts") {
+    return [{ ...traces[1], name: "a step", hovertemplate: "%{x:.2f} ms<extra>a step</extra>" }];
+  }
+  if (!lanes.includes(ALONE) && (name === "tokens" || name === "speed")) return traces.slice(0, 1);
+  if (lanes.length < 3 || name === "parts") {
+    const own = lanes[0] !== OURS && ["tokens", "speed", "requests"].includes(name);
+    return own ? [named(traces[0], lanes[0]), traces[1]] : traces;
+  }
+  const drafted = lanes.slice(0, -1).map((lane, i) => named(styles[i], lane));
+  return styles.length > MOST_LANES ? [...drafted, styles[styles.length - 1]] : drafted;
+}
+
+/**
+ * @param {ChartTrace} style
+ * @param {LaneName} lane
+ */
+const named = (style, lane) => {
+  const [shown] = (style.hovertemplate ?? "").split("<extra>");
+  return { ...style, name: lane, hovertemplate: `${shown}<extra>${labelOf(lane)}</extra>` };
+};
+
+/**
+ * @param {Config} config
+ * @param {string} name of a chart
+ * @param {LaneName[]} lanes
+ */
+const titleOf = (config, name, lanes) =>
+  ((lanes.length > 2 && config.several[name]) || config.titles[name]);

@@ -3,8 +3,6 @@
 
 import { element, shape } from "specviz/dom/dom.js";
 
-/** @import { Point } from "specviz/charts/plot.js" */
-
 const NEAR = 0.7; // px: a point that is nearer to the one before would not be seen
 
 /**

@@ -9,10 +9,6 @@ import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/l
 import { series } from "specviz/facts/metrics.js";
 import { duration, fixed } from "specviz/words/words.js";
 
-/** @import { LineChart, Size } from "specviz/charts/lines.js" */
-/** @import { Point } from "specviz/charts/plot.js" */
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 }, SPEED = { ...MINI, right: 118 }, LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
 const AIR = 1.15; // how much further than what is there the axis of a live run goes
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];

@@ -3,27 +3,22 @@
 import { element } from "specviz/dom/dom.js";
 import { nameOf, worded } from "specviz/choose/words.js";
 
-/** @import { Labels } from "specviz/choose/words.js" */
-
 const COPIED = "Copied";
 const NOT_COPIED = "Not allowed by the browser";
 
-/**
- * @typedef {object} AdviceParts
- * @property {Labels} labels
- * @property {(best: Configuration) => void} use  sets the page to a row
- * @property {(best: Configuration) => string} link  to the page with a row set
- */
-
 export class Advice {
-  node = element("div", "sc-advice");
-  #parts;
+  node = element("div", "sc-advice", { "aria-live": "polite" });
+  #use;
+  #link;
   #shown = ""; // JSON of what is shown
 
-  /** @param {AdviceParts} parts */
-  constructor(parts) {
-    this.#parts = parts;
-    this.node.setAttribute("aria-live", "polite");
+  /**
+   * @param {(best: Configuration) => void} use  sets the page to a row
+   * @param {(best: Configuration) => string} link  to the page with a row set
+   */
+  constructor(use, link) {
+    this.#use = use;
+    this.#link = link;
   }
 
   /**
@@ -46,7 +41,7 @@ export class Advice {
       const speedup = best?.measured?.speedup;
       if (!best || !speedup) return "nothing is measured yet";
       const range = speedup.low === null ? "one prompt" : `${speedup.low.toFixed(2)} to ${speedup.high?.toFixed(2)}`;
-      return `${nameOf(best.configuration, this.#parts.labels)}: ${speedup.value.toFixed(2)}× (${range})`;
+      return `${nameOf(best.configuration)}: ${speedup.value.toFixed(2)}× (${range})`;
     });
     const where = (/** @type {number} */ i) => (temperatures.length > 1 ? `, ${temperatureText(temperatures[i])}` : "");
     this.#fill(lines, () => lines.map((line, i) =>
@@ -69,11 +64,10 @@ export class Advice {
    * @param {{ several: boolean, doubt: string, number: number }} around
    */
   #one(one, { several, doubt, number }) {
-    const { labels } = this.#parts;
     const { answer, headline, temperature, reasons, best, settings } = one;
-    const said = reasons.map((reason) => element("li", "", worded(reason, labels)));
+    const said = reasons.map((reason) => element("li", "", worded(reason)));
     return element("section", "", { dataset: { answer } },
-      element("h2", "", ...several ? [element("small", "", temperatureText(temperature))] : [], worded(headline, labels)),
+      element("h2", "", ...several ? [element("small", "", temperatureText(temperature))] : [], worded(headline)),
       ...said.length ? [element("ul", "", ...said)] : [],
       ...[doubt, one.doubt].filter(Boolean).map((sentence) => element("p", "sc-doubt", sentence ?? "")),
       ...best ? [this.#buttons(best)] : [], ...settings.length ? [enginesOf(settings, number)] : []);
@@ -82,9 +76,9 @@ export class Advice {
   /** @param {Configuration} best */
   #buttons(best) {
     const use = element("button", "sv-button", "Race with these settings", {
-      title: "Sets the page to this row; press Run there", dataset: { use: "" }, onclick: () => this.#parts.use(best),
+      title: "Sets the page to this row; press Run there", dataset: { use: "" }, onclick: () => this.#use(best),
     });
-    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#parts.link(best)));
+    return element("p", "sc-actions", use, copyButton("Copy a link to this row", () => this.#link(best)));
   }
 }
 

@@ -1,14 +1,10 @@
 // The charts of a sweep: Python makes them, Plotly draws them.
 
+import { PLOTLY_OPTIONS, theme } from "specviz/charts/charts.js";
 import { element } from "specviz/dom/dom.js";
 import { worded } from "specviz/choose/words.js";
 
-/** @import { Labels } from "specviz/choose/words.js" */
-
-const OPTIONS = { displayModeBar: false, responsive: false, showTips: false };
 const REDRAW = 1000; // ms between drawings, at least
-
-const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
 
 export class Figures {
   node = element("div", "sc-figures");
@@ -18,14 +14,9 @@ export class Figures {
   #plots = new Map();
   #waiting = 0; // timer
   #isVisible;
-  #labels;
 
-  /**
-   * @param {Labels} labels
-   * @param {() => boolean} isVisible  whether somebody sees them
-   */
-  constructor(labels, isVisible) {
-    this.#labels = labels;
+  /** @param {() => boolean} isVisible  whether somebody sees them */
+  constructor(isVisible) {
     this.#isVisible = isVisible;
     const redraw = () => { if (this.#isVisible()) this.#drawSoon(50); };
     new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
@@ -65,7 +56,7 @@ export class Figures {
    * @param {SweepFigure} figure
    */
   #drawOne(name, { title, data: given, layout }) {
-    const data = given.map((trace) => this.#worded(trace));
+    const data = given.map(named);
     let plot = this.#plots.get(name);
     if (!plot) {
       plot = element("div", "sc-plot", { role: "img" });
@@ -75,15 +66,14 @@ export class Figures {
     plot.previousElementSibling?.replaceChildren(title, ...keysOf(data));
     plot.setAttribute("aria-label", `${title}: ${saidOf(data)}`);
     const size = { width: plot.clientWidth, height: plot.clientHeight };
-    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size, showlegend: false }, OPTIONS);
+    if (size.width) window.Plotly?.react(plot, data, { ...layout, ...size, showlegend: false }, PLOTLY_OPTIONS);
   }
+}
 
-  /** With the names that the table has. @param {ChartTrace} trace */
-  #worded(trace) {
-    const text = (/** @type {string | number} */ one) => (typeof one === "string" ? worded(one, this.#labels) : one);
-    const name = text(trace.name ?? "");
-    return { ...trace, name: String(name), y: trace.orientation === "h" ? trace.y?.map((one) => text(one ?? "")) : trace.y };
-  }
+/** With the names that the table has. @param {ChartTrace} trace */
+function named(trace) {
+  const text = (/** @type {string | number | null} */ one) => (typeof one === "number" ? one : worded(one ?? ""));
+  return { ...trace, name: worded(trace.name ?? ""), y: trace.orientation === "h" ? trace.y?.map(text) : trace.y };
 }
 
 /**

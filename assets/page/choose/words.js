@@ -1,17 +1,14 @@
 // The names of configurations, the same in the table, in the charts and in sentences from Python.
 
+import { choiceIn } from "specviz/facts/vocabulary.js";
+
 const FIXED = /([\w-]+), gamma (\d+)/g;
 const ADAPTIVE = /([\w-]+), gamma (\w+) up to (\d+)/g;
 
-/** @typedef {{ drafters: Record<string, string>, policies: Record<string, string> }} Labels */
-
-/**
- * @param {Pick<Configuration, "drafter" | "gamma" | "policy">} one
- * @param {Labels} labels
- */
-export function nameOf({ drafter, gamma, policy }, { drafters, policies }) {
-  const limit = policy === "fixed" ? `γ ${gamma}` : `γ ≤ ${gamma}, ${(policies[policy] ?? policy).toLowerCase()}`;
-  return `${drafters[drafter] ?? drafter}, ${limit}`;
+/** @param {Pick<Configuration, "drafter" | "gamma" | "policy">} one */
+export function nameOf({ drafter, gamma, policy }) {
+  const limit = policy === "fixed" ? `γ ${gamma}` : `γ ≤ ${gamma}, ${choiceIn("policies", policy).toLowerCase()}`;
+  return `${choiceIn("drafters", drafter)}, ${limit}`;
 }
 
 /**
@@ -24,12 +21,10 @@ const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) :
 /**
  * A text of Python with the names that the page has for configurations and drafters.
  * @param {string} text
- * @param {Labels} labels
  */
-export function worded(text, labels) {
-  const label = labels.drafters[text.split(",")[0]];
+export function worded(text) {
   const named = text
-    .replace(ADAPTIVE, (_, drafter, policy, gamma, place) => inside(nameOf({ drafter, gamma, policy }, labels), place))
-    .replace(FIXED, (_, drafter, gamma, place) => inside(nameOf({ drafter, gamma, policy: "fixed" }, labels), place));
-  return named === text && label ? text.replace(/^[^,]+/, label) : named;
+    .replace(ADAPTIVE, (_, drafter, policy, gamma, place) => inside(nameOf({ drafter, gamma, policy }), place))
+    .replace(FIXED, (_, drafter, gamma, place) => inside(nameOf({ drafter, gamma, policy: "fixed" }), place));
+  return named === text ? text.replace(/^[^,]+/, (name) => choiceIn("drafters", name)) : named;
 }

@@ -4,10 +4,6 @@ import { chart, figures, lead, settings, showDifference, sideOf, texts, times } 
 import { lastTwo } from "specviz/run/pick.js";
 import { closing, element, find, titled } from "specviz/dom/dom.js";
 
-/** @import { Side } from "specviz/compare/parts.js" */
-
-/** @import { Run } from "specviz/run/pick.js" */
-
 const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
 

@@ -11,9 +11,6 @@ import { isImpossible, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/why.js";
 import { fixed, provenance } from "specviz/words/words.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-/** @import { Uncertainty } from "specviz/facts/uncertainty.js" */
-
 /**
  * A run with its figures. name: what it is called beside the other.
  * @typedef {object} Side

@@ -1,4 +1,4 @@
-// Elements: how they are made and found, and menus and dialogs that close.
+// Elements: how they are made and found, menus and dialogs that close, and what comes later.
 
 /** Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes. @typedef {Record<string, any>} Given */
 /** What stands in an element, and what it is given. @typedef {string | Node | Given} Content */
@@ -124,3 +124,21 @@ export function closing(dialog) {
     if (event.target === dialog || closest(event, ".sv-close, [data-close]")) dialog.close();
   });
 }
+
+/**
+ * What is fetched at its first use, and after a failure once more.
+ * @template Value
+ * @param {() => Promise<Value>} fetch
+ * @returns {() => Promise<Value>}
+ */
+export function once(fetch) {
+  /** @type {Promise<Value> | null} */
+  let coming = null;
+  return () => (coming ??= fetch().catch((error) => { coming = null; throw error; }));
+}
+
+/** @param {number} time  ms */
+export const pause = (time) => new Promise((resume) => setTimeout(resume, time));
+
+/** Whether a visitor wants nothing to move. */
+export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

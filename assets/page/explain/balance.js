@@ -5,9 +5,6 @@ import { marked } from "specviz/explain/pictures.js";
 import { clocks, milliseconds } from "specviz/explain/times.js";
 import { fixed, plural } from "specviz/words/words.js";
 
-/** @import { Balance } from "specviz/explain/numbers.js" */
-/** @import { Step } from "specviz/explain/steps.js" */
-
 const NOT_FASTER = "More tokens in a round are not always faster: each guess costs time, accepted or not.";
 
 /**

@@ -10,9 +10,6 @@ import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/recordings.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
-/** @import { Step } from "specviz/explain/steps.js" */
-/** @import { Timeline } from "specviz/run/timeline.js" */
-
 const READING = 60; // ms for a character of a step that is shown by itself
 const LEAST = 3500; // ms for such a step
 
@@ -30,10 +27,7 @@ const FRAME = `
     <button type="button" data-by="-1">Back</button><button type="button" data-by="1" class="sv-button">Next</button></p></div>`;
 
 export class Explain {
-  #root;
-  #trace;
-  #timeline;
-  #chosen;
+  #page;
   #lane = OURS; // the lane with drafts whose rounds are gone through
   #dialog = element("dialog", "sv-explain");
   /** @type {Trace | null} */
@@ -46,17 +40,11 @@ export class Explain {
   #timer = 0; // until the next step comes by itself
   #resume = false; // whether the race was playing
 
-  /**
-   * @param {HTMLElement} root
-   * @param {{ trace: () => Trace | null, timeline: Timeline, chosen: () => LaneName }} parts
-   */
-  constructor(root, { trace, timeline, chosen }) {
-    this.#chosen = chosen;
-    this.#root = root;
-    this.#trace = trace;
-    this.#timeline = timeline;
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
     this.#furnish();
-    root.append(this.#dialog);
+    page.root.append(this.#dialog);
   }
 
   /**
@@ -64,16 +52,16 @@ export class Explain {
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
-    if (this.#dialog.open || this.#root.dataset.guess || this.#trace()?.header.source) return;
+    const { root, session: { trace }, timeline, view } = this.#page;
+    if (this.#dialog.open || root.dataset.guess || trace?.header.source) return;
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
-    this.#lane = lane === ALONE ? this.#chosen() : lane;
-    const trace = this.#trace();
+    this.#lane = lane === ALONE ? view.chosen : lane;
     this.#held = trace && twoOf(trace, this.#lane);
     find(this.#dialog, `[data-cross=${OURS}]`).textContent = labelOf(this.#lane);
     const round = this.#roundOf(token ?? null);
     if (!round) return;
-    this.#resume = this.#timeline.playing;
-    if (this.#resume) this.#timeline.pause();
+    this.#resume = timeline.playing;
+    if (this.#resume) timeline.pause();
     this.#dialog.showModal();
     this.#show(round);
     find(this.#dialog, "[data-by='1']").focus({ preventScroll: true });
@@ -97,7 +85,7 @@ export class Explain {
     const lane = at === this.#lane ? OURS : at;
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((one) => one.lane === lane && one.index === index);
-    const { rounds: done, partial } = this.#timeline.shown();
+    const { rounds: done, partial } = this.#page.timeline.shown();
     const ours = done.filter((one) => one.lane === this.#lane);
     const last = partial[this.#lane]?.round ?? ours[ours.length - 1];
     return named ?? rounds.find((one) => one.lane === OURS && (!last || one.index === last.index)) ?? null;
@@ -261,6 +249,6 @@ export class Explain {
   #closed() {
     this.#togglePlay(false);
     this.#round = null;
-    if (this.#resume) this.#timeline.play();
+    if (this.#resume) this.#page.timeline.play();
   }
 }

@@ -7,8 +7,6 @@ import { track, word } from "specviz/explain/pictures.js";
 import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { number } from "specviz/words/rules.js";
 
-/** @import { Share, Shares } from "specviz/explain/numbers.js" */
-
 /**
  * What is compared, on a line from 0 to 1: u with min(1, p / q), by block verification with the
  * threshold, and by typical acceptance p with the threshold.

@@ -8,8 +8,6 @@ import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { ruleOf } from "specviz/words/rules.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
 
-/** @import { Colours } from "specviz/share/paint.js" */
-
 const EDGE = 36, LABELS = 118, GAP = 26, LEAST_COLUMN = 96, LEAST_WIDTH = 760; // px
 const TOKENS = 196, BOX = 42, ROW = 28; // px: where the tokens stand, their height, and that of a line below
 const TOKEN = `25px ${SERIF}`;

@@ -12,8 +12,6 @@ import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 import { drawsFirst, isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { plural, visible } from "specviz/words/words.js";
 
-/** @import { Marked } from "specviz/explain/pictures.js" */
-
 /**
  * @typedef {object} Step
  * @property {string} chapter

@@ -5,9 +5,6 @@ import { secondsOf } from "specviz/explain/numbers.js";
 import { chip } from "specviz/explain/pictures.js";
 import { fixed, plural, visible } from "specviz/words/words.js";
 
-/** @import { Balance } from "specviz/explain/numbers.js" */
-/** @import { Marked } from "specviz/explain/pictures.js" */
-
 /** @param {number} seconds */
 export function milliseconds(seconds) {
   const value = 1000 * seconds;

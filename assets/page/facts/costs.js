@@ -2,8 +2,6 @@
 
 import { draftLengths, measure, predictedTau } from "specviz/facts/metrics.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-
 const HALVINGS = 60;
 
 /**

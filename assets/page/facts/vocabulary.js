@@ -20,7 +20,7 @@ export function learn(vocabulary) {
  * @returns {DrafterWords}
  */
 export const drafterKind = (name) => own(words.drafters, name) ?? {
-  ...UNKNOWN, label: name, clause: `guesses come from ${name}`, who: "The drafter guesses",
+  ...UNKNOWN, label: name, choice: name, clause: `guesses come from ${name}`, who: "The drafter guesses",
   unguessed: "Nothing was drafted in this round.",
 };
 
@@ -36,6 +36,13 @@ export const verdictKind = (name) => own(words.verdicts, name) ?? { ...UNKNOWN, 
  * @param {string} name
  */
 export const labelIn = (table, name) => own(words[table], name)?.label ?? name;
+
+/**
+ * What a control calls something.
+ * @param {"drafters" | "policies"} table
+ * @param {string} name
+ */
+export const choiceIn = (table, name) => own(words[table], name)?.choice ?? name;
 
 /**
  * Lanes may have any name, also one that every object has.

@@ -2,7 +2,7 @@
 // models do again, do both lanes draw from one distribution. Begins a job on the server, asks how far it
 // is, shows what it found.
 
-import { element, table } from "specviz/dom/dom.js";
+import { element, pause, table } from "specviz/dom/dom.js";
 import { resultOf } from "specviz/panels/same.js";
 import { chance } from "specviz/words/reasons.js";
 import { number } from "specviz/words/rules.js";
@@ -133,7 +133,7 @@ export class Check {
       const { id } = state;
       this.#id = id;
       this.#show(state);
-      await new Promise((resume) => setTimeout(resume, ASK_EVERY));
+      await pause(ASK_EVERY);
       if (turn === this.#turn) state = await this.#server.ask_job?.({ id });
     }
     if (turn !== this.#turn) {

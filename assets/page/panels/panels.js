@@ -12,8 +12,6 @@ import { showWhy } from "specviz/panels/why.js";
 import { settled } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
-/** @import { Session } from "specviz/run/session.js" */
-
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
 /** @type {[string, string, string][]} metric, letter, what it is */
@@ -43,10 +41,10 @@ export class Panels {
   #redrawing = 0; // timer
 
   /**
-   * @param {HTMLElement} root
-   * @param {{ server: Server, config: Config, session: Session, closed: () => void }} parts
+   * @param {PageParts} page
+   * @param {() => void} closed  called when a panel is closed
    */
-  constructor(root, { server, config, session, closed }) {
+  constructor({ root, server, config, session }, closed) {
     this.#tellClosed = closed;
     this.#config = config;
     this.#charts = new Charts(config);

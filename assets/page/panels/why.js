@@ -5,9 +5,6 @@ import { chance } from "specviz/words/reasons.js";
 import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
-/** @import { Explanation } from "specviz/facts/costs.js" */
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-
 /** @type {("draft" | "verify" | "overhead")[]} */
 const PARTS = ["draft", "verify", "overhead"];
 const NOTHING = "Nothing can be compared yet: both lanes must finish two rounds.";

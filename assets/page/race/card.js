@@ -9,8 +9,6 @@ import { isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { watchedReason } from "specviz/words/watched.js";
 import { fixed, visible } from "specviz/words/words.js";
 
-/** @import { Place } from "specviz/words/reasons.js" */
-
 const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t[data-index]";
@@ -20,19 +18,17 @@ const GREEDY = "Greedy: the verdict compares first choices only. The bars are th
 const AS_USED = "Chances after temperature, top-k and top-p. Step by step (E) goes through the round.";
 
 export class Card {
+  #page;
   #card;
-  #trace;
   /** @type {HTMLElement | null} */
   #anchor = null; // the token that the card is about
   #isPinned = false; // by a click: it stays until another one, or Escape
 
-  /**
-   * @param {HTMLElement} root
-   * @param {() => Trace | null} trace the shown one
-   */
-  constructor(root, trace) {
+  /** @param {PageParts} page */
+  constructor(page) {
+    const { root } = page;
+    this.#page = page;
     this.#card = find(root, ".sv-card");
-    this.#trace = trace;
     root.addEventListener("pointerover", (event) => {
       if (this.#isPinned) return;
       if (closest(event, TOKEN)) this.#openAt(event);
@@ -85,7 +81,7 @@ export class Card {
   /** @param {HTMLElement} node */
   #open(node) {
     this.close();
-    const trace = this.#trace();
+    const { trace } = this.#page.session;
     const index = Number(node.dataset.round);
     const article = node.closest("[data-lane]"), lane = article?.getAttribute("data-lane");
     const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);

@@ -8,8 +8,6 @@ import { changedLanes, ruleOf } from "specviz/words/rules.js";
 import { GUESSER } from "specviz/words/watched.js";
 import { guesser } from "specviz/words/words.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-
 /** A lane's figures, and whether it is the fastest. @typedef {{ metrics: Metrics, isBest: boolean }} Standing */
 
 const PHASES = [["Guess", "one token after the other"], ["Check", "one pass of the target sees all of them"],

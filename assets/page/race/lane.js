@@ -5,8 +5,6 @@ import { ALONE } from "specviz/facts/lanes.js";
 import { isWritten, restOfWord, tokenNode, tokensOf, tokensSoFar } from "specviz/race/token.js";
 import { read, START } from "specviz/words/markdown.js";
 
-/** @import { Reading } from "specviz/words/markdown.js" */
-
 // Tokens; whole blocks outside the view are not laid out. A block ends where the text breaks a
 // line anyway, for its end is one too. A block that was the last stays as it is until it leaves the
 // view: to learn that it may be left out, and that it may not, would be a second layout of all of it.

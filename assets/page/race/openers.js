@@ -1,17 +1,13 @@
 // The buttons that open a panel of the drawer; the panels are fetched when somebody opens the first.
 
-import { findAll } from "specviz/dom/dom.js";
+import { findAll, once } from "specviz/dom/dom.js";
 import { hasBaseline } from "specviz/facts/lanes.js";
-
-/** @import { Panels } from "specviz/panels/panels.js" */
 
 /** What is shown: of a race of two, or of one lane of another. @typedef {[Round[], Trace, LaneName]} Shown */
 
 export class Openers {
   #buttons;
-  #fetch;
-  /** @type {Promise<Panels> | null} */
-  #coming = null;
+  #fetched;
   /** @type {Panels | null} */
   #panels = null;
   /** @type {string | null} */
@@ -19,13 +15,11 @@ export class Openers {
   /** @type {Shown | null} */
   #shown = null;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {(closed: () => void) => Promise<Panels>} fetch  closed: to be called by a panel that is closed
-   */
-  constructor(root, fetch) {
-    this.#fetch = fetch;
-    this.#buttons = findAll(root, "[data-panel-open]", HTMLButtonElement);
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#fetched = once(async () =>
+      new (await import("specviz/panels/panels.js")).Panels(page, () => this.#mark(null)));
+    this.#buttons = findAll(page.root, "[data-panel-open]", HTMLButtonElement);
     for (const button of this.#buttons) {
       const name = button.dataset.panelOpen ?? "";
       button.addEventListener("click", () => (this.#open === name ? this.close() : this.#openPanel(name)));
@@ -47,8 +41,7 @@ export class Openers {
 
   /** @param {string} name */
   async #openPanel(name) {
-    this.#coming ??= this.#fetch(() => this.#mark(null));
-    this.#panels = await this.#coming;
+    this.#panels = await this.#fetched();
     if (this.#shown) this.#panels.show(...this.#shown);
     this.#panels.open(name);
     this.#mark(name);

@@ -8,11 +8,6 @@ import { headlineOf } from "specviz/words/headline.js";
 import { changes, settled } from "specviz/words/verdict.js";
 import { bonusOf, comparison, duration, fixed, plural, sameness, written } from "specviz/words/words.js";
 
-/** @import { Standing } from "specviz/race/lane-grid.js" */
-/** @import { LiveCharts } from "specviz/charts/live.js" */
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-/** @import { Headline } from "specviz/words/headline.js" */
-
 const DRAWN = "All draw from one distribution: texts may differ.";
 const CALM = 1000; // ms between two figures of a run that goes on: more often they cannot be read
 const GROWN = 1.5; // times the rounds of the last ones, from which they are told at once: the first rounds are soon not true any more

@@ -7,35 +7,21 @@ import { spreadOf, uncertainty } from "specviz/facts/uncertainty.js";
 import { isImpossible, range } from "specviz/words/verdict.js";
 import { fixed, plural } from "specviz/words/words.js";
 
-/** @import { Session } from "specviz/run/session.js" */
-
 const TIMES = 5;
 const BETWEEN = 200; // ms, so that the server has closed one run before the next
 
-/**
- * @typedef {object} RepeatParts
- * @property {Session} session
- * @property {() => void} run  begins a live run of what the controls say
- * @property {boolean} canRun  whether there is a server
- */
-
 export class Repeats {
-  #root;
-  #parts;
+  #page;
   #button;
   #said;
   /** @type {Map<LaneName, number | null>[] | null} */
   #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
 
-  /**
-   * @param {HTMLElement} root
-   * @param {RepeatParts} parts
-   */
-  constructor(root, parts) {
-    this.#root = root;
-    this.#parts = parts;
-    this.#button = find(root, "[data-repeat]", HTMLButtonElement);
-    this.#said = find(root, "[data-repeats]");
+  /** @param {PageParts} page */
+  constructor(page) {
+    this.#page = page;
+    this.#button = find(page.root, "[data-repeat]", HTMLButtonElement);
+    this.#said = find(page.root, "[data-repeats]");
     this.#button.addEventListener("click", () => this.#begin());
   }
 
@@ -46,20 +32,20 @@ export class Repeats {
 
   /** A run can be repeated if its ratio is in doubt and the controls would give the same. */
   offer() {
-    const { session, canRun } = this.#parts;
-    this.#button.hidden = !canRun || !this.#root.hasAttribute("data-doubted") || session.busy || this.isUnderWay || !session.trace?.end
+    const { root, session, config } = this.#page;
+    this.#button.hidden = !config.served || !root.hasAttribute("data-doubted") || session.busy || this.isUnderWay || !session.trace?.end
       || session.differences.size > 0;
   }
 
   /** Another run is shown: a series goes on with its own only. */
   shown() {
-    if (this.#parts.session.source !== "live") this.#ratios = null;
+    if (this.#page.session.source !== "live") this.#ratios = null;
     if (!this.isUnderWay) this.#said.textContent = "";
   }
 
   /** The live run has ended. */
   over() {
-    const { trace, failed } = this.#parts.session;
+    const { trace, failed } = this.#page.session;
     if (!this.#ratios) return;
     const isWhole = trace?.end && !Object.values(trace.end.reasons).includes("stopped");
     if (failed || !trace || !isWhole) {
@@ -84,7 +70,7 @@ export class Repeats {
     const done = this.#ratios ?? [];
     const so = done.map((ratios) => [...ratios.values()].map((ratio) => fixed(ratio, 2)).join(" and ")).join(", ");
     this.#said.textContent = `Run ${done.length + 1} of ${TIMES}${so ? `; so far ${so}` : ""}.`;
-    setTimeout(() => { if (this.isUnderWay) this.#parts.run(); }, BETWEEN);
+    setTimeout(() => { if (this.isUnderWay) this.#page.shell.run(); }, BETWEEN);
   }
 }
 

@@ -4,8 +4,6 @@ import { element } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
 import { isSpecial } from "specviz/words/markdown.js";
 
-/** @import { Piece } from "specviz/words/markdown.js" */
-
 /**
  * The drafted tokens of a round in order, then the one that the target added.
  * @param {Round} round

@@ -1,8 +1,7 @@
 // After a live run that was faster than the eye, the same run slowly, by itself.
 
+import { isStill } from "specviz/dom/dom.js";
 import { readableSpeed } from "specviz/run/timeline.js";
-
-/** @import { Timeline } from "specviz/run/timeline.js" */
 
 const READ_AFTER = 2600; // ms for which the result stands before it is played again
 const FAST = 5; // seconds: whoever watched a longer run has seen it
@@ -22,8 +21,7 @@ export class SlowReplay {
   offer() {
     this.cancel();
     const seconds = this.#timeline.seconds();
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (isStill || !seconds || seconds > FAST) return;
+    if (isStill() || !seconds || seconds > FAST) return;
     this.#waiting = setTimeout(() => {
       this.#timeline.setSpeed(readableSpeed(seconds));
       this.#timeline.restart();

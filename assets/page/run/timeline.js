@@ -3,8 +3,6 @@
 import { ALONE } from "specviz/facts/lanes.js";
 import { momentOf } from "specviz/run/story.js";
 
-/** @import { Moment } from "specviz/run/story.js" */
-
 const LONGEST_FRAME = 500; // ms
 const FEW = 64; // rounds that are put in their places one by one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];

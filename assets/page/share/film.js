@@ -1,13 +1,11 @@
 // A run as a short film: both lanes race once more on a canvas, which the browser records.
 
+import { pause } from "specviz/dom/dom.js";
 import { FACE, FONT, layOut, LINE } from "specviz/share/film-layout.js";
 import { measure } from "specviz/facts/metrics.js";
 import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, write } from "specviz/share/paint.js";
 import { raceOfTwo } from "specviz/charts/plot.js";
 import { begunBy, fixed, plural } from "specviz/words/words.js";
-
-/** @import { Placed } from "specviz/share/film-layout.js" */
-/** @import { Colours } from "specviz/share/paint.js" */
 
 const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
 const SCALE = 0.75; // px of the film for one of these: a slow machine must keep up
@@ -98,9 +96,9 @@ async function drain(recorder, parts) {
   const size = () => parts.reduce((sum, part) => sum + part.size, 0);
   for (let left = DRAINS, quiet = 0; left > 0 && quiet < 2 && recorder.state === "recording"; left -= 1) {
     const before = size();
-    await new Promise((resume) => setTimeout(resume, DRAIN));
+    await pause(DRAIN);
     recorder.requestData();
-    await new Promise((resume) => setTimeout(resume));
+    await pause(0);
     quiet = size() - before < LITTLE ? quiet + 1 : 0;
   }
 }

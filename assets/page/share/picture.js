@@ -8,9 +8,6 @@ import { uncertainty } from "specviz/facts/uncertainty.js";
 import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
 import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
 
-/** @import { Colours } from "specviz/share/paint.js" */
-/** @import { Point } from "specviz/charts/plot.js" */
-
 const WIDTH = 1200, HEIGHT = 630, EDGE = 56; // px
 const CHART = { left: 660, right: WIDTH - EDGE, top: 132, bottom: 430 }; // px
 const COLUMN = 540; // px; the text beside the chart

@@ -8,8 +8,6 @@ import { uncertainty } from "specviz/facts/uncertainty.js";
 import { NEAR, range } from "specviz/words/verdict.js";
 import { comparison, fixed, percent, plural, visible } from "specviz/words/words.js";
 
-/** @import { Answer } from "specviz/stage/ask.js" */
-
 /**
  * A question about the run that is shown and perhaps another, whose figures it needs too.
  * @typedef {object} AboutRun

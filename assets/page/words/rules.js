@@ -4,8 +4,6 @@ import { verdictKind } from "specviz/facts/vocabulary.js";
 import { chance, reason } from "specviz/words/reasons.js";
 import { fixed, visible } from "specviz/words/words.js";
 
-/** @import { Place } from "specviz/words/reasons.js" */
-
 /** What is said of a token whose place the target's server did not list but drew for. */
 export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
   + "known here. The text follows p exactly all the same.";

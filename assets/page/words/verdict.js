@@ -5,9 +5,6 @@ import { ruleOf } from "specviz/words/rules.js";
 import { watchedVerdict } from "specviz/words/watched.js";
 import { fixed, percent, plural } from "specviz/words/words.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-/** @import { Uncertainty } from "specviz/facts/uncertainty.js" */
-
 export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
 export const FEWEST_ROUNDS = 10; // with drafts, from which a ratio and what follows from it is told
 const UNSETTLED = `Fewer than ${FEWEST_ROUNDS} rounds with drafts decide little.`;

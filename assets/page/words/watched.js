@@ -4,10 +4,6 @@ import { hasBaseline } from "specviz/facts/lanes.js";
 import { areTold } from "specviz/facts/metrics.js";
 import { fixed, percent, visible } from "specviz/words/words.js";
 
-/** @import { Metrics } from "specviz/facts/metrics.js" */
-/** @import { Place } from "specviz/words/reasons.js" */
-/** @import { Item } from "specviz/words/description.js" */
-
 const NOT_TOLD = "The server drafts and judges by itself. It does not tell p, q and the draws, nor what it rejected: only "
   + "how many tokens.";
 const STREAMS = "Times are the client’s, from chunk to chunk: the network and the server’s other users are in them.";
