@@ -397,12 +397,13 @@ interface Window {
 
 type Actions = import("specviz/actions.js").Actions;
 type LineChart = import("specviz/charts/lines.js").LineChart;
+type Line = import("specviz/charts/lines.js").Line;
 type Size = import("specviz/charts/lines.js").Size;
 type LiveCharts = import("specviz/charts/live.js").LiveCharts;
 type Point = import("specviz/charts/plot.js").Point;
 type ChooseView = import("specviz/choose/view.js").ChooseView;
 type Choosing = import("specviz/choosing.js").Choosing;
-type Side = import("specviz/compare/parts.js").Side;
+type Side = import("specviz/compare/compare.js").Side;
 type Notice = import("specviz/dom/notice.js").Notice;
 type Balance = import("specviz/explain/numbers.js").Balance;
 type Share = import("specviz/explain/numbers.js").Share;

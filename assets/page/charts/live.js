@@ -3,7 +3,7 @@
 // still while a run lasts; those of a live run grow in steps.
 
 import { drawLines, move } from "specviz/charts/lines.js";
-import { ticks } from "specviz/charts/plot.js";
+import { namedTicks } from "specviz/charts/plot.js";
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
@@ -85,22 +85,25 @@ export class LiveCharts {
   #draw() {
     const live = this.#shown;
     if (!live || !this.#sizes.tokens) return;
-    const names = lanesOf(live.trace.header), points = series(live.rounds, names);
-    const isOver = live.trace.end !== null;
-    const rest = isOver && live.rounds.length < live.trace.rounds.length ? this.#wholeOf(live.trace, names) : null;
-    const whole = isOver ? this.#wholeOf(live.trace, names) : points;
+    const { trace, rounds, chosen } = live, { header } = trace, isOver = trace.end !== null;
+    const names = lanesOf(header), points = series(rounds, names), whole = isOver ? this.#wholeOf(trace, names) : points;
+    const isPartial = isOver && rounds.length < trace.rounds.length, keyed = keysOf(header);
     const of = (/** @type {string} */ chart, /** @type {number} */ i) => pointsOf(points[chart][i]);
-    const later = (/** @type {string} */ chart, /** @type {number} */ i) => (rest ? pointsOf(rest[chart][i]) : null);
-    const clock = this.#end("clock", furthest(whole.tokens, "x"), isOver, live);
-    const most = live.trace.header.settings.max_new_tokens;
-    const reach = { clock, tokens: isOver ? furthest(whole.tokens, "y") : most,
+    /** @type {Drawn["lines"]} */
+    const lines = (chart, lanes, headed, isThin = true) => lanes.flatMap((name, i) => {
+      const key = keyed(name), later = isPartial ? [{ points: pointsOf(whole[chart][i]), key, isThin, isLater: true }] : [];
+      return [...later, { points: of(chart, i), key, isThin, hasHead: headed.includes(name) }];
+    });
+    const reach = {
+      clock: this.#end("clock", furthest(whole.tokens, "x"), isOver, live),
+      tokens: isOver ? furthest(whole.tokens, "y") : header.settings.max_new_tokens,
       rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isOver, live),
-      tau: Math.max(gammaOf(live.trace.header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
-      speed: this.#end("speed", furthest(whole.speed, "y"), false, live) };
-    const key = keysOf(live.trace.header)(live.chosen); // colours the words
-    for (const box of Object.values(this.#boxes)) box.dataset.key = key;
-    this.#drawTokens(live, names, { of, later }, reach);
-    this.#drawMinis(live, names, { of, later }, reach);
+      tau: Math.max(gammaOf(header) + 1, Math.ceil(furthest(whole.tau, "y"))), // a watched server's gamma is not known
+      speed: this.#end("speed", furthest(whole.speed, "y"), false, live),
+    };
+    for (const box of Object.values(this.#boxes)) box.dataset.key = keyed(chosen); // colours the words
+    this.#drawTokens(live, names, { of, lines }, reach);
+    this.#drawMinis(live, names, { of, lines }, reach);
   }
 
   /**
@@ -134,26 +137,22 @@ export class LiveCharts {
    * @param {Drawn} drawn
    * @param {Record<string, number>} reach
    */
-  #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, later }, { clock, tokens }) {
-    const keyed = keysOf(trace.header);
-    const lines = names.flatMap((name, i) => {
-      const key = keyed(name), ahead = later("tokens", i);
-      return [...(ahead ? [{ points: ahead, key, isLater: true }] : []), { points: of("tokens", i), key, hasHead: true }];
-    });
+  #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, lines }, { clock, tokens }) {
     const ours = of("tokens", names.indexOf(chosen)), alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
-    const isWhole = trace.end !== null && rounds.length === trace.rounds.length;
-    const gap = gapOf(ours, alone, isWhole);
-    const isAhead = (metrics.speedup ?? 1) >= 1;
-    const chart = {
-      x: /** @type {[number, number]} */ ([0, clock]), y: /** @type {[number, number]} */ ([0, tokens]),
-      ticksX: ticks(clock, 3).map((value) => /** @type {[number, string]} */ ([value, clock < 1 ? `${Math.round(1000 * value)}${value ? " ms" : ""}` : `${value}${value ? " s" : ""}`])),
-      ticksY: ticks(tokens, 2).map((value) => /** @type {[number, string]} */ ([value, String(value)])),
-      lines, area: gap ? { points: gap, key: isAhead ? keyed(chosen) : "alone" } : undefined,
-      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name: draftedLanes(trace.header).length > 1 ? chosen : "with drafts", isAhead }) : [],
-      margin: LARGE,
-    };
-    drawLines(this.#boxes.tokens, this.#sizes.tokens, chart);
-    this.#say("tokens", names.map((name, i) => `${name === ALONE ? "target alone" : name === OURS ? "with drafts" : name}: ${lastOf(of("tokens", i)).y} tokens in ${duration(lastOf(of("tokens", i)).x, clock)}`));
+    const isWhole = trace.end !== null && rounds.length === trace.rounds.length, isAhead = (metrics.speedup ?? 1) >= 1;
+    const gap = gapOf(ours, alone, isWhole), name = draftedLanes(trace.header).length > 1 ? chosen : "with drafts";
+    const seconds = (/** @type {number} */ value) =>
+      (clock < 1 ? `${Math.round(1000 * value)}${value ? " ms" : ""}` : `${value}${value ? " s" : ""}`);
+    drawLines(this.#boxes.tokens, this.#sizes.tokens, {
+      x: [0, clock], y: [0, tokens], ticksX: namedTicks(clock, 3, seconds), ticksY: namedTicks(tokens, 2), margin: LARGE,
+      lines: lines("tokens", names, names, false),
+      area: gap ? { points: gap, key: isAhead ? keysOf(trace.header)(chosen) : "alone" } : undefined,
+      labels: alone.length ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead }) : [],
+    });
+    this.#say("tokens", names.map((lane, i) => {
+      const { x, y } = lastOf(of("tokens", i)), said = lane === ALONE ? "target alone" : lane === OURS ? "with drafts" : lane;
+      return `${said}: ${y} tokens in ${duration(x, clock)}`;
+    }));
   }
 
   /**
@@ -162,30 +161,26 @@ export class LiveCharts {
    * @param {Drawn} drawn
    * @param {Record<string, number>} reach
    */
-  #drawMinis({ trace, chosen, metrics }, names, { of, later }, { clock, rounds, tau: most, speed }) {
-    const keyed = keysOf(trace.header), drafted = draftedLanes(trace.header), isOne = drafted.length === 1;
-    const place = drafted.indexOf(chosen);
+  #drawMinis({ trace, chosen, metrics }, names, { of, lines }, { clock, rounds, tau: most, speed }) {
+    const drafted = draftedLanes(trace.header), place = drafted.indexOf(chosen), margin = MINI;
     /** @type {[number, string][]} */
-    const byRound = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
-    const perLane = (/** @type {"rates" | "tau"} */ chart) => drafted.flatMap((name, i) => {
-      const key = keyed(name), ahead = later(chart, i), hasHead = name === chosen;
-      return [...(ahead ? [{ points: ahead, key, isLater: true, isThin: true }] : []), { points: of(chart, i), key, isThin: true, hasHead }];
-    });
+    const ticksX = [[1, "1"], [rounds, `round ${Math.round(rounds)}`]];
     const x = /** @type {[number, number]} */ ([1, Math.max(2, rounds)]);
-    this.#mini("alpha", { x, y: [0, 1], ticksX: byRound, ticksY: [[0, "0"], [1, "1"]], lines: perLane("rates"), margin: MINI }, of("rates", place));
-    const formula = isOne ? [{ points: of("tau", 1), key: "formula", isThin: true }] : [];
-    this.#mini("tau", { x, y: [1, most], ticksX: byRound, ticksY: [[1, "1"], [most, String(most)]], lines: [...formula, ...perLane("tau")], margin: MINI }, of("tau", place));
-    const lines = names.flatMap((name, i) => {
-      const key = keyed(name), ahead = later("speed", i);
-      return [...(ahead ? [{ points: ahead, key, isLater: true, isThin: true }] : []), { points: of("speed", i), key, isThin: true, hasHead: name === chosen || name === ALONE }];
-    });
+    this.#mini("alpha", { x, y: [0, 1], ticksX, ticksY: [[0, "0"], [1, "1"]], lines: lines("rates", drafted, [chosen]), margin },
+      of("rates", place));
+    const formula = drafted.length === 1 ? [{ points: of("tau", 1), key: "formula", isThin: true }] : [];
+    this.#mini("tau", {
+      x, y: [1, most], ticksX, ticksY: [[1, "1"], [most, String(most)]], lines: [...formula, ...lines("tau", drafted, [chosen])], margin,
+    }, of("tau", place));
     const end = clock < 1 ? `${Math.round(1000 * clock)} ms` : `${Number(clock.toFixed(2))} s`;
-    this.#mini("speed", { x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]], lines, margin: SPEED },
-      of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
-    const rates = [metrics.tokens_per_second[chosen], metrics.tokens_per_second[ALONE]].map((rate) => fixed(rate ?? null, 0));
+    this.#mini("speed", {
+      x: [0, clock], y: [0, speed], ticksX: [[0, "0"], [clock, end]], ticksY: [[0, "0"], [speed, short(speed)]],
+      lines: lines("speed", names, [chosen, ALONE]), margin: SPEED,
+    }, of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
+    const [ours, alone] = [chosen, ALONE].map((name) => fixed(metrics.tokens_per_second[name], 0));
     this.#say("alpha", [`${fixed(metrics.alpha, 2)} of the judged guesses accepted`]);
     this.#say("tau", [`${fixed(metrics.tau, 2)} tokens per pass, ${fixed(metrics.tau_predicted, 2)} by the formula`]);
-    this.#say("speed", [`${rates[0]} tokens per second with drafts, ${rates[1]} alone`]);
+    this.#say("speed", [`${ours} tokens per second with drafts, ${alone} alone`]);
   }
 
   /**
@@ -244,7 +239,13 @@ export class LiveCharts {
   }
 }
 
-/** @typedef {{ of: (chart: string, i: number) => Point[], later: (chart: string, i: number) => Point[] | null }} Drawn */
+/**
+ * The points of a lane in a chart; and the lines of lanes, also what is not reached yet. headed: the lanes
+ * with a dot at their end.
+ * @typedef {object} Drawn
+ * @property {(chart: string, i: number) => Point[]} of
+ * @property {(chart: string, lanes: LaneName[], headed: LaneName[], isThin?: boolean) => Line[]} lines
+ */
 
 /**
  * @param {Points | undefined} points

@@ -45,3 +45,12 @@ export function ticks(most, count) {
   const step = power * ([1, 2, 5].find((times) => times * power >= rough) ?? 10);
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
 }
+
+/**
+ * The same with what is said at each.
+ * @param {number} most
+ * @param {number} count
+ * @param {(value: number) => string} [say]
+ * @returns {[number, string][]}
+ */
+export const namedTicks = (most, count, say = String) => ticks(most, count).map((value) => [value, say(value)]);

@@ -2,10 +2,11 @@
 
 import { closest, closing, element, find } from "specviz/dom/dom.js";
 import { milliseconds, times } from "specviz/explain/times.js";
-import { textBefore, secondsOf } from "specviz/explain/numbers.js";
+import { textBefore } from "specviz/explain/numbers.js";
 import { textLine } from "specviz/explain/pictures.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
+import { secondsOf } from "specviz/facts/uncertainty.js";
 import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/recordings.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";

@@ -1,6 +1,8 @@
 // The numbers of one round as its picture needs them; each is the trace's, or a sum or difference
 // of the trace's.
 
+import { secondsOf } from "specviz/facts/uncertainty.js";
+
 const LISTED = 5; // entries of a recorded list; a shorter one holds every token that has a chance
 const MOST_ROWS = 6;
 const FINEST = 1e-9; // less than the rounding of a listed chance
@@ -81,10 +83,6 @@ function largest(rows, needed) {
   const kept = [...rows].sort((a, b) => height(b) - height(a)).slice(0, MOST_ROWS);
   return kept.sort((a, b) => Math.max(b.p, b.q) - Math.max(a.p, a.q));
 }
-
-/** @param {Round} round */
-export const secondsOf = ({ draft_seconds: draft, verify_seconds: verify, overhead_seconds: overhead }) =>
-  draft + verify + overhead;
 
 /**
  * What a round brought and cost, and the time that the target alone took for the same places.

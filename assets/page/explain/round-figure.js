@@ -2,7 +2,8 @@
 
 import { shape } from "specviz/dom/dom.js";
 import { milliseconds } from "specviz/explain/times.js";
-import { secondsOf, textBefore } from "specviz/explain/numbers.js";
+import { textBefore } from "specviz/explain/numbers.js";
+import { secondsOf } from "specviz/facts/uncertainty.js";
 import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
 import { chance, oddsAndDraw } from "specviz/words/reasons.js";
 import { ruleOf } from "specviz/words/rules.js";

@@ -1,10 +1,8 @@
 // One round as a sequence of steps: what each says, and what it draws.
 
-import { balance } from "specviz/explain/balance.js";
 import { sharesOf, singlePass } from "specviz/explain/numbers.js";
-import { bars, columns, marked, twoTexts } from "specviz/explain/pictures.js";
-import { milliseconds } from "specviz/explain/times.js";
-import { overlay, verdict } from "specviz/explain/judging.js";
+import { bars, columns, marked, overlay, twoTexts, verdict } from "specviz/explain/pictures.js";
+import { balance, milliseconds } from "specviz/explain/times.js";
 import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/token.js";
 import { chance, oddsAndDraw, reason } from "specviz/words/reasons.js";

@@ -43,9 +43,7 @@ export function explain(rounds, header, mostGamma) {
     speedup: m.tau / costs.price,
     formula: m.speedup_predicted,
     break_even: breakEvenOf(lengths, costs.price),
-    best_gamma: best?.gamma ?? null,
-    best_speedup: best?.speedup ?? null,
-    speeds: best?.speeds ?? [],
+    best_gamma: best?.gamma ?? null, best_speedup: best?.speedup ?? null, speeds: best?.speeds ?? [],
   };
 }
 
@@ -98,18 +96,9 @@ export function breakEvenOf(lengths, price) {
  * @param {number} most
  */
 export function bestGamma(alpha, c, judging, judged, most) {
-  const speeds = Array.from({ length: most + 1 }, (_, gamma) =>
-    predictedTau(alpha, gamma) / (gamma * c + judgingPrice(gamma, judging, judged)));
+  const price = (/** @type {number} */ gamma) =>
+    (gamma === 0 || !judged ? 1 : judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged);
+  const speeds = Array.from({ length: most + 1 }, (_, gamma) => predictedTau(alpha, gamma) / (gamma * c + price(gamma)));
   const speedup = Math.max(...speeds);
   return { gamma: speeds.indexOf(speedup), speedup, speeds };
-}
-
-/**
- * @param {number} gamma
- * @param {number} judging
- * @param {number} judged
- */
-function judgingPrice(gamma, judging, judged) {
-  if (gamma === 0 || !judged) return 1;
-  return judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged;
 }

@@ -67,11 +67,11 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const emitted = sum(ours, (round) => round.emitted.length);
   const isTold = areTold(ours);
   const alpha = isTold ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
-  const c = costRatio(ours, alone);
+  const c = costRatio(ours, alone), { judged, accepted } = positions(isTold ? ours : []);
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
   const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
-  const prefill = { [name]: prefillOf(name, ours, header), [ALONE]: prefillOf(ALONE, alone, header) };
+  const whole = { [name]: clock(ours) + prefillOf(name, ours, header), [ALONE]: clock(alone) + prefillOf(ALONE, alone, header) };
   const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
   const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= FEWEST;
   return {
@@ -82,7 +82,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
     c,
     speedup: canCompare ? speedup(seconds, paced, name) : null,
-    speedup_end_to_end: canCompare ? speedup(withPrefill(seconds, prefill), tokens, name) : null,
+    speedup_end_to_end: canCompare ? speedup(whole, tokens, name) : null,
     speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
     speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
     tokens, seconds, wall_seconds: onWall,
@@ -93,7 +93,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     draft_seconds: sum(ours, (round) => round.draft_seconds),
     verify_seconds: sum(ours, (round) => round.verify_seconds),
     overhead_seconds: sum(ours, (round) => round.overhead_seconds),
-    alpha_by_position: isTold ? alphaByPosition(ours) : [],
+    alpha_by_position: judged.map((count, place) => ratio(accepted[place], count)),
   };
 }
 
@@ -163,14 +163,6 @@ function prefillOf(name, rounds, header) {
 }
 
 /**
- * @param {PerLane} seconds
- * @param {PerLane} prefill
- * @returns {PerLane}
- */
-const withPrefill = (seconds, prefill) =>
-  Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, value + prefill[name]]));
-
-/**
  * Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1).
  * @param {number} alpha
  * @param {number} gamma
@@ -186,16 +178,8 @@ export function predictedTau(alpha, gamma) {
  */
 export function draftLengths(rounds) {
   const lengths = new Map();
-  for (const round of rounds) addLength(lengths, round);
+  for (const { drafted: { length } } of rounds) lengths.set(length, (lengths.get(length) ?? 0) + 1);
   return lengths;
-}
-
-/**
- * @param {Lengths} lengths
- * @param {Round} round
- */
-function addLength(lengths, { drafted }) {
-  lengths.set(drafted.length, (lengths.get(drafted.length) ?? 0) + 1);
 }
 
 /**
@@ -225,10 +209,7 @@ function meanPredictedSpeedup(rounds, alpha, c) {
  * @param {Round[]} rounds
  */
 function positions(rounds) {
-  /** @type {number[]} */
-  const judged = [];
-  /** @type {number[]} */
-  const accepted = [];
+  const judged = /** @type {number[]} */ ([]), accepted = /** @type {number[]} */ ([]);
   for (const { drafted } of rounds) {
     drafted.forEach((token, place) => {
       judged[place] = (judged[place] ?? 0) + Number(token.outcome !== "ignored");
@@ -236,12 +217,6 @@ function positions(rounds) {
     });
   }
   return { judged, accepted };
-}
-
-/** @param {Round[]} rounds */
-function alphaByPosition(rounds) {
-  const { judged, accepted } = positions(rounds);
-  return judged.map((count, place) => ratio(accepted[place], count));
 }
 
 /**
@@ -300,30 +275,22 @@ function pace(rounds) {
  * @param {Round[]} rounds
  */
 function soFar(rounds) {
-  const lengths = new Map();
+  /** @type {Lengths} */
+  const lengths = new Map(), isTold = areTold(rounds);
   let accepted = 0, judged = 0, drafted = 0, emitted = 0;
-  const isTold = areTold(rounds);
   const points = timed(rounds).map((round, i) => {
-    addLength(lengths, round);
-    for (const token of round.drafted) {
-      accepted += Number(token.outcome === "accepted");
-      judged += Number(token.outcome !== "ignored");
-    }
-    drafted += round.drafted.length;
+    const { length } = round.drafted;
+    lengths.set(length, (lengths.get(length) ?? 0) + 1);
+    accepted += round.drafted.filter(({ outcome }) => outcome === "accepted").length;
+    judged += round.drafted.filter(({ outcome }) => outcome !== "ignored").length;
+    drafted += length;
     emitted += round.emitted.length;
-    const alpha = isTold ? ratio(accepted, judged) : null;
-    return {
-      x: i + 1, alpha,
-      efficiency: isTold ? ratio(accepted, drafted) : null,
-      tau: emitted / (i + 1),
-      predicted: meanPredictedTau(lengths, alpha),
-    };
+    const alpha = isTold ? ratio(accepted, judged) : null, efficiency = isTold ? ratio(accepted, drafted) : null;
+    return { x: i + 1, alpha, efficiency, tau: emitted / (i + 1), predicted: meanPredictedTau(lengths, alpha) };
   });
-  const x = points.map((point) => point.x);
-  return {
-    rates: [{ x, y: points.map((point) => point.alpha) }, { x, y: points.map((point) => point.efficiency) }],
-    tau: [{ x, y: points.map((point) => point.tau) }, { x, y: points.map((point) => point.predicted) }],
-  };
+  const line = (/** @type {"alpha" | "efficiency" | "tau" | "predicted"} */ name) =>
+    ({ x: points.map(({ x }) => x), y: points.map((point) => point[name]) });
+  return { rates: [line("alpha"), line("efficiency")], tau: [line("tau"), line("predicted")] };
 }
 
 /** @param {Round[]} rounds */

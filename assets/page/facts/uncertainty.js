@@ -56,8 +56,8 @@ export function spreadOf(values) {
   return { median: at(0.5), low: at(0.25), high: at(0.75) };
 }
 
-/** @param {Round} round */
-const secondsOf = (round) => round.draft_seconds + round.verify_seconds + round.overhead_seconds;
+/** Of a round, in all. @param {Round} round */
+export const secondsOf = (round) => round.draft_seconds + round.verify_seconds + round.overhead_seconds;
 
 /** @param {Round[]} rounds */
 const total = (rounds) => rounds.reduce((sum, round) => sum + secondsOf(round), 0);

@@ -2,7 +2,7 @@
 
 import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
-import { aboutDraws, aboutRerun, aboutTie, bareOf, Check } from "specviz/panels/check.js";
+import { bareOf, Check, questionsFor } from "specviz/panels/check.js";
 import { element, find } from "specviz/dom/dom.js";
 import { OURS } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
@@ -32,6 +32,7 @@ export class Panels {
   #draws;
   #tie;
   #rerun;
+  #checks;
   /** @type {string | null} */
   #open = null; // the panel
   /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
@@ -44,31 +45,26 @@ export class Panels {
    * @param {PageParts} page
    * @param {() => void} closed  called when a panel is closed
    */
-  constructor({ root, server, config, session }, closed) {
+  constructor(page, closed) {
+    const { root, server, config, session } = page, questions = questionsFor(server, config.draws);
     this.#tellClosed = closed;
     this.#config = config;
     this.#charts = new Charts(config);
     this.#whatIf = new WhatIf(config.mostGamma);
-    const isBusy = () => session.busy;
     const asked = () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) };
-    this.#tie = new Check(server, aboutTie(server), { asked, isBusy });
-    this.#rerun = new Check(server, aboutRerun(server), { asked, isBusy });
-    this.#draws = new Check(server, aboutDraws(server, config.draws), {
-      isBusy,
-      asked: () => this.#shown && {
-        run: session.liveRun, lane: this.#shown.lane,
-        prompt: this.#shown.trace.header.prompt, settings: this.#shown.trace.header.settings,
-      },
+    this.#tie = new Check(page, questions.tie, asked);
+    this.#rerun = new Check(page, questions.rerun, asked);
+    this.#draws = new Check(page, questions.draws, () => {
+      if (!this.#shown) return null;
+      const { lane, trace: { header: { prompt, settings } } } = this.#shown;
+      return { run: session.liveRun, lane, prompt, settings };
     });
+    this.#checks = [this.#draws, this.#tie, this.#rerun];
     const close = element("button", "sv-close", "×", { "aria-label": "Close", onclick: () => this.close() });
     this.#drawer = element("div", "sv-drawer", {
       id: "sv-drawer", hidden: true, tabIndex: -1, role: "dialog", "aria-labelledby": this.#title.id,
     }, element("header", "", this.#title, close), this.#greek, this.#body);
     root.append(this.#drawer);
-  }
-
-  get #checks() {
-    return [this.#draws, this.#tie, this.#rerun];
   }
 
   /** Whether one was open. */

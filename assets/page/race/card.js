@@ -5,9 +5,9 @@ import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
 import { chance, keep } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
+import { isDrawn, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { watchedReason } from "specviz/words/watched.js";
-import { fixed, visible } from "specviz/words/words.js";
+import { visible } from "specviz/words/words.js";
 
 const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
@@ -183,9 +183,7 @@ const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undef
  * @param {Token} token
  * @returns {ShownToken}
  */
-function asGuess({ id, text, q, soft_q, top_q, seen }) {
-  return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
-}
+const asGuess = ({ id, text, q, soft_q, top_q, seen }) => ({ id, text, q, soft_q, top_q, seen, outcome: "pending" });
 
 /**
  * How likely the token was for both models, in two bars.
@@ -211,9 +209,8 @@ function numbers(token, rule) {
     ["draw u", isGreedy(token) ? null : token.u], ["β", isGreedy(token) ? null : token.chance ?? token.beta],
     ["target, T = 1", token.soft_p], ["draft, T = 1", token.soft_q],
   ];
-  const said = (/** @type {number} */ value) => (value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));
   return element("dl", "sv-card-numbers", ...rows.flatMap(([name, value]) =>
-    (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", said(value)))])));
+    (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", number(value)))])));
 }
 
 /**

@@ -91,17 +91,24 @@ function ratiosOf({ header, rounds }) {
  * @param {Map<LaneName, number | null>[]} runs
  */
 function summaries(runs) {
-  const lanes = [...runs[0].keys()];
-  const of = (/** @type {LaneName} */ lane) => runs.map((ratios) => ratios.get(lane) ?? null);
-  if (lanes.length === 1) return summary(of(lanes[0]));
-  const said = lanes.map((lane) => {
-    const possible = of(lane).flatMap((ratio) => ratio ?? []);
+  const lanes = [...runs[0].keys()].map((lane) => ({ lane, ratios: runs.map((ratios) => ratios.get(lane) ?? null) }));
+  if (lanes.length === 1) return summary(lanes[0].ratios);
+  const said = lanes.map(({ lane, ratios }) => {
+    const { possible, lost } = fairOf(ratios);
     if (!possible.length) return `${lane}: no fair ratio`;
     const spread = spreadOf(possible);
-    const lost = runs.length - possible.length;
-    return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost ? `, without ${plural(lost, "run")}` : ""})`;
+    return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost && `, without ${lost}`})`;
   });
   return `${plural(runs.length, "run")} of the same, median and quartiles: ${said.join("; ")}.`;
+}
+
+/**
+ * The ratios that could be, and how many could not, in words.
+ * @param {(number | null)[]} ratios
+ */
+function fairOf(ratios) {
+  const possible = ratios.flatMap((ratio) => ratio ?? []), lost = ratios.length - possible.length;
+  return { possible, lost: lost ? plural(lost, "run") : "" };
 }
 
 /**
@@ -109,9 +116,7 @@ function summaries(runs) {
  * @param {(number | null)[]} ratios
  */
 export function summary(ratios) {
-  const possible = ratios.flatMap((ratio) => ratio ?? []);
-  const lost = ratios.length - possible.length;
-  const without = lost ? ` Without ${plural(lost, "run")} that gave no fair ratio.` : "";
+  const { possible, lost } = fairOf(ratios), without = lost && ` Without ${lost} that gave no fair ratio.`;
   if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
   const spread = spreadOf(possible);
   return `${plural(possible.length, "run")} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `

@@ -1,10 +1,10 @@
 // The playhead over the events of a trace, in the order of their times.
 
 import { ALONE } from "specviz/facts/lanes.js";
+import { secondsOf } from "specviz/facts/uncertainty.js";
 import { momentOf } from "specviz/run/story.js";
 
 const LONGEST_FRAME = 500; // ms
-const FEW = 64; // rounds that are put in their places one by one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
 const SLOWEST = 0.005; // at which a recording plays by itself
 const READABLE = 12; // seconds that a recording should take to play
@@ -18,27 +18,13 @@ const READABLE = 12; // seconds that a recording should take to play
  */
 export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
-  const start = clock - drafting - round.verify_seconds - round.overhead_seconds;
-  const events = drafted.map((_, i) =>
-    ({ round, seen: i + 1, judged: 0, done: false, time: drafting ? start + (drafting * (i + 1)) / drafted.length : clock }));
-  const seen = drafted.length;
-  const judged = drafted.filter((token) => token.outcome !== "ignored").length;
-  for (let i = 1; i <= judged; i += 1) {
-    events.push({ round, seen, judged: i, done: false, time: clock });
-  }
-  events.push({ round, seen, judged, done: true, time: clock });
-  return events;
-}
-
-/**
- * A live race yields rounds almost in order, so each event moves back a few places at most.
- * @param {PlayEvent[]} events
- * @param {PlayEvent} event
- */
-function insert(events, event) {
-  let place = events.length;
-  while (place > 0 && compare(events[place - 1], event) > 0) place -= 1;
-  events.splice(place, 0, event);
+  const start = clock - secondsOf(round);
+  const seen = drafted.length, verdicts = drafted.filter((token) => token.outcome !== "ignored");
+  return [
+    ...drafted.map((_, i) => ({ round, seen: i + 1, judged: 0, done: false, time: drafting ? start + (drafting * (i + 1)) / seen : clock })),
+    ...verdicts.map((_, i) => ({ round, seen, judged: i + 1, done: false, time: clock })),
+    { round, seen, judged: verdicts.length, done: true, time: clock },
+  ];
 }
 
 /**
@@ -95,9 +81,7 @@ export class Timeline {
 
   /** @param {Round[]} rounds */
   add(rounds) {
-    const events = rounds.flatMap(eventsOf);
-    if (rounds.length <= FEW) for (const event of events) insert(this.events, event);
-    else this.events = [...this.events, ...events].sort(compare);
+    this.events = [...this.events, ...rounds.flatMap(eventsOf)].sort(compare);
     if (this.following) this.#moveTo(this.events.length);
     this.#changed();
   }
@@ -153,8 +137,8 @@ export class Timeline {
    * @param {1 | -1} by
    */
   stepRound(by) {
-    let place = this.position - 1;
-    do place += by; while (place >= 0 && place < this.events.length && !this.#endsRound(place));
+    let place = this.position - 1, event;
+    do event = this.events[place += by]; while (event && !(event.done && event.round.lane !== ALONE));
     this.seek(place + 1);
   }
 
@@ -176,7 +160,7 @@ export class Timeline {
   tell(round) {
     this.#moveTo(this.events.findIndex((event) => event.round === round));
     this.play();
-    this.#time = round.clock - round.draft_seconds - round.verify_seconds - round.overhead_seconds;
+    this.#time = round.clock - secondsOf(round);
     this.#story = { round, ms: 0 };
   }
 
@@ -275,10 +259,5 @@ export class Timeline {
     this.following = false;
     this.playing = false;
     this.#endStory();
-  }
-
-  /** @param {number} place */
-  #endsRound(place) {
-    return this.events[place].done && this.events[place].round.lane !== ALONE;
   }
 }

@@ -26,7 +26,7 @@ export function chance(value) {
 }
 
 /** @param {{ text: string }} token */
-const quoted = (token) => `“${visible(token.text)}”`;
+export const quoted = (token) => `“${visible(token.text)}”`;
 
 /**
  * The probability with which a draft is accepted: min(1, p / q).

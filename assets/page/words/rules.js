@@ -1,8 +1,8 @@
 // The verdicts in words: what each rule says of a token.
 
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { chance, reason } from "specviz/words/reasons.js";
-import { fixed, visible } from "specviz/words/words.js";
+import { chance, quoted, reason } from "specviz/words/reasons.js";
+import { fixed } from "specviz/words/words.js";
 
 /** What is said of a token whose place the target's server did not list but drew for. */
 export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was left of p are not "
@@ -55,9 +55,6 @@ function tellings(rule) {
   const { together, threshold } = verdictKind(rule);
   return together ? TOGETHER : threshold === "p" ? THRESHOLD : drawsFirst(rule) ? OWN_DRAW : {};
 }
-
-/** @param {{ text: string }} token */
-const quoted = (token) => `“${visible(token.text)}”`;
 
 /** @typedef {(token: ShownToken, at: Place) => string | undefined} Telling */
 
