@@ -84,8 +84,7 @@ function actionsOn(page, closes) {
 
 /**
  * The buttons around the player. Gradio may build its own anew, so the page listens for them.
- * @param {PageParts} page
- * @param {Actions} actions
+ * @type {(page: PageParts, actions: Actions) => void}
  */
 function listenToPage(page, actions) {
   /** @type {Record<string, (button: HTMLElement) => void>} */
@@ -110,8 +109,7 @@ function listenToPage(page, actions) {
 
 /**
  * Show a preset's recording, if there is one, and say why the preset is there.
- * @param {PageParts} page
- * @param {string} name
+ * @type {(page: PageParts, name: string) => Promise<void>}
  */
 async function choosePreset({ config, address, notice, session, stage }, name) {
   const preset = config.presets.find((one) => one.name === name);
@@ -124,8 +122,7 @@ async function choosePreset({ config, address, notice, session, stage }, name) {
 
 /**
  * Run what the page's controls say, with another gamma.
- * @param {PageParts} page
- * @param {number} gamma
+ * @type {(page: PageParts, gamma: number) => Promise<void>}
  */
 async function runWith({ address, notice, session, shell }, gamma) {
   if (session.busy) return;

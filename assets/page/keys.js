@@ -16,8 +16,7 @@ const NAMES = {
 
 /**
  * Have keys call actions; those for presets and answers get a number, from 1.
- * @param {HTMLElement} root
- * @param {Actions} actions
+ * @type {(root: HTMLElement, actions: Actions) => void}
  */
 export function listenToKeys(root, actions) {
   document.addEventListener("keydown", (event) => {
@@ -42,9 +41,7 @@ export function listenToKeys(root, actions) {
 
 /**
  * The action of a key; null if it has none, or does something else where the focus is.
- * @param {KeyboardEvent} event
- * @param {(selector: string) => boolean} isFor
- * @returns {keyof Actions | null}
+ * @type {(event: KeyboardEvent, isFor: (selector: string) => boolean) => keyof Actions | null}
  */
 function nameOf({ key, shiftKey }, isFor) {
   if (key === " ") return isFor(PRESSABLE) ? null : "playOrPause";
@@ -72,8 +69,7 @@ function numberOf(key) {
 
 /**
  * One token of a lane is in the tab order; arrows go on from it.
- * @param {HTMLElement} token
- * @param {string} key
+ * @type {(token: HTMLElement, key: string) => boolean}
  */
 function moveFocus(token, key) {
   /** @type {Record<string, number>} */
@@ -92,10 +88,7 @@ function moveFocus(token, key) {
   return true;
 }
 
-/**
- * Keep exactly one token of a lane reachable by Tab.
- * @param {HTMLElement} stream
- */
+/** Keep exactly one token of a lane reachable by Tab. @param {HTMLElement} stream */
 export function keepReachable(stream) {
   if (stream.querySelector(".t[tabindex='0']")) return;
   const first = stream.querySelector(".t[data-index]");

@@ -54,11 +54,7 @@ export function mount({ element, props, watch, server, config }) {
   session.open();
 }
 
-/**
- * @param {HTMLElement} root
- * @param {Server} server
- * @param {Config} config
- */
+/** @type {(root: HTMLElement, server: Server, config: Config) => PageParts} */
 function partsOf(root, server, config) {
   const page = /** @type {PageParts} */ (/** @type {Partial<PageParts>} */ ({ root, server, config, runs: [] }));
   page.address = new Address(config);

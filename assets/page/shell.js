@@ -43,10 +43,7 @@ export class Shell {
     press("#run");
   }
 
-  /**
-   * Write into Gradio's control as a visitor would.
-   * @param {number} gamma
-   */
+  /** Write into Gradio's control as a visitor would. @param {number} gamma */
   setGamma(gamma) {
     const box = document.querySelector("#panel input[type=number][aria-label*='γ']");
     if (!(box instanceof HTMLInputElement)) return;

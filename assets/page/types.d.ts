@@ -76,7 +76,6 @@ interface Header {
   question?: string | null; // what was asked, if it stands in a chat template within the prompt
   prompt_ids: number[];
   settings: Settings;
-  lanes?: Record<string, Settings> | null; // of a race with several lanes
   target: Model;
   draft: Model | null;
   memory?: { texts: number; tokens: number } | null; // earlier texts that drafts may come from

@@ -138,10 +138,7 @@ export class View {
     if (this.#areWordsDue || this.#areFiguresDue || areMarksLeft) this.#requestFrame();
   }
 
-  /**
-   * @param {ReturnType<Timeline["shown"]>} shown
-   * @param {Trace | null} trace
-   */
+  /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */
   #drawWords({ rounds, partial }, trace) {
     const { session: { busy }, shell, stage, timeline } = this.#page;
     document.body.classList.toggle("sv-busy", busy);
@@ -161,10 +158,7 @@ export class View {
     if (timeline.playing && timeline.position && !isMarked) performance.mark("specviz-playing");
   }
 
-  /**
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   */
+  /** @type {(rounds: Round[], trace: Trace) => void} */
   #drawFigures(rounds, trace) {
     const standings = this.#standings(rounds, trace);
     this.#page.root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
@@ -199,10 +193,7 @@ export class View {
     if (phase === "check") for (const lane of this.#grid.lanes) if (lane.name === this.chosen) lane.sweep(MOTION.sweep);
   }
 
-  /**
-   * A sentence for those who listen, not too often.
-   * @param {Round[]} rounds that have just come
-   */
+  /** A sentence for those who listen, not too often. @param {Round[]} rounds that have just come */
   speak(rounds) {
     const ours = rounds.filter(({ lane }) => lane !== ALONE && (lane === this.chosen || rounds.length === 1)).pop();
     if (!ours || performance.now() - this.#spokenAt < SPEAK_EVERY) return;

@@ -22,8 +22,7 @@ let coming = null;
 
 /**
  * Kept once there is Plotly: 4 MB that nobody needs who only watches.
- * @param {Pick<Config, "plotly">} config
- * @returns {Promise<void>}
+ * @type {(config: Pick<Config, "plotly">) => Promise<void>}
  */
 export function fetchPlotly({ plotly }) {
   coming ??= new Promise((resolve, reject) => {
@@ -88,10 +87,7 @@ export class Charts {
     new ResizeObserver(() => this.#draw()).observe(this.node);
   }
 
-  /**
-   * @param {Round[]} rounds
-   * @param {Trace} trace
-   */
+  /** @type {(rounds: Round[], trace: Trace) => void} */
   show(rounds, trace) {
     if (!this.#config.plotly) return; // a small player has none
     this.#shown = { rounds, trace };
@@ -115,10 +111,7 @@ export class Charts {
   }
 }
 
-/**
- * A chart in a sentence: where each line ends, or each bar.
- * @param {ChartTrace[]} traces
- */
+/** A chart in a sentence: where each line ends, or each bar. @param {ChartTrace[]} traces */
 function saidOf(traces) {
   const number = (/** @type {string | number | null | undefined} */ value) =>
     (typeof value === "number" ? String(Number(value.toFixed(2))) : String(value ?? "–"));

@@ -82,8 +82,7 @@ const drawn = new WeakMap();
 /**
  * Draw parts in the place of those that were there. Of each only what differs is set: nodes that are
  * made for every frame hold it up when they are collected.
- * @param {Element} parent
- * @param {Part[]} wanted
+ * @type {(parent: Element, wanted: Part[]) => void}
  */
 function renew(parent, wanted) {
   const there = drawn.get(parent) ?? [];

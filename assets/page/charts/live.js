@@ -71,10 +71,7 @@ export class LiveCharts {
 
   /**
    * The figure at the end of a line.
-   * @param {string} name
-   * @param {string} metric
-   * @param {string} words
-   * @param {string} [chart]
+   * @type {(name: string, metric: string, words: string, chart?: string) => void}
    */
   #head(name, metric, words, chart = name) {
     const value = element("b", "", { dataset: chart === name ? { metric } : {} });
@@ -106,10 +103,7 @@ export class LiveCharts {
     this.#drawMinis(live, names, { of, lines }, reach);
   }
 
-  /**
-   * @param {Trace} trace
-   * @param {LaneName[]} names
-   */
+  /** @type {(trace: Trace, names: LaneName[]) => Record<string, Points[]>} */
   #wholeOf(trace, names) {
     if (this.#whole.trace !== trace || this.#whole.count !== trace.rounds.length) {
       this.#whole = { trace, count: trace.rounds.length, points: series(trace.rounds, names) };
@@ -119,10 +113,7 @@ export class LiveCharts {
 
   /**
    * How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until it is passed.
-   * @param {string} name
-   * @param {number} value
-   * @param {boolean} isExact
-   * @param {Live} live
+   * @type {(name: string, value: number, isExact: boolean, live: Live) => number}
    */
   #end(name, value, isExact, { trace }) {
     if (isExact) return value || 1;
@@ -132,10 +123,7 @@ export class LiveCharts {
   }
 
   /**
-   * @param {Live} live
-   * @param {LaneName[]} names
-   * @param {Drawn} drawn
-   * @param {Record<string, number>} reach
+   * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
   #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, lines }, { clock, tokens }) {
     const ours = of("tokens", names.indexOf(chosen)), alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
@@ -156,10 +144,7 @@ export class LiveCharts {
   }
 
   /**
-   * @param {Live} live
-   * @param {LaneName[]} names
-   * @param {Drawn} drawn
-   * @param {Record<string, number>} reach
+   * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
   #drawMinis({ trace, chosen, metrics }, names, { of, lines }, { clock, rounds, tau: most, speed }) {
     const drafted = draftedLanes(trace.header), place = drafted.indexOf(chosen), margin = MINI;
@@ -230,10 +215,7 @@ export class LiveCharts {
     }
   }
 
-  /**
-   * @param {string} name
-   * @param {string[]} parts
-   */
+  /** @type {(name: string, parts: string[]) => void} */
   #say(name, parts) {
     this.#boxes[name].setAttribute("aria-label", `${parts.join("; ")}.`);
   }
@@ -259,10 +241,7 @@ function pointsOf(points) {
 /** @param {Point[]} points */
 const lastOf = (points) => points[points.length - 1] ?? { x: 0, y: 0 };
 
-/**
- * @param {Points[]} lines
- * @param {"x" | "y"} axis
- */
+/** @type {(lines: Points[], axis: "x" | "y") => number} */
 const furthest = (lines, axis) => lines.flatMap((line) => line[axis]).reduce((/** @type {number} */ top, value) => Math.max(top, Number(value)), 0);
 
 /** The first round number from a value on. @param {number} value */
@@ -277,10 +256,7 @@ const short = (value) => (value >= 10000 ? `${value / 1000}k` : String(value));
 /** @param {Header} header */
 const gammaOf = ({ settings, lanes }) => Math.max(1, ...Object.values(lanes ?? { settings }).map(({ gamma }) => gamma));
 
-/**
- * The key of a lane, which chooses its colour and dash.
- * @param {Header} header
- */
+/** The key of a lane, which chooses its colour and dash. @param {Header} header */
 function keysOf(header) {
   const drafted = draftedLanes(header);
   return (/** @type {LaneName} */ name) => (name === ALONE ? "alone" : String(drafted.indexOf(name) % 8));
@@ -289,10 +265,7 @@ function keysOf(header) {
 /**
  * What lies between two lines: up to the clock that both have reached, and in a finished run up to
  * the tokens that both have written.
- * @param {Point[]} ours
- * @param {Point[]} alone
- * @param {boolean} isWhole
- * @returns {Point[] | null}
+ * @type {(ours: Point[], alone: Point[], isWhole: boolean) => Point[] | null}
  */
 function gapOf(ours, alone, isWhole) {
   if (ours.length < 2 || alone.length < 2) return null;
@@ -334,8 +307,6 @@ function labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead })
 
 /**
  * A name stands right of its head while there is room.
- * @param {number} x
- * @param {number} clock
- * @returns {[number, number]}
+ * @type {(x: number, clock: number) => [number, number]}
  */
 const side = (x, clock) => (x > 0.7 * clock ? [-96, 0] : [11, 0]);

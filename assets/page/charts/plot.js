@@ -15,8 +15,7 @@ export const raceOfTwo = (trace) => twoOf(trace, fastestLane(trace.rounds, trace
 
 /**
  * Tokens against seconds: of draft and target, then of the target alone.
- * @param {Round[]} rounds
- * @returns {Point[][]}
+ * @type {(rounds: Round[]) => Point[][]}
  */
 export function curves(rounds) {
   return series(rounds).tokens.map(({ x, y }) => x.map((at, i) => ({ x: Number(at), y: Number(y[i]) })));
@@ -24,8 +23,7 @@ export function curves(rounds) {
 
 /**
  * Where lines end: the greatest x and y of all of them, neither of them zero.
- * @param {Point[][]} lines
- * @returns {Point}
+ * @type {(lines: Point[][]) => Point}
  */
 export function ends(lines) {
   const all = lines.flat();
@@ -37,8 +35,7 @@ export function ends(lines) {
 
 /**
  * Round numbers from 0 up to `most`, about `count` of them.
- * @param {number} most
- * @param {number} count
+ * @type {(most: number, count: number) => number[]}
  */
 export function ticks(most, count) {
   const rough = most / count, power = 10 ** Math.floor(Math.log10(rough));
@@ -48,9 +45,6 @@ export function ticks(most, count) {
 
 /**
  * The same with what is said at each.
- * @param {number} most
- * @param {number} count
- * @param {(value: number) => string} [say]
- * @returns {[number, string][]}
+ * @type {(most: number, count: number, say?: (value: number) => string) => [number, string][]}
  */
 export const namedTicks = (most, count, say = String) => ticks(most, count).map((value) => [value, say(value)]);

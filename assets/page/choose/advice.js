@@ -48,10 +48,7 @@ export class Advice {
       element("section", "", element("h2", "", element("small", "", `Best so far${where(i)}`), line))));
   }
 
-  /**
-   * @param {unknown} shown
-   * @param {() => HTMLElement[]} make
-   */
+  /** @type {(shown: unknown, make: () => HTMLElement[]) => void} */
   #fill(shown, make) {
     const text = JSON.stringify(shown);
     if (text === this.#shown) return;
@@ -109,10 +106,7 @@ function enginesOf(engines, number) {
     element("div", "sc-tabs", { role: "tablist", "aria-label": "The same settings for", onkeydown }, ...buttons), ...panels);
 }
 
-/**
- * @param {EngineSettings} engine
- * @param {string} id
- */
+/** @type {(engine: EngineSettings, id: string) => HTMLDivElement} */
 function enginePanel({ engine, version, source, text, note }, id) {
   // The settings can be scrolled by keys.
   const code = () => element("pre", "", text, { tabIndex: 0, role: "region", "aria-label": `Settings for ${engine}` });

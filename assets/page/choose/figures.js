@@ -51,10 +51,7 @@ export class Figures {
     for (const [name, figure] of Object.entries(figures)) this.#drawOne(name, figure);
   }
 
-  /**
-   * @param {string} name
-   * @param {SweepFigure} figure
-   */
+  /** @type {(name: string, figure: SweepFigure) => void} */
   #drawOne(name, { title, data: given, layout }) {
     const data = given.map(named);
     let plot = this.#plots.get(name);
@@ -76,10 +73,7 @@ function named(trace) {
   return { ...trace, name: worded(trace.name ?? ""), y: trace.orientation === "h" ? trace.y?.map(text) : trace.y };
 }
 
-/**
- * What a chart's lines and colours mean, beside its title.
- * @param {ChartTrace[]} traces
- */
+/** What a chart's lines and colours mean, beside its title. @param {ChartTrace[]} traces */
 function keysOf(traces) {
   return traces.filter(({ name, showlegend }) => name && showlegend !== false).map(({ name, type, mode = "lines", line, marker }) => {
     const colour = line?.color ?? marker?.color;
@@ -89,10 +83,7 @@ function keysOf(traces) {
   });
 }
 
-/**
- * A chart in a sentence: the range of each of its lines.
- * @param {ChartTrace[]} traces
- */
+/** A chart in a sentence: the range of each of its lines. @param {ChartTrace[]} traces */
 function saidOf(traces) {
   const parts = traces.map(({ name, x = [], y = [], orientation }) => {
     const values = (orientation === "h" ? x : y).filter((value) => typeof value === "number").map(Number);

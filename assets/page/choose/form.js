@@ -71,10 +71,7 @@ export class Form {
     };
   }
 
-  /**
-   * Hold what an earlier sweep was asked for.
-   * @param {SweepWish} wish
-   */
+  /** Hold what an earlier sweep was asked for. @param {SweepWish} wish */
   set(wish) {
     for (const [name] of [...LISTS, /** @type {const} */ (["kinds"])]) {
       const values = /** @type {(string | number)[]} */ (wish[/** @type {"kinds"} */ (name)]).map(String);
@@ -115,10 +112,7 @@ export class Form {
     return Number(find(this.node, `[name=${name}]`, HTMLSelectElement).value);
   }
 
-  /**
-   * @param {keyof ChooseConfig["usual"]} name
-   * @returns {[value: string, label: string][]}
-   */
+  /** @type {(name: keyof ChooseConfig["usual"]) => [value: string, label: string][]} */
   #optionsOf(name) {
     const options = this.#config[/** @type {"drafters" | "gammas"} */ (name)];
     if (!Array.isArray(options)) return Object.entries(options);
@@ -209,10 +203,7 @@ export class Form {
     this.#changed();
   }
 
-  /**
-   * @param {FoundPrompts} found
-   * @param {string} name
-   */
+  /** @type {(found: FoundPrompts, name: string) => void} */
   #take({ error, prompts = [], kinds = {}, left_out: leftOut = 0 }, name) {
     if (error !== undefined) {
       this.#say(`${name && `${name}: `}${error}`);

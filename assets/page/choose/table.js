@@ -148,8 +148,7 @@ const plain = (text) => [element("span", "", text)];
 
 /**
  * A value that was not measured, with room for what else a measured one has.
- * @param {number | null | undefined} value
- * @param {string} [unit]
+ * @type {(value: number | null | undefined, unit?: string) => HTMLElement[]}
  */
 function guess(value, unit = "") {
   const node = value == null ? element("span", "", fixed(value, 2))

@@ -13,8 +13,7 @@ export function nameOf({ drafter, gamma, policy }) {
 
 /**
  * The same inside of a sentence, if it does not begin one.
- * @param {string} name
- * @param {number} place
+ * @type {(name: string, place: number) => string}
  */
 const inside = (name, place) => (place ? name[0].toLowerCase() + name.slice(1) : name);
 

@@ -91,11 +91,7 @@ export class Compare {
   }
 }
 
-/**
- * @param {string} name
- * @param {{ trace: Trace, origin: string }} run
- * @returns {Side}
- */
+/** @type {(name: string, run: { trace: Trace, origin: string }) => Side} */
 function sideOf(name, run) {
   const trace = raceOfTwo(run.trace), { rounds, header } = run.trace, drafted = draftedLanes(header);
   return {
@@ -105,10 +101,7 @@ function sideOf(name, run) {
   };
 }
 
-/**
- * What a run is, by the name of each thing.
- * @param {Side} side
- */
+/** What a run is, by the name of each thing. @param {Side} side */
 function factsOf({ trace: { header }, lanes }) {
   const facts = new Map(describe(header).map(({ name, text }) => [name, text.replace(/^\+ /, "")]));
   if (!facts.has("drafter")) facts.set("drafter", settingText("drafter", header.settings.drafter));
@@ -118,8 +111,7 @@ function factsOf({ trace: { header }, lanes }) {
 
 /**
  * The settings that differ, marked, and those that do not.
- * @param {Side[]} sides
- * @returns {HTMLElement[]}
+ * @type {(sides: Side[]) => HTMLElement[]}
  */
 function settings(sides) {
   const [earlier, latest] = sides.map(factsOf);
@@ -136,10 +128,7 @@ function settings(sides) {
 /** @param {Side[]} sides */
 const namesOf = (sides) => ["", ...sides.map(({ name }) => name)];
 
-/**
- * The figures of both, the ratio with its spread.
- * @param {Side[]} sides
- */
+/** The figures of both, the ratio with its spread. @param {Side[]} sides */
 function figures(sides) {
   const speed = (/** @type {number | null} */ value) => (value === null ? "–" : String(Math.round(value)));
   /** @type {[string, (side: Side) => string | HTMLElement][]} */
@@ -164,10 +153,7 @@ function ratio({ m, found }) {
     ...found?.doubt ? [element("small", "sv-uncertain", "uncertain")] : []);
 }
 
-/**
- * What the figures say, in a sentence or two.
- * @param {Side[]} sides
- */
+/** What the figures say, in a sentence or two. @param {Side[]} sides */
 function lead([earlier, latest]) {
   if (earlier.m.speedup === null || latest.m.speedup === null) {
     return "A ratio needs two rounds and two tokens in each lane: one of these runs has fewer.";
@@ -207,10 +193,7 @@ function chart(sides, width) {
     element("span", "", element("i", "", { dataset: { key } }), line)))];
 }
 
-/**
- * Where a round's time goes, all on one scale.
- * @param {Side[]} sides
- */
+/** Where a round's time goes, all on one scale. @param {Side[]} sides */
 function times(sides) {
   /** @type {Parameters<typeof timeBars>[0]} */
   const bars = sides.flatMap(({ name, trace }) => [OURS, ALONE].map((lane) => {
@@ -223,10 +206,7 @@ function times(sides) {
   return [timeBars(bars), timesKey()];
 }
 
-/**
- * Both texts, with the first difference marked.
- * @param {Side[]} sides
- */
+/** Both texts, with the first difference marked. @param {Side[]} sides */
 export function texts(sides) {
   const [one, other] = sides.map(({ trace }) =>
     trace.rounds.filter(({ lane }) => lane === "speculative").flatMap(({ emitted }) => emitted)
@@ -242,10 +222,7 @@ export function texts(sides) {
   return [element("p", "", said), element("div", "sv-texts", ...both)];
 }
 
-/**
- * @param {string} one
- * @param {string} other
- */
+/** @type {(one: string, other: string) => number} */
 function sharedLength(one, other) {
   let at = 0;
   while (at < one.length && at < other.length && one[at] === other[at]) at += 1;
@@ -267,10 +244,7 @@ function passage(name, text, shared, isApart) {
       ...isApart ? [element("mark", "", visible(first) || "the end")] : [], visible(text.slice(shared + first.length))));
 }
 
-/**
- * Scroll the texts to where they part: it is far down in long ones.
- * @param {HTMLElement} body
- */
+/** Scroll the texts to where they part: it is far down in long ones. @param {HTMLElement} body */
 function showDifference(body) {
   for (const mark of body.querySelectorAll("mark")) {
     const flow = mark.parentElement;

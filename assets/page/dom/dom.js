@@ -20,10 +20,7 @@ export function element(name, className, ...content) {
   return node;
 }
 
-/**
- * @param {HTMLElement} node
- * @param {Given} given
- */
+/** @type {(node: HTMLElement, given: Given) => void} */
 function give(node, { style = {}, dataset = {}, ...given }) {
   for (const [name, value] of Object.entries(style)) node.style.setProperty(name, String(value));
   Object.assign(node.dataset, dataset);
@@ -47,15 +44,13 @@ export function table(className, head, rows) {
 
 /**
  * A part of a page with its title.
- * @param {string} title
- * @param {...Content} content
+ * @type {(title: string, ...content: Content[]) => HTMLElement}
  */
 export const titled = (title, ...content) => element("section", "", element("h3", "", title), ...content);
 
 /**
  * A shape of a drawing in SVG.
- * @param {string} name
- * @param {Record<string, string | number>} attributes
+ * @type {(name: string, attributes: Record<string, string | number>) => SVGElement}
  */
 export function shape(name, attributes) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -90,8 +85,7 @@ export function findAll(root, selector, kind) {
 
 /**
  * The element that an event happened in or on, if the selector fits one.
- * @param {Event} event
- * @param {string} selector
+ * @type {(event: Event, selector: string) => HTMLElement | null}
  */
 export function closest({ target }, selector) {
   const found = target instanceof Element ? target.closest(selector) : null;

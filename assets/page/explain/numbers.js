@@ -44,10 +44,7 @@ export function sharesOf(token, own) {
   return { rows: shown, rest, beta };
 }
 
-/**
- * The part of a token's chances that both distributions give.
- * @param {Share} row
- */
+/** The part of a token's chances that both distributions give. @param {Share} row */
 export const inBoth = ({ p, q }) => Math.min(p, q);
 
 /**
@@ -68,8 +65,7 @@ function listed(choices, mine, of) {
 
 /**
  * A chance that follows from the other one; listed chances are rounded, so it is never called 0.
- * @param {number} [other]
- * @param {number} [gap]
+ * @type {(other?: number, gap?: number) => number | undefined}
  */
 const derived = (other, gap) => (other === undefined || gap === undefined ? undefined : Math.max(FINEST, other + gap));
 
@@ -124,8 +120,7 @@ export function singlePass({ rounds }) {
 
 /**
  * The tokens that its lane had written before a round.
- * @param {Round} round
- * @param {Round[]} rounds
+ * @type {(round: Round, rounds: Round[]) => Token[]}
  */
 export function textBefore({ lane, index }, rounds) {
   return rounds.filter((one) => one.lane === lane && one.index < index)

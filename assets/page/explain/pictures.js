@@ -26,10 +26,7 @@ const FINEST = 0.001; // a bar that is shorter than this share of its track coul
 export const marked = ({ drafted }, tokens) => tokens.map((token) =>
   (drafted.length ? token : { ...token, outcome: "own" }));
 
-/**
- * A token with the mark of its outcome.
- * @param {Marked} token
- */
+/** A token with the mark of its outcome. @param {Marked} token */
 export const chip = ({ text, outcome }) => element("span", `t ${outcome}`, element("span", "w", visible(text)));
 
 /**
@@ -82,8 +79,7 @@ const track = (pieces, whole) => element("span", "sx-track", ...pieces
 
 /**
  * The places of a round as columns: each guess with its bars of q, and of p once the target has read.
- * @param {Round} round
- * @param {boolean} isRead
+ * @type {(round: Round, isRead: boolean) => HTMLOListElement}
  */
 export function columns({ drafted, emitted }, isRead) {
   const places = drafted.map((token, i) => {
@@ -104,10 +100,7 @@ export function columns({ drafted, emitted }, isRead) {
 const column = (place, title, ...parts) => element("li", "", { style: { "--i": place } },
   element("p", "", element("small", "", String(place + 1)), title), ...parts);
 
-/**
- * @param {Token} token
- * @param {boolean} [isMarked]
- */
+/** @type {(token: Token, isMarked?: boolean) => HTMLDivElement} */
 function ofTarget(token, isMarked = true) {
   if (!token.top_p?.length) return unused();
   const chosen = isMarked ? { ...token, probability: token.soft_p ?? token.p } : undefined;
@@ -139,8 +132,7 @@ export function twoTexts(tokens) {
 /**
  * What is compared, on a line from 0 to 1: u with min(1, p / q), by block verification with the
  * threshold, and by typical acceptance p with the threshold.
- * @param {Token} token
- * @param {string} [rule]
+ * @type {(token: Token, rule?: string) => HTMLDivElement}
  */
 export function verdict(token, rule = "token") {
   const { p = 0, q = 1, u = 0, threshold = 0, weight, outcome } = token, isKept = outcome === "accepted";
@@ -197,10 +189,7 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
 /** @type {[string, string][]} */
 const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
 
-/**
- * @param {Share} row
- * @returns {[string, number][]}
- */
+/** @type {(row: Share) => [string, number][]} */
 const pieces = (row) =>
   [["both", inBoth(row)], ["more-q", row.q - inBoth(row)], ["more-p", row.p - inBoth(row)]];
 

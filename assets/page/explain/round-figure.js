@@ -69,10 +69,7 @@ function columnsOf(tokens, own) {
   });
 }
 
-/**
- * What tells how wide a text is, in pixels.
- * @param {string} font
- */
+/** What tells how wide a text is, in pixels. @param {string} font */
 function ruler(font) {
   const { context } = canvasOf(1, 1);
   context.font = font;
@@ -93,8 +90,7 @@ function tailOf(text, most) {
 
 /**
  * The lines below the tokens: what each is called, and what it says of a token.
- * @param {Settings} settings
- * @returns {[string, (token: Token) => string][]}
+ * @type {(settings: Settings) => [string, (token: Token) => string][]}
  */
 function rowsOf(settings) {
   const judged = (/** @type {Token} */ { outcome }) => outcome === "accepted" || outcome === "rejected";
@@ -132,9 +128,7 @@ function sheetOf(width, height) {
 }
 
 /**
- * @param {Sheet} sheet
- * @param {string} name
- * @param {Record<string, string | number>} attributes
+ * @type {(sheet: Sheet, name: string, attributes: Record<string, string | number>) => SVGElement}
  */
 function draw({ node }, name, attributes) {
   const child = shape(name, attributes);
@@ -180,11 +174,7 @@ function heading(sheet, round, { header, rounds }, width) {
 
 /**
  * A brace over some columns, or under them, and what it says.
- * @param {Sheet} sheet
- * @param {Column[]} columns
- * @param {number} y
- * @param {string} text
- * @param {boolean} [isBelow]
+ * @type {(sheet: Sheet, columns: Column[], y: number, text: string, isBelow?: boolean) => void}
  */
 function brace(sheet, columns, y, text, isBelow = false) {
   const first = columns[0], last = columns[columns.length - 1];
@@ -197,8 +187,7 @@ function brace(sheet, columns, y, text, isBelow = false) {
 
 /**
  * A token with the underline of its outcome, which is told apart without colours too.
- * @param {Sheet} sheet
- * @param {Column} column
+ * @type {(sheet: Sheet, column: Column) => void}
  */
 function tokenBox(sheet, { token, left, width }) {
   const { outcome, text } = token, stroke = sheet.colours[outcome === "ignored" ? "soft" : /** @type {keyof Colours} */ (outcome)];
@@ -216,9 +205,7 @@ function tokenBox(sheet, { token, left, width }) {
 
 /**
  * What the round wrote and how long it took.
- * @param {Sheet} sheet
- * @param {Round} round
- * @param {number} y
+ * @type {(sheet: Sheet, round: Round, y: number) => void}
  */
 function footing(sheet, round, y) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();

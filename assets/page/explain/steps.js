@@ -45,11 +45,7 @@ const BY_REJECTION = "The server draws from p until a draw y is accepted, each w
 const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own softmax at "
   + "temperature 1.";
 
-/**
- * @param {Round} round
- * @param {Trace} trace
- * @returns {Step[]}
- */
+/** @type {(round: Round, trace: Trace) => Step[]} */
 export function stepsOf(round, trace) {
   const { settings } = trace.header;
   const tokens = tokensOf(round);
@@ -72,10 +68,7 @@ export function stepsOf(round, trace) {
  */
 const upTo = (tokens, judged) => tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function guess({ round, trace, isGreedy }) {
   const { drafted } = round, count = plural(drafted.length, "token");
   const sentence = guessed(trace.header, count, isGreedy);
@@ -104,10 +97,7 @@ function guessed({ settings, draft }, count, isGreedy) {
   return `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function check({ round, trace }) {
   const { drafted, draft_seconds: draft, verify_seconds: verify } = round;
   const one = drafted.length === 1;
@@ -124,11 +114,7 @@ function check({ round, trace }) {
   };
 }
 
-/**
- * One step for each judged place.
- * @param {Told} told
- * @returns {Step[]}
- */
+/** One step for each judged place. @type {(told: Told) => Step[]} */
 function judge(told) {
   const { round, tokens, own, isGreedy, rule } = told;
   const judged = round.drafted.filter((token) => token.outcome === "accepted" || token.outcome === "rejected");
@@ -184,11 +170,7 @@ const firstChoices = (token) => element("div", "sx-pair",
 /** @param {Token} token of a greedy run */
 const firstChoice = (token) => bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
 
-/**
- * What follows the verdicts.
- * @param {Told} told
- * @returns {Step[]}
- */
+/** What follows the verdicts. @type {(told: Told) => Step[]} */
 function outcome(told) {
   const { round, tokens, own, trace } = told;
   if (own?.outcome === "bonus") return [bonus(told)];
@@ -213,10 +195,7 @@ function ignoredAfter({ round }) {
     + "and the next round begins after what is written.";
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function correct({ round, tokens, own, isGreedy, rule }) {
   const token = /** @type {Token} */ (own), at = tokens.length - 1;
   const note = rule !== "token" || isGreedy ? undefined : isDrawn(token) ? BY_REJECTION : SAME_LAW;
@@ -229,10 +208,7 @@ function correct({ round, tokens, own, isGreedy, rule }) {
 
 /**
  * What a corrected token was drawn from, as far as it is known.
- * @param {Token} token
- * @param {Round} round
- * @param {string} rule
- * @param {boolean} isGreedy
+ * @type {(token: Token, round: Round, rule: string, isGreedy: boolean) => HTMLDivElement[]}
  */
 function correction(token, round, rule, isGreedy) {
   const { p = 0, q = 0, top_residual: left = [] } = token;
@@ -247,10 +223,7 @@ function correction(token, round, rule, isGreedy) {
     bars(`only in p, ${chance(part)}, scaled up to 1`, "left", left, { ...token, probability: (p - q) / part }))];
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function bonus({ round, tokens, own }) {
   const token = /** @type {Token} */ (own);
   const at = tokens.length - 1, places = round.drafted.length + 1;
@@ -264,11 +237,7 @@ function bonus({ round, tokens, own }) {
   };
 }
 
-/**
- * A round without guesses: the pass of the target.
- * @param {Told} told
- * @returns {Step}
- */
+/** A round without guesses: the pass of the target. @type {(told: Told) => Step} */
 function pass({ round, trace, own, isGreedy }) {
   const why = round.lane === "baseline" ? "" : `${drafterKind(trace.header.settings.drafter).unguessed} `;
   return {
@@ -280,10 +249,7 @@ function pass({ round, trace, own, isGreedy }) {
   };
 }
 
-/**
- * @param {Told} told
- * @returns {Step}
- */
+/** @type {(told: Told) => Step} */
 function draw({ round, tokens, own, isGreedy }) {
   const p = own?.soft_p ?? own?.p;
   const word = `“${visible(own?.text ?? "")}”`;

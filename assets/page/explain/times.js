@@ -63,13 +63,7 @@ function clocks(round, { tokens, seconds, passes, alone }, written) {
 const clock = (name, bar, seconds, tokens, ...below) => [element("dt", "", name), element("dd", "", bar,
   element("b", "", milliseconds(seconds), element("small", "", ` ${plural(tokens, "token")}`)), ...below)];
 
-/**
- * The last step of every round.
- * @param {Round} round
- * @param {Trace} trace
- * @param {Token[]} tokens
- * @returns {Step}
- */
+/** The last step of every round. @type {(round: Round, trace: Trace, tokens: Token[]) => Step} */
 export function balance(round, trace, tokens) {
   const sums = balanceOf(round, trace);
   const { drafted } = round;
@@ -85,10 +79,7 @@ export function balance(round, trace, tokens) {
   };
 }
 
-/**
- * @param {Round} round
- * @param {Balance} balance
- */
+/** @type {(round: Round, balance: Balance) => string} */
 function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, alone }) {
   const ours = `${plural(tokens, "token")} in ${milliseconds(seconds)}`;
   if (lane === "baseline") return `${ours}: the target alone always pays one whole pass for one token.`;
@@ -108,8 +99,7 @@ function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, al
 
 /**
  * How many passes were over after this time.
- * @param {Round[]} passes
- * @param {number} seconds
+ * @type {(passes: Round[], seconds: number) => number}
  */
 function byThen(passes, seconds) {
   let left = seconds;

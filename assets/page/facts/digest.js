@@ -13,8 +13,7 @@ export async function digestOf({ header, rounds, end }) {
 
 /**
  * JSON with sorted names, no blanks, and every number written as Python writes a float.
- * @param {unknown} value
- * @returns {string}
+ * @type {(value: unknown) => string}
  */
 export function canonical(value) {
   if (typeof value === "number") return float(value);

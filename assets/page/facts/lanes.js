@@ -10,22 +10,13 @@ const views = new WeakMap();
 /** @type {WeakMap<Round, Round>} */
 const renamed = new WeakMap();
 
-/**
- * What a lane is called.
- * @param {LaneName} name
- */
+/** What a lane is called. @param {LaneName} name */
 export const labelOf = (name) => labelIn("lanes", name);
 
-/**
- * The lanes with drafts, in order.
- * @param {Header} [header]
- */
+/** The lanes with drafts, in order. @param {Header} [header] */
 export const draftedLanes = (header) => (header?.lanes ? Object.keys(header.lanes) : [OURS]);
 
-/**
- * All lanes, the baseline last; a watched server may have none.
- * @param {Header} [header]
- */
+/** All lanes, the baseline last; a watched server may have none. @param {Header} [header] */
 export const lanesOf = (header) => [...draftedLanes(header), ...(hasBaseline(header) ? [ALONE] : [])];
 
 /** @param {Header} [header] */
@@ -48,8 +39,7 @@ export function comparedIn({ lanes }) {
 
 /**
  * Some rounds of a race: those of one lane, as the lane "speculative", and the baseline's.
- * @param {Round[]} rounds
- * @param {LaneName} name
+ * @type {(rounds: Round[], name: LaneName) => Round[]}
  */
 export function twoRounds(rounds, name) {
   if (name === OURS) return rounds;
@@ -66,9 +56,7 @@ function asOurs(round) {
 
 /**
  * A race as it was for one lane and the baseline; it grows with the race. A race of two is its own.
- * @param {Trace} trace
- * @param {LaneName} name
- * @returns {Trace}
+ * @type {(trace: Trace, name: LaneName) => Trace}
  */
 export function twoOf(trace, name) {
   const { lanes } = trace.header;
@@ -79,12 +67,7 @@ export function twoOf(trace, name) {
   return known.get(name);
 }
 
-/**
- * @param {Trace} trace
- * @param {LaneName} name
- * @param {Settings} settings
- * @returns {Trace}
- */
+/** @type {(trace: Trace, name: LaneName, settings: Settings) => Trace} */
 function viewOf(trace, name, settings) {
   const { header, schema } = trace;
   const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>

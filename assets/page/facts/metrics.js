@@ -13,16 +13,10 @@ import { ALONE, draftedLanes, labelOf, OURS } from "specviz/facts/lanes.js";
  */
 const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
 
-/**
- * @param {number} part
- * @param {number} whole
- */
+/** @type {(part: number, whole: number) => number | null} */
 const ratio = (part, whole) => (whole ? part / whole : null);
 
-/**
- * @param {Round[]} rounds
- * @param {LaneName} name
- */
+/** @type {(rounds: Round[], name: LaneName) => Round[]} */
 const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
 
 /** @param {Round[]} rounds */
@@ -44,10 +38,7 @@ export const readsPrompt = (round) => round?.index === 0 && round.clock === 0 &&
 /** @param {Round[]} rounds */
 const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
 
-/**
- * Whether a watched server tells how many tokens its steps drafted.
- * @param {Round[]} rounds
- */
+/** Whether a watched server tells how many tokens its steps drafted. @param {Round[]} rounds */
 export const areTold = (rounds) =>
   !rounds.some(({ emitted }) => emitted[emitted.length - 1]?.outcome === "untold");
 
@@ -99,8 +90,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
 
 /**
  * The lane with drafts that has the highest speed-up so far; the first if none has one.
- * @param {Round[]} rounds
- * @param {Header} header
+ * @type {(rounds: Round[], header: Header) => string}
  */
 export function fastestLane(rounds, header) {
   const names = draftedLanes(header);
@@ -126,10 +116,7 @@ function meanBeta(rounds) {
   return ratio(sum(betas, (beta) => beta), betas.length);
 }
 
-/**
- * @param {Round[]} ours
- * @param {Round[]} alone
- */
+/** @type {(ours: Round[], alone: Round[]) => number | null} */
 function costRatio(ours, alone) {
   const drafting = ours.filter((round) => round.drafted.length);
   const step = ratio(sum(drafting, (r) => r.draft_seconds), sum(drafting, (r) => r.drafted.length));
@@ -153,9 +140,7 @@ const written = (rounds) => sum(rounds, (round) => round.emitted.length);
 
 /**
  * Seconds to read the prompt; of a watched server, to its first token.
- * @param {LaneName} name
- * @param {Round[]} rounds
- * @param {Header} [header]
+ * @type {(name: LaneName, rounds: Round[], header?: Header) => number}
  */
 function prefillOf(name, rounds, header) {
   if (readsPrompt(rounds[0])) return rounds[0].wall ?? 0;
@@ -164,28 +149,20 @@ function prefillOf(name, rounds, header) {
 
 /**
  * Expected tokens per round if acceptances were independent (Leviathan et al. 2022, eq. 1).
- * @param {number} alpha
- * @param {number} gamma
+ * @type {(alpha: number, gamma: number) => number}
  */
 export function predictedTau(alpha, gamma) {
   return alpha === 1 ? gamma + 1 : (1 - alpha ** (gamma + 1)) / (1 - alpha);
 }
 
-/**
- * The last rounds may draft fewer than the others.
- * @param {Round[]} rounds
- * @returns {Lengths}
- */
+/** The last rounds may draft fewer than the others. @type {(rounds: Round[]) => Lengths} */
 export function draftLengths(rounds) {
   const lengths = new Map();
   for (const { drafted: { length } } of rounds) lengths.set(length, (lengths.get(length) ?? 0) + 1);
   return lengths;
 }
 
-/**
- * @param {Lengths} lengths
- * @param {number | null} alpha
- */
+/** @type {(lengths: Lengths, alpha: number | null) => number | null} */
 function meanPredictedTau(lengths, alpha) {
   if (alpha === null) return null;
   const entries = [...lengths];
@@ -193,21 +170,14 @@ function meanPredictedTau(lengths, alpha) {
     sum(entries, ([, count]) => count));
 }
 
-/**
- * @param {Round[]} rounds
- * @param {number | null} alpha
- * @param {number | null} c
- */
+/** @type {(rounds: Round[], alpha: number | null, c: number | null) => number | null} */
 function meanPredictedSpeedup(rounds, alpha, c) {
   if (alpha === null || c === null) return null;
   return ratio(sum(rounds, ({ drafted }) => predictedTau(alpha, drafted.length)),
     sum(rounds, ({ drafted }) => drafted.length * c + 1));
 }
 
-/**
- * How many drafts were judged and accepted at each place of a round.
- * @param {Round[]} rounds
- */
+/** How many drafts were judged and accepted at each place of a round. @param {Round[]} rounds */
 function positions(rounds) {
   const judged = /** @type {number[]} */ ([]), accepted = /** @type {number[]} */ ([]);
   for (const { drafted } of rounds) {
@@ -270,10 +240,7 @@ function pace(rounds) {
   return { x: timed.map(([seconds]) => seconds), y: timed.map(([, speed]) => speed) };
 }
 
-/**
- * Rates and tau after each round.
- * @param {Round[]} rounds
- */
+/** Rates and tau after each round. @param {Round[]} rounds */
 function soFar(rounds) {
   /** @type {Lengths} */
   const lengths = new Map(), isTold = areTold(rounds);

@@ -21,11 +21,7 @@ const WINDOW = 3; // rounds of each lane, at least
 const MOST_WINDOWS = 8;
 const FEWEST_WINDOWS = 3;
 
-/**
- * Null where there is no speed-up.
- * @param {Round[]} rounds
- * @returns {Uncertainty | null}
- */
+/** Null where there is no speed-up. @type {(rounds: Round[]) => Uncertainty | null} */
 export function uncertainty(rounds) {
   const { speedup } = measure(rounds);
   if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
@@ -41,11 +37,7 @@ export function uncertainty(rounds) {
   return { price, delays, spread, doubt: doubtOf(speedup, price, delays, spread) };
 }
 
-/**
- * The median and the quartiles of one or more values.
- * @param {number[]} values
- * @returns {Spread}
- */
+/** The median and the quartiles of one or more values. @type {(values: number[]) => Spread} */
 export function spreadOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const at = (/** @type {number} */ share) => {
@@ -62,10 +54,7 @@ export const secondsOf = (round) => round.draft_seconds + round.verify_seconds +
 /** @param {Round[]} rounds */
 const total = (rounds) => rounds.reduce((sum, round) => sum + secondsOf(round), 0);
 
-/**
- * The median seconds of a round, by the number of its drafted tokens.
- * @param {Round[]} rounds
- */
+/** The median seconds of a round, by the number of its drafted tokens. @param {Round[]} rounds */
 function usualSeconds(rounds) {
   /** @type {Map<number, number[]>} */
   const taken = new Map();
@@ -76,10 +65,7 @@ function usualSeconds(rounds) {
   return new Map([...taken].map(([width, seconds]) => [width, spreadOf(seconds).median]));
 }
 
-/**
- * @param {Round[]} rounds
- * @param {Map<number, number>} usual
- */
+/** @type {(rounds: Round[], usual: Map<number, number>) => number} */
 function delay(rounds, usual) {
   const expected = rounds.reduce((sum, round) => sum + (usual.get(round.drafted.length) ?? 0), 0);
   return expected ? total(rounds) / expected - 1 : 0;
@@ -87,8 +73,7 @@ function delay(rounds, usual) {
 
 /**
  * Both lanes in as many consecutive parts.
- * @param {Round[]} ours
- * @param {Round[]} theirs
+ * @type {(ours: Round[], theirs: Round[]) => Round[][][]}
  */
 function windows(ours, theirs) {
   const count = Math.min(MOST_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));

@@ -109,10 +109,7 @@ export class Check {
     }
   }
 
-  /**
-   * @param {Promise<ExperimentState> | undefined} begun
-   * @param {number} turn
-   */
+  /** @type {(begun: Promise<ExperimentState> | undefined, turn: number) => Promise<void>} */
   async #follow(begun, turn) {
     this.#count += 1;
     let state = await begun;
@@ -148,19 +145,13 @@ export class Check {
   }
 }
 
-/**
- * Whether a second run was the same.
- * @param {{ same: boolean, lines: string[] }} result
- */
+/** Whether a second run was the same. @param {{ same: boolean, lines: string[] }} result */
 const foundAgain = ({ same, lines: [answer, ...more] }) => [
   element("p", `sv-lead sv-found is-${same ? "tie" : "bug"}`, answer),
   ...[...more, TIMES].map((line) => element("p", "", line)),
 ];
 
-/**
- * Why two lanes parted, as a verdict, the reasons and a table.
- * @param {DifferenceResult} result
- */
+/** Why two lanes parted, as a verdict, the reasons and a table. @param {DifferenceResult} result */
 function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
   const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
   const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) =>

@@ -114,8 +114,7 @@ export class Panels {
 
   /**
    * The sliders stay in their place: whoever holds one must not lose it.
-   * @param {Round[]} rounds
-   * @param {Trace} trace
+   * @type {(rounds: Round[], trace: Trace) => void}
    */
   #fillWhy(rounds, trace) {
     const why = explain(settled(rounds, trace), trace.header, this.#config.mostGamma);

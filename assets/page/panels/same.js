@@ -41,10 +41,7 @@ export function showGreedy(body, rounds, trace, check) {
   body.replaceChildren(...parts);
 }
 
-/**
- * @param {Round[]} rounds
- * @param {string} lane
- */
+/** @type {(rounds: Round[], lane: string) => Token[]} */
 const emittedBy = (rounds, lane) =>
   rounds.filter((round) => round.lane === lane).flatMap((round) => round.emitted);
 
@@ -67,10 +64,7 @@ export function margin(token) {
   return first && second ? Math.log(first.probability / second.probability) : null;
 }
 
-/**
- * @param {string} where
- * @param {Token} token
- */
+/** @type {(where: string, token: Token) => string} */
 function nearTie(where, token) {
   const apart = margin(token);
   if (apart === null) return "";
@@ -90,9 +84,7 @@ function closestCall(tokens) {
 
 /**
  * Fill `body` for a sampled run, once.
- * @param {HTMLElement} body
- * @param {Trace} trace
- * @param {HTMLElement} experiment
+ * @type {(body: HTMLElement, trace: Trace, experiment: HTMLElement) => void}
  */
 export function showSampled(body, trace, experiment) {
   const { temperature } = trace.header.settings;
@@ -105,8 +97,7 @@ export function showSampled(body, trace, experiment) {
 
 /**
  * Both distributions as paired bars, the test, and how to read it.
- * @param {ExperimentResult} result
- * @param {number} draws
+ * @type {(result: ExperimentResult, draws: number) => HTMLDivElement}
  */
 export function resultOf(result, draws) {
   const { cells, length, tokens, shortened } = result;

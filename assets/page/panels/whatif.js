@@ -45,11 +45,7 @@ export class WhatIf {
     this.#draw();
   }
 
-  /**
-   * @param {Name} name
-   * @param {string} label
-   * @param {number} most
-   */
+  /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
   #slider(name, label, most) {
     const oninput = () => { this.#isTouched = true; this.#draw(); };
     const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput }), value = element("b");
@@ -100,9 +96,6 @@ export class WhatIf {
   }
 }
 
-/**
- * Over a bar: runs the prompt of the page with this gamma.
- * @param {number} gamma
- */
+/** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */
 const runner = (gamma) =>
   element("button", "", { dataset: { runGamma: gamma }, title: `Run with γ = ${gamma}`, "aria-label": `Run with γ = ${gamma}` });

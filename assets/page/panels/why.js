@@ -16,9 +16,7 @@ const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pa
 
 /**
  * Fill `body` with what explains the rounds that are shown.
- * @param {HTMLElement} body
- * @param {Explanation | null} why
- * @param {Trace} trace
+ * @type {(body: HTMLElement, why: Explanation | null, trace: Trace) => void}
  */
 export function showWhy(body, why, trace) {
   if (why === null) {
@@ -52,8 +50,7 @@ function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
 
 /**
  * The verdict in words, as plain when the draft loses.
- * @param {Explanation} why
- * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
+ * @type {(why: Explanation, settings: Pick<Settings, "gamma" | "gamma_policy">) => string}
  */
 export function verdictOf(why, settings) {
   const { m, costs, speedup, break_even } = why;
@@ -86,10 +83,7 @@ export function verdictOf(why, settings) {
 export const priceOf = (price) => (price < 1 ? "for about the price of one pass of the target"
   : `for the price of ${fixed(price, 2)} passes of the target`);
 
-/**
- * Two bars on one scale of milliseconds: a round of each lane.
- * @param {Explanation} why
- */
+/** Two bars on one scale of milliseconds: a round of each lane. @param {Explanation} why */
 function times({ costs }) {
   const ours = { draft: costs.draft, verify: costs.verify, overhead: costs.overhead };
   const theirs = { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead };
@@ -130,10 +124,7 @@ function shares({ m, costs }) {
     share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
 }
 
-/**
- * Tokens per round, price and speed-up: by the textbook, and measured.
- * @param {Explanation} why
- */
+/** Tokens per round, price and speed-up: by the textbook, and measured. @param {Explanation} why */
 function predicted({ m, costs, speedup, formula }) {
   const price = formula && m.tau_predicted ? m.tau_predicted / formula : null;
   /** @type {[string, ...(number | null)[]][]} */
@@ -142,10 +133,7 @@ function predicted({ m, costs, speedup, formula }) {
     rows.map(([name, ...values]) => [name, ...values.map((value) => fixed(value, 2))]));
 }
 
-/**
- * Why the textbook's speed-up is not the measured one.
- * @param {Explanation} why
- */
+/** Why the textbook's speed-up is not the measured one. @param {Explanation} why */
 function difference({ m, costs, speedup, formula }) {
   const ratio = (/** @type {number | null} */ a, /** @type {number | null} */ b) => (a ?? 0) / (b ?? 0);
   if (Math.abs(ratio(speedup, formula) - 1) <= NEAR) return `${TEXTBOOK}. Here it is right.`;
@@ -162,8 +150,7 @@ function difference({ m, costs, speedup, formula }) {
 
 /**
  * Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
- * @param {Explanation} why
- * @returns {HTMLElement[]}
+ * @type {(why: Explanation) => HTMLElement[]}
  */
 function breakEven({ m, break_even: least }) {
   if (least === null) return [element("p", "", NEVER_PAYS)];

@@ -68,10 +68,7 @@ export class Card {
     if (this.#anchor && !this.#anchor.isConnected) this.close();
   }
 
-  /**
-   * Whether there is a token at the event's target.
-   * @param {Event} event
-   */
+  /** Whether there is a token at the event's target. @param {Event} event */
   #openAt(event) {
     const node = closest(event, TOKEN);
     if (node && node !== this.#anchor) this.#open(node);
@@ -139,10 +136,7 @@ function content(at, isPending, rule) {
   return parts;
 }
 
-/**
- * What is told of a token of a watched server: no numbers.
- * @param {Place} at
- */
+/** What is told of a token of a watched server: no numbers. @param {Place} at */
 function watchedContent(at) {
   const { round, place } = at;
   const token = tokensOf(round)[place];
@@ -153,10 +147,7 @@ function watchedContent(at) {
 }
 
 /**
- * @param {ShownToken} token
- * @param {Round} round
- * @param {string} word
- * @param {string} where
+ * @type {(token: ShownToken, round: Round, word: string, where: string) => HTMLParagraphElement}
  */
 const titleOf = (token, round, word, where) => element("p", "sv-card-title",
   element("b", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`, element("span", "w", word)), element("small", "", where));
@@ -180,15 +171,11 @@ const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undef
 
 /**
  * What is known of a draft before the target has judged it.
- * @param {Token} token
- * @returns {ShownToken}
+ * @type {(token: Token) => ShownToken}
  */
 const asGuess = ({ id, text, q, soft_q, top_q, seen }) => ({ id, text, q, soft_q, top_q, seen, outcome: "pending" });
 
-/**
- * How likely the token was for both models, in two bars.
- * @param {ShownToken} token
- */
+/** How likely the token was for both models, in two bars. @param {ShownToken} token */
 function two(token) {
   /** @type {[string, string, number | undefined][]} */
   const rows = [["draft", "is-draft", token.soft_q ?? token.q], ["target", "", token.soft_p ?? token.p]];
@@ -196,10 +183,7 @@ function two(token) {
     (probability == null ? [] : [bar({ text, probability }, name)])));
 }
 
-/**
- * @param {ShownToken} token
- * @param {string} rule
- */
+/** @type {(token: ShownToken, rule: string) => HTMLDListElement} */
 function numbers(token, rule) {
   /** @type {[string, number | null | undefined][]} */
   const rows = [
@@ -215,8 +199,7 @@ function numbers(token, rule) {
 
 /**
  * Bars of the likeliest tokens; this one is added where it is not among them.
- * @param {ShownToken} token
- * @param {string} rule
+ * @type {(token: ShownToken, rule: string) => HTMLDivElement}
  */
 function lists(token, rule) {
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
@@ -233,9 +216,6 @@ function lists(token, rule) {
   }));
 }
 
-/**
- * @param {Pick<Choice, "text" | "probability">} choice
- * @param {string} className
- */
+/** @type {(choice: Pick<Choice, "text" | "probability">, className: string) => HTMLLIElement} */
 const bar = ({ text, probability }, className) => element("li", className, element("span", "sv-card-word", visible(text)),
   element("span", "sv-card-track", element("i", "", { style: { width: `${100 * probability}%` } })), element("span", "", chance(probability)));

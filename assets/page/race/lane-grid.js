@@ -96,10 +96,7 @@ export class LaneGrid {
       element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS)), footOf(name));
   }
 
-  /**
-   * @param {LaneName} name
-   * @param {LaneName[]} drafted
-   */
+  /** @type {(name: LaneName, drafted: LaneName[]) => HTMLButtonElement} */
   #nameButton(name, drafted) {
     const title = `Show the figures of this lane (${drafted.indexOf(name) + 1} of ${drafted.length})`;
     return element("button", "sv-lane-name", name, { title, onclick: () => this.#choose(name) });

@@ -200,11 +200,7 @@ export class Lane {
     return [...this.#text.querySelectorAll(".sv-block")].pop() ?? this.#newBlock();
   }
 
-  /**
-   * @param {Round} round
-   * @param {ShownToken[]} tokens
-   * @param {boolean} isPartial
-   */
+  /** @type {(round: Round, tokens: ShownToken[], isPartial: boolean) => void} */
   #append(round, tokens, isPartial) {
     const before = this.#drawn[this.#drawn.length - 1]?.after ?? this.#start;
     const last = this.#lastBlock(), count = last.querySelectorAll("[data-index]").length;

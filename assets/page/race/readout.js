@@ -82,10 +82,7 @@ export class Readout {
     return true;
   }
 
-  /**
-   * @param {Metrics} metrics
-   * @param {Header} header
-   */
+  /** @type {(metrics: Metrics, header: Header) => void} */
   #tellFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
     const [ours, alone] = Object.values(rates), isSeveral = Boolean(header.lanes);
     this.#charts.tell({
@@ -118,8 +115,7 @@ export class Readout {
 
   /**
    * The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
-   * @param {Headline} said
-   * @param {boolean} isOver
+   * @type {(said: Headline, isOver: boolean) => void}
    */
   #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isOver) {
     const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
@@ -129,10 +125,7 @@ export class Readout {
     this.#root.toggleAttribute("data-untold-ratio", ratio === "?");
   }
 
-  /**
-   * @param {string} selector
-   * @param {string} text
-   */
+  /** @type {(selector: string, text: string) => void} */
   #set(selector, text) {
     const node = this.#node(selector);
     if (node.textContent !== text) node.textContent = text;
@@ -164,9 +157,7 @@ export class Readout {
 }
 /**
  * On a lane's bar: where it stood when the other lane was done.
- * @param {HTMLElement} mark
- * @param {LaneName} name
- * @param {Measured} measured
+ * @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void}
  */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
@@ -184,9 +175,7 @@ function markFinish(mark, name, measured) {
 
 /**
  * Whether the lanes wrote the same; of named lanes in one sentence, if all did.
- * @param {Round[]} all
- * @param {Trace} race
- * @param {LaneName} chosen
+ * @type {(all: Round[], race: Trace, chosen: LaneName) => string}
  */
 function samenessOf(all, race, chosen) {
   const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
@@ -203,10 +192,7 @@ function samenessOf(all, race, chosen) {
   return `${chosen}: ${said}${parted.some((lane) => lane !== chosen) ? ` Other text than the baseline: ${parted.join("; ")}.` : ""}`;
 }
 
-/**
- * @param {LaneName} name
- * @param {Measured} measured
- */
+/** @type {(name: LaneName, measured: Measured) => boolean} */
 function isDone(name, { rounds, trace, metrics }) {
   if (metrics.tokens[name] >= trace.header.settings.max_new_tokens) return true;
   const count = (/** @type {Round[]} */ list) => list.filter((round) => round.lane === name).length;

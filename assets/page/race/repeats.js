@@ -74,11 +74,7 @@ export class Repeats {
   }
 }
 
-/**
- * The ratio of each lane with drafts.
- * @param {Trace} trace
- * @returns {Map<LaneName, number | null>}
- */
+/** The ratio of each lane with drafts. @type {(trace: Trace) => Map<LaneName, number | null>} */
 function ratiosOf({ header, rounds }) {
   return new Map(draftedLanes(header).map((lane) => {
     const isFair = !isImpossible(uncertainty(twoRounds(rounds, lane)));
@@ -86,10 +82,7 @@ function ratiosOf({ header, rounds }) {
   }));
 }
 
-/**
- * What several runs say, lane by lane.
- * @param {Map<LaneName, number | null>[]} runs
- */
+/** What several runs say, lane by lane. @param {Map<LaneName, number | null>[]} runs */
 function summaries(runs) {
   const lanes = [...runs[0].keys()].map((lane) => ({ lane, ratios: runs.map((ratios) => ratios.get(lane) ?? null) }));
   if (lanes.length === 1) return summary(lanes[0].ratios);
@@ -102,10 +95,7 @@ function summaries(runs) {
   return `${plural(runs.length, "run")} of the same, median and quartiles: ${said.join("; ")}.`;
 }
 
-/**
- * The ratios that could be, and how many could not, in words.
- * @param {(number | null)[]} ratios
- */
+/** The ratios that could be, and how many could not, in words. @param {(number | null)[]} ratios */
 function fairOf(ratios) {
   const possible = ratios.flatMap((ratio) => ratio ?? []), lost = ratios.length - possible.length;
   return { possible, lost: lost ? plural(lost, "run") : "" };

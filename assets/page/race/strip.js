@@ -63,11 +63,7 @@ export class Strip {
   }
 }
 
-/**
- * Versions, and what cannot be vouched for.
- * @param {Header} header
- * @param {string} origin
- */
+/** Versions, and what cannot be vouched for. @type {(header: Header, origin: string) => string} */
 function madeWith(header, origin) {
   const made = Object.entries(header.versions ?? {}).map(([name, version]) => `${name} ${version}`);
   return [...made, ...(origin.includes(FROM_FILE) ? [UNVERIFIED] : [])].join("\n");

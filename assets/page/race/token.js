@@ -14,16 +14,14 @@ export function tokensOf(round) {
 
 /**
  * Whether the target wrote a token of the lane with drafts without any guess before it.
- * @param {ShownToken} token
- * @param {Round} round
+ * @type {(token: ShownToken, round: Round) => boolean}
  */
 export const isOwn = (token, round) =>
   round.lane !== ALONE && token.outcome === "bonus" && !round.drafted.length;
 
 /**
  * The drafted tokens of an unfinished round: some judged, the others still waiting.
- * @param {PlayEvent} event
- * @returns {ShownToken[]}
+ * @type {(event: PlayEvent) => ShownToken[]}
  */
 export function tokensSoFar({ round, seen, judged }) {
   return round.drafted.slice(0, seen).map((token, i) =>
@@ -33,10 +31,7 @@ export function tokensSoFar({ round, seen, judged }) {
 /** @param {ShownToken} token */
 export const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
 
-/**
- * Whether a watched server rejected a token without telling which.
- * @param {ShownToken} token
- */
+/** Whether a watched server rejected a token without telling which. @param {ShownToken} token */
 export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**

@@ -9,9 +9,7 @@ import { askedIn } from "specviz/words/words.js";
 
 /**
  * What the controls would have to say for the run of this header; null where that is not known.
- * @param {Header} header
- * @param {Config} config
- * @returns {Value[]}
+ * @type {(header: Header, config: Config) => Value[]}
  */
 export function controlsOf(header, config) {
   const { settings } = header, prompt = askedIn(header);
@@ -48,8 +46,7 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
 
 /**
  * Whether a setting does nothing beside the others.
- * @param {string} name
- * @param {(name: string) => Value} value
+ * @type {(name: string, value: (name: string) => Value) => boolean}
  */
 function isIdle(name, value) {
   if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
@@ -60,8 +57,7 @@ function isIdle(name, value) {
 
 /**
  * The name of the listed pair with the models of a run.
- * @param {Header} header
- * @param {Config} config
+ * @type {(header: Header, config: Config) => string | null}
  */
 function pairOf({ target, draft, settings }, { pairs }) {
   const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
@@ -95,8 +91,7 @@ function plainSettings({ stop, ignore_eos: _, ...settings }) {
 
 /**
  * A tokenizer may put a mark before a prompt, or other blanks into it.
- * @param {string} one
- * @param {string} other
+ * @type {(one: string, other: string) => boolean}
  */
 function isSame(one, other) {
   const [a, b] = [one, other].map((text) => text.replace(/\s+/g, " ").trim());

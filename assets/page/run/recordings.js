@@ -46,10 +46,7 @@ export class Recordings {
   }
 }
 
-/**
- * @param {string} url
- * @returns {Promise<Trace>}
- */
+/** @type {(url: string) => Promise<Trace>} */
 async function fetched(url) {
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
@@ -65,19 +62,14 @@ async function unpacked(bytes) {
   return new Response(stream).text();
 }
 
-/**
- * A trace without what the page may have added to it.
- * @param {Trace} trace
- * @returns {Trace}
- */
+/** A trace without what the page may have added to it. @type {(trace: Trace) => Trace} */
 export function plain({ schema, header, rounds, end }) {
   return { schema, header, rounds, end };
 }
 
 /**
  * Hand a trace to the visitor as a file, gzipped if the browser can and `packed` asks.
- * @param {Trace} trace
- * @param {boolean} packed
+ * @type {(trace: Trace, packed: boolean) => Promise<void>}
  */
 export async function saveTrace(trace, packed) {
   const digest = await digestOf(trace);
@@ -88,19 +80,13 @@ export async function saveTrace(trace, packed) {
   saveBlob(blob, `${fileStem(trace.header)}.json${zip ? ".gz" : ""}`);
 }
 
-/**
- * A name that says when the run was made.
- * @param {Header} header
- */
+/** A name that says when the run was made. @param {Header} header */
 export function fileStem(header) {
   const when = /^[\d-]{10}T[\d:]{8}/.exec(header.date)?.[0] ?? "run";
   return `specviz-${when.replace("T", "-").replaceAll(":", "")}`;
 }
 
-/**
- * @param {Blob} blob
- * @param {string} name
- */
+/** @type {(blob: Blob, name: string) => void} */
 export function saveBlob(blob, name) {
   const link = element("a");
   link.href = URL.createObjectURL(blob);
@@ -111,9 +97,7 @@ export function saveBlob(blob, name) {
 
 /**
  * The server with the functions that read files, if it says where it reads them.
- * @param {Server} server
- * @param {string | undefined} address
- * @returns {Server}
+ * @type {(server: Server, address: string | undefined) => Server}
  */
 export function withFiles(server, address) {
   if (!address) return server;

@@ -152,8 +152,7 @@ export class Session {
 
   /**
    * Show a recording of the page; false if it cannot be had.
-   * @param {string} name
-   * @param {string} [origin]
+   * @type {(name: string, origin?: string) => Promise<boolean>}
    */
   async showNamed(name, origin) {
     this.#showings += 1;
@@ -208,11 +207,7 @@ export class Session {
     this.#on.retold(this.trace);
   }
 
-  /**
-   * @param {Trace} trace
-   * @param {"live" | "recording"} source
-   * @param {string} origin
-   */
+  /** @type {(trace: Trace, source: "live" | "recording", origin: string) => void} */
   #announce(trace, source, origin) {
     this.#page.notice.clear();
     this.source = source;

@@ -5,18 +5,14 @@ const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it
 
 /**
  * Rounds are sent without what can be rebuilt and with empty fields: back to the schema.
- * @param {WireRound} wire
- * @returns {Round}
+ * @type {(wire: WireRound) => Round}
  */
 function rebuilt({ kept, ...wire }) {
   const drafted = wire.drafted.map(compact);
   return { ...wire, drafted, emitted: [...drafted.slice(0, kept), ...wire.emitted.map(compact)] };
 }
 
-/**
- * @param {WireToken} token
- * @returns {Token}
- */
+/** @type {(token: WireToken) => Token} */
 function compact(token) {
   const full = Object.entries(token).filter(
     ([name, value]) => value !== null && !(Array.isArray(value) && value.length === 0)

@@ -13,8 +13,7 @@ const READABLE = 12; // seconds that a recording should take to play
  * What happens in a round, one event after the other: each draft appears, each verdict follows,
  * then the round is done. Drafts are spread evenly over the measured time of their run; those of a
  * watched server, whose time is not told, appear when they came.
- * @param {Round} round
- * @returns {PlayEvent[]}
+ * @type {(round: Round) => PlayEvent[]}
  */
 export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
@@ -27,10 +26,7 @@ export function eventsOf(round) {
   ];
 }
 
-/**
- * @param {PlayEvent} one
- * @param {PlayEvent} other
- */
+/** @type {(one: PlayEvent, other: PlayEvent) => number} */
 function compare(one, other) {
   // Of what happens at the same time, the target alone comes last.
   return one.time - other.time || Number(one.round.lane === ALONE) - Number(other.round.lane === ALONE);

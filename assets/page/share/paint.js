@@ -74,10 +74,7 @@ export function fillBox(context, [x, y, width, height], colour, radius) {
   context.fill();
 }
 
-/**
- * What a run is, but for its prompt, in one line.
- * @param {Header} header
- */
+/** What a run is, but for its prompt, in one line. @param {Header} header */
 export function runLine(header) {
   return describe(header).filter(({ name }) => name !== "prompt").map(({ text }) => text).join(" · ").replace(" · +", " +");
 }

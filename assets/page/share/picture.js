@@ -12,11 +12,7 @@ const WIDTH = 1200, HEIGHT = 630, EDGE = 56; // px
 const CHART = { left: 660, right: WIDTH - EDGE, top: 132, bottom: 430 }; // px
 const COLUMN = 540; // px; the text beside the chart
 
-/**
- * The picture as a PNG.
- * @param {Trace} trace
- * @returns {Promise<Blob>}
- */
+/** The picture as a PNG. @type {(trace: Trace) => Promise<Blob>} */
 export function pictureOf(trace) {
   const { canvas, context } = canvasOf(WIDTH, HEIGHT);
   paint(context, raceOfTwo(trace), coloursOfPage());
@@ -25,11 +21,7 @@ export function pictureOf(trace) {
   });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Trace} trace
- * @param {Colours} colours
- */
+/** @type {(context: CanvasRenderingContext2D, trace: Trace, colours: Colours) => void} */
 function paint(context, trace, colours) {
   const { header, rounds } = trace;
   context.fillStyle = colours.page;
@@ -46,11 +38,7 @@ function paint(context, trace, colours) {
   write(context, machine + made, EDGE, 580, { ...small, most });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Trace} trace
- * @param {Colours} colours
- */
+/** @type {(context: CanvasRenderingContext2D, trace: Trace, colours: Colours) => void} */
 function headline(context, trace, colours) {
   const { header, rounds } = trace;
   const m = measure(rounds, header), found = uncertainty(rounds);
@@ -69,11 +57,7 @@ function headline(context, trace, colours) {
     { ...small, font: `30px ${SANS}`, colour: colours.ink });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Point[][]} lines
- * @param {Colours} colours
- */
+/** @type {(context: CanvasRenderingContext2D, lines: Point[][], colours: Colours) => void} */
 function chart(context, lines, colours) {
   const { left, right, top, bottom } = CHART, most = ends(lines);
   const x = (/** @type {number} */ seconds) => left + (seconds / most.x) * (right - left);

@@ -57,10 +57,7 @@ export class Takeaway {
     this.#offer();
   }
 
-  /**
-   * Open the file that somebody chose.
-   * @param {HTMLInputElement} input
-   */
+  /** Open the file that somebody chose. @param {HTMLInputElement} input */
   async open(input) {
     const file = input.files?.[0];
     input.value = ""; // so that the same file can be chosen again
@@ -80,11 +77,7 @@ export class Takeaway {
     }
   }
 
-  /**
-   * @param {string} label
-   * @param {string} name
-   * @param {() => Promise<void>} take
-   */
+  /** @type {(label: string, name: string, take: () => Promise<void>) => HTMLButtonElement} */
   #item(label, name, take) {
     const button = element("button", "", label, { dataset: { take: name } });
     button.addEventListener("click", async () => {
@@ -102,10 +95,7 @@ export class Takeaway {
     return button;
   }
 
-  /**
-   * @param {string} name
-   * @param {string} title
-   */
+  /** @type {(name: string, title: string) => HTMLDivElement} */
   #chartRow(name, title) {
     const buttons = PICTURES.map((format) => {
       const label = format.toUpperCase(), button = this.#item(label, `${name}.${format}`, () => this.#takeChart(name, format));
@@ -135,10 +125,7 @@ export class Takeaway {
     saveBlob(await pictureOf(trace), `${fileStem(trace.header)}.png`);
   }
 
-  /**
-   * @param {string} form
-   * @param {string} type
-   */
+  /** @type {(form: string, type: string) => Promise<void>} */
   async #takeForm(form, type) {
     const trace = this.#trace();
     const answer = await this.#page.server.take_away?.(form, new Blob([JSON.stringify(plain(trace))]));
@@ -147,10 +134,7 @@ export class Takeaway {
     else saveBlob(new Blob([answer.text], { type: `${type};charset=utf-8` }), fileStem(trace.header) + answer.suffix);
   }
 
-  /**
-   * @param {string} name
-   * @param {string} format
-   */
+  /** @type {(name: string, format: string) => Promise<void>} */
   async #takeChart(name, format) {
     const { header, rounds } = this.#trace();
     await fetchPlotly(this.#page.config);
@@ -161,10 +145,7 @@ export class Takeaway {
   }
 }
 
-/**
- * The entry that records a film: how far it is, and how to cancel it.
- * @param {PageParts} page
- */
+/** The entry that records a film: how far it is, and how to cancel it. @param {PageParts} page */
 function filmItem({ session, notice }) {
   const start = element("button", "", "Short film (.webm)", { dataset: { take: "film" } }), cancel = element("button", "", "Cancel");
   const bar = element("progress", "", { "aria-label": "Recording of the film" });

@@ -22,10 +22,7 @@ const figures = ({ rounds, header }) => measure(rounds, header);
 /** @param {Trace} trace */
 const costs = ({ rounds, header }) => explain(rounds, header, 1)?.costs;
 
-/**
- * The ratio of a run with its spread.
- * @param {Trace} trace
- */
+/** The ratio of a run with its spread. @param {Trace} trace */
 function ratio(trace) {
   const spread = uncertainty(trace.rounds)?.spread;
   return `${fixed(figures(trace).speedup, 2)}×${spread ? ` (parts of the run: ${range(spread)})` : ""}`;
@@ -36,8 +33,7 @@ const drafts = ({ rounds }) => rounds.flatMap(({ lane, drafted }) => (lane === "
 
 /**
  * The place of one of three answers: higher, lower, or as good as the same.
- * @param {number} value
- * @param {number} than
+ * @type {(value: number, than: number) => 0 | 1 | 2}
  */
 const placeOf = (value, than) => (value > than * (1 + NEAR) ? 0 : value < than * (1 - NEAR) ? 1 : 2);
 

@@ -27,10 +27,7 @@ export class Quiz {
     return this.#questions.length > 0;
   }
 
-  /**
-   * Ask the next question or the one before, on the stage.
-   * @param {1 | -1} by
-   */
+  /** Ask the next question or the one before, on the stage. @param {1 | -1} by */
   async go(by) {
     const { session, notice, view, shell, stage } = this.#page;
     if (!this.hasQuestions) return;

@@ -112,10 +112,7 @@ export class Stage {
     this.#changed();
   }
 
-  /**
-   * Someone in the room guesses.
-   * @param {number} place of the answer
-   */
+  /** Someone in the room guesses. @param {number} place of the answer */
   vote(place) {
     if (!this.isGuessing || !(place in this.#votes)) return;
     this.#votes[place] += 1;

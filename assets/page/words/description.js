@@ -21,8 +21,7 @@ const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are tran
 
 /**
  * A target, and of one on a server how it is timed and how fast it is by itself.
- * @param {Header} header
- * @returns {Item[]}
+ * @type {(header: Header) => Item[]}
  */
 function targetItems({ target, streaming_rate: rate }) {
   const item = { name: "target", text: `${target.name} ${size(target)}`, title: titleOf(target) };
@@ -31,11 +30,7 @@ function targetItems({ target, streaming_rate: rate }) {
   return [item, { name: "server", text: "on a server, timed per request", title: PER_REQUEST }, ...stream];
 }
 
-/**
- * What a run is, in the order in which it is said.
- * @param {Header} header
- * @returns {Item[]}
- */
+/** What a run is, in the order in which it is said. @type {(header: Header) => Item[]} */
 export function describe(header) {
   const { target, lanes, settings } = header, prompt = promptItem(header), shared = sharedItems(settings);
   if (header.source) {
@@ -45,11 +40,7 @@ export function describe(header) {
   return [prompt, ...targetItems(header), ...lanes ? several(header, lanes) : single(header), ...shared];
 }
 
-/**
- * How the one lane with drafts guesses.
- * @param {Header} header
- * @returns {Item[]}
- */
+/** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
 function single({ draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
   /** @type {Item[]} */
@@ -73,20 +64,14 @@ function single({ draft, memory, settings }) {
   return items;
 }
 
-/**
- * A rule that is not exact.
- * @param {string} rule
- * @param {string} [whose]
- * @returns {Item}
- */
+/** A rule that is not exact. @type {(rule: string, whose?: string) => Item} */
 const changedBy = (rule, whose = "") => ({
   name: "verdict", text: `${settingText("verdict", rule)}${whose}: changes the text`, title: verdictKind(rule).warning, isInexact: true,
 });
 
 /**
  * What was asked or begun; of a question, the whole text that the models read too.
- * @param {Header} header
- * @returns {Item}
+ * @type {(header: Header) => Item}
  */
 function promptItem(header) {
   const isAsked = header.question != null;
@@ -95,9 +80,7 @@ function promptItem(header) {
 
 /**
  * The same of lanes with names of their own, which say what differs.
- * @param {Header} header
- * @param {Record<LaneName, Settings>} lanes
- * @returns {Item[]}
+ * @type {(header: Header, lanes: Record<LaneName, Settings>) => Item[]}
  */
 function several({ drafts, settings }, lanes) {
   const draft = Object.values(drafts ?? {}).find((one) => one && !one.name.includes(", layers "));
@@ -114,11 +97,7 @@ function several({ drafts, settings }, lanes) {
   return items;
 }
 
-/**
- * What all lanes of a run have in common.
- * @param {Settings} settings
- * @returns {Item[]}
- */
+/** What all lanes of a run have in common. @type {(settings: Settings) => Item[]} */
 function sharedItems(settings) {
   const { stop, temperature, top_k, top_p, seed, max_new_tokens, chat = "auto", ignore_eos } = settings;
   const items = [itemOf("temperature", temperature)];
@@ -131,18 +110,10 @@ function sharedItems(settings) {
   return items;
 }
 
-/**
- * @param {string} name
- * @param {Value} value
- * @returns {Item}
- */
+/** @type {(name: string, value: Value) => Item} */
 const itemOf = (name, value) => ({ name, text: settingText(name, value) });
 
-/**
- * A setting as the strip says it.
- * @param {string} name
- * @param {Value} value
- */
+/** A setting as the strip says it. @type {(name: string, value: Value) => string} */
 export function settingText(name, value) {
   switch (name) {
     case "drafter": return drafterKind(String(value)).label;

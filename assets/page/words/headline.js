@@ -42,9 +42,7 @@ export function headlineOf(shown, race, chosen, ratios) {
 
 /**
  * How far a run has come when it is played again; empty at its end, and while it is written.
- * @param {Round[]} shown
- * @param {Trace} race
- * @param {LaneName} chosen
+ * @type {(shown: Round[], race: Trace, chosen: LaneName) => string}
  */
 function replayOf(shown, race, chosen) {
   if (race.end === null || shown.length === race.rounds.length) return "";

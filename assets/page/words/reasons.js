@@ -34,10 +34,7 @@ export const quoted = (token) => `“${visible(token.text)}”`;
  */
 export const keep = ({ p, q }) => (q && p !== undefined ? Math.min(1, p / q) : null);
 
-/**
- * @param {ShownToken} token
- * @param {Place} at
- */
+/** @type {(token: ShownToken, at: Place) => string} */
 export function reason(token, { round, place, ended }) {
   const isGreedy = token.soft_p !== undefined || token.soft_q !== undefined;
   const own = round.emitted[round.emitted.length - 1];
@@ -51,10 +48,7 @@ export function reason(token, { round, place, ended }) {
   }
 }
 
-/**
- * What speaks for a guess: what a model says, or what was counted.
- * @param {ShownToken} token
- */
+/** What speaks for a guess: what a model says, or what was counted. @param {ShownToken} token */
 function belief(token) {
   const share = token.soft_q ?? token.q ?? 0, { seen } = token;
   if (seen === undefined) return `The draft was ${chance(share)} sure of ${quoted(token)}`;
@@ -113,12 +107,7 @@ export function oddsAndDraw({ p = 0, q = 1, u = 0 }) {
   return { odds: Math.min(1, odds).toFixed(places), draw: u.toFixed(places) };
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- * @param {number} place
- * @param {EndReason} [ended]
- */
+/** @type {(token: ShownToken, round: Round, place: number, ended?: EndReason) => string} */
 function ignored(token, round, place, ended) {
   const rejectedAt = round.drafted.findIndex((other) => other.outcome === "rejected");
   const said = `${belief(token)}, but `;
@@ -131,10 +120,7 @@ function ignored(token, round, place, ended) {
     + "is never judged.";
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- */
+/** @type {(token: ShownToken, round: Round) => string} */
 function corrected(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const share = token.top_residual?.find((choice) => choice.id === token.id)?.probability;
@@ -144,10 +130,7 @@ function corrected(token, round) {
       chance(token.q)} of q${part}.`;
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- */
+/** @type {(token: ShownToken, round: Round) => string} */
 function bonus(token, round) {
   const p = chance(token.soft_p ?? token.p), count = round.drafted.length;
   if (!count) return `Nothing was drafted in this round: one pass, one token, the target’s own. It was ${p} sure of it.`;
@@ -192,10 +175,7 @@ function disagreed(token, own) {
   return `${guessed}, but ${better}; it gives ${quoted(token)} ${chance(token.soft_p)}, so that was rejected.`;
 }
 
-/**
- * @param {ShownToken} token
- * @param {Round} round
- */
+/** @type {(token: ShownToken, round: Round) => string} */
 function instead(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const guessed = rejected ? `The draft guessed ${quoted(rejected)}, but ` : "";

@@ -47,10 +47,7 @@ export function drawsFirst(rule) {
   return hasChance && threshold === null;
 }
 
-/**
- * What is told of a rule's verdicts in the place of p / q.
- * @param {string} rule
- */
+/** What is told of a rule's verdicts in the place of p / q. @param {string} rule */
 function tellings(rule) {
   const { together, threshold } = verdictKind(rule);
   return together ? TOGETHER : threshold === "p" ? THRESHOLD : drawsFirst(rule) ? OWN_DRAW : {};
@@ -118,8 +115,5 @@ const tested = (token) => `The guesses of a round are judged together. Up to ${q
 const lastPassed = ({ round }) => round.drafted.reduce((last, { u, threshold }, i) =>
   (u !== undefined && threshold !== undefined && u < threshold ? i : last), -1);
 
-/**
- * Three decimals, or the leading digit of what would be 0.000.
- * @param {number} [value]
- */
+/** Three decimals, or the leading digit of what would be 0.000. @param {number} [value] */
 export const number = (value) => (value !== undefined && value > 0 && value < 0.001 ? value.toExponential(1) : fixed(value, 3));

@@ -11,10 +11,7 @@ const UNSETTLED = `Fewer than ${FEWEST_ROUNDS} rounds with drafts decide little.
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
-/**
- * What a rule that is not exact does, after a colon.
- * @param {string} rule
- */
+/** What a rule that is not exact does, after a colon. @param {string} rule */
 export const changes = (rule) => `the verdict ${verdictKind(rule).label} changes the target’s distribution.`;
 
 /**
@@ -25,8 +22,7 @@ export const isFinished = ({ end }) => end !== null && !Object.values(end.reason
 
 /**
  * The rounds that a run is judged by: all of them once it is over, also while it is played again.
- * @param {Round[]} shown
- * @param {Trace} trace
+ * @type {(shown: Round[], trace: Trace) => Round[]}
  */
 export const settled = (shown, trace) => (trace.end === null ? shown : trace.rounds);
 
@@ -90,9 +86,7 @@ export function adapts({ gamma, gamma_policy: policy }, drafted) {
   return (policy ?? "fixed") !== "fixed" || drafted < 0.8 * gamma;
 }
 
-/** Whether a ratio cannot be: no round costs less than the target pass in it.
- * @param {Uncertainty | null} found
- */
+/** @param {Uncertainty | null} found */
 export const isImpossible = (found) => found?.doubt === "price";
 
 /**
@@ -117,8 +111,5 @@ export function doubt(m, found, isOver) {
   return found.doubt === "outside" ? `This ratio is uncertain: it lies outside of what most parts of the run give.${parts}` : BUSY + lost + parts;
 }
 
-/**
- * Two quartiles.
- * @param {{ low: number, high: number }} spread
- */
+/** Two quartiles. @param {{ low: number, high: number }} spread */
 export const range = ({ low, high }) => `${fixed(low, 2)} to ${fixed(high, 2)}`;

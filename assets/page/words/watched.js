@@ -13,8 +13,7 @@ export const GUESSER = "the server guesses and judges";
 
 /**
  * What the strip says in the place of a drafter and its settings.
- * @param {Header} header
- * @returns {Item[]}
+ * @type {(header: Header) => Item[]}
  */
 export function sourceItems(header) {
   /** @type {Item[]} */
@@ -37,12 +36,7 @@ export function watchedVerdict(m, header, isOver) {
   return isOver ? "Too short to compare." : "The lanes run one after the other.";
 }
 
-/**
- * What the figures rest on.
- * @param {Metrics} m
- * @param {Round[]} rounds
- * @param {Trace} trace
- */
+/** What the figures rest on. @type {(m: Metrics, rounds: Round[], trace: Trace) => string} */
 export function watchedDetail(m, rounds, trace) {
   if (!m.tau) return STREAMS;
   const isTold = areTold(rounds.filter(({ lane }) => lane !== "baseline"));
@@ -53,10 +47,7 @@ export function watchedDetail(m, rounds, trace) {
 
 /**
  * Whether the server's own counters say the same.
- * @param {Trace} trace
- * @param {Round[]} rounds
- * @param {Metrics} m
- * @param {boolean} isTold
+ * @type {(trace: Trace, rounds: Round[], m: Metrics, isTold: boolean) => string}
  */
 function counted({ end, rounds: all }, rounds, m, isTold) {
   const said = end?.counted;
@@ -74,8 +65,7 @@ function counted({ end, rounds: all }, rounds, m, isTold) {
 
 /**
  * Why a token stands where it does, as far as the server tells.
- * @param {ShownToken} token
- * @param {Place} at
+ * @type {(token: ShownToken, at: Place) => string}
  */
 export function watchedReason(token, { round, place }) {
   const word = `“${visible(token.text)}”`;

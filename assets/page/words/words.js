@@ -3,19 +3,13 @@
 import { ALONE } from "specviz/facts/lanes.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 
-/**
- * @param {number | null | undefined} value
- * @param {number} digits
- */
+/** @type {(value: number | null | undefined, digits: number) => string} */
 export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
 
 /** @param {number | null} value */
 export const percent = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
 
-/**
- * A token as a word in a sentence: blanks would not be seen.
- * @param {string} text
- */
+/** A token as a word in a sentence: blanks would not be seen. @param {string} text */
 export function visible(text) {
   if (text === "") return "◌";
   return text.replaceAll("\n", "¶").trim() || "␣";
@@ -50,10 +44,7 @@ export const begunBy = ({ prompt, question }) => (question == null ? prompt : ""
 export const duration = (seconds, most) =>
   (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
 
-/**
- * @param {number} count
- * @param {string} word
- */
+/** @type {(count: number, word: string) => string} */
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 
 export const FROM_FILE = "opened from a file"; // what the badge says
@@ -91,8 +82,7 @@ export function comparison(rounds) {
 
 /**
  * Whether both lanes wrote the same, in one sentence.
- * @param {Comparison} comparison
- * @param {Trace} trace
+ * @type {(comparison: Comparison, trace: Trace) => string}
  */
 export function sameness({ compared, differAt }, trace) {
   if (!compared) return "";
@@ -130,10 +120,7 @@ export function written(count, drafted, reason) {
   return `${drafts}${count} written${ended ? ` · ${ended}` : ""}`;
 }
 
-/**
- * One sentence about a round, to be read aloud.
- * @param {Round} round
- */
+/** One sentence about a round, to be read aloud. @param {Round} round */
 export function spoken(round) {
   const count = (/** @type {Outcome} */ outcome) =>
     round.drafted.filter((token) => token.outcome === outcome).length;
@@ -153,10 +140,7 @@ export function spoken(round) {
     : `${number}: ${judged}${ignored}, and the text ends.`;
 }
 
-/**
- * Where a run was made, and with what and when.
- * @param {Header} header
- */
+/** Where a run was made, and with what and when. @param {Header} header */
 export function provenance(header) {
   const { device, processor, versions, date } = header;
   const dtype = header.source ? "" : header.dtype; // the server's is not told
@@ -180,10 +164,7 @@ export function threadsOf({ lane_threads, threads }) {
     : plural(alone, "thread");
 }
 
-/**
- * Who guesses in the lane with drafts, and who judges.
- * @param {Settings} settings
- */
+/** Who guesses in the lane with drafts, and who judges. @param {Settings} settings */
 export function guesser({ drafter, gamma }) {
   if (!gamma || drafter === "none") return drafterKind("none").label;
   return `${drafterKind(drafter).label} + target`;
