@@ -26,8 +26,7 @@ export class View {
   #page;
   #say;
   #grid;
-  /** @type {LaneName | null} */
-  #asked = null; // the lane whose figures a visitor asked for
+  #asked = /** @type {LaneName | null} */ (null); // the lane whose figures a visitor asked for
   /** The lane with drafts that the figures are about: the one asked for, or the fastest. */
   chosen = draftedLanes()[0];
   #readout;

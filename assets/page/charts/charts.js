@@ -17,8 +17,7 @@ const PICTURE_FONT = "system-ui, sans-serif";
 
 export const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
 
-/** @type {Promise<void> | null} */
-let coming = null;
+let coming = /** @type {Promise<void> | null} */ (null);
 
 /**
  * Kept once there is Plotly: 4 MB that nobody needs who only watches.
@@ -70,10 +69,8 @@ export function chartFigure(config, name, rounds, names) {
 export class Charts {
   node = element("div", "sv-charts");
   #config;
-  /** @type {Map<string, HTMLElement>} */
-  #plots = new Map();
-  /** @type {{ rounds: Round[], trace: Trace } | null} */
-  #shown = null;
+  #plots = /** @type {Map<string, HTMLElement>} */ (new Map());
+  #shown = /** @type {{ rounds: Round[], trace: Trace } | null} */ (null);
 
   /** @param {Config} config */
   constructor(config) {

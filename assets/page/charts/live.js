@@ -27,18 +27,13 @@ const WIDE = 0.3; // of the clock: a narrower gap has no room for its name
  */
 
 export class LiveCharts {
-  /** @type {Record<string, HTMLElement>} */
-  #boxes = {};
-  /** @type {Record<string, Size>} */
-  #sizes = {};
-  /** @type {Record<string, HTMLElement>} */
-  #heads = {};
-  /** @type {Live | null} */
-  #shown = null;
+  #boxes = /** @type {Record<string, HTMLElement>} */ ({});
+  #sizes = /** @type {Record<string, Size>} */ ({});
+  #heads = /** @type {Record<string, HTMLElement>} */ ({});
+  #shown = /** @type {Live | null} */ (null);
   /** @type {{ trace: Trace | null, count: number, points: ReturnType<typeof series> }} */
   #whole = { trace: null, count: 0, points: {} };
-  /** @type {Record<string, number>} */
-  #reach = {}; // how far the axes of a live run go
+  #reach = /** @type {Record<string, number>} */ ({}); // how far the axes of a live run go
 
   /** @param {HTMLElement} root */
   constructor(root) {

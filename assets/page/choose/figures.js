@@ -8,10 +8,8 @@ const REDRAW = 1000; // ms between drawings, at least
 
 export class Figures {
   node = element("div", "sc-figures");
-  /** @type {Record<Theme, Record<string, SweepFigure>> | null} */
-  #figures = null;
-  /** @type {Map<string, HTMLElement>} */
-  #plots = new Map();
+  #figures = /** @type {Record<Theme, Record<string, SweepFigure>> | null} */ (null);
+  #plots = /** @type {Map<string, HTMLElement>} */ (new Map());
   #waiting = 0; // timer
   #isVisible;
 

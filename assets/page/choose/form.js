@@ -19,8 +19,7 @@ export class Form {
   #config;
   #server;
   #changed;
-  /** @type {[kind: string, text: string][]} */
-  #found = []; // the visitor's prompts
+  #found = /** @type {[kind: string, text: string][]} */ ([]); // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
   #text = element("textarea", "", {
@@ -188,16 +187,16 @@ export class Form {
     this.#turn += 1;
     const turn = this.#turn, most = this.#config.mostFile;
     this.#found = [];
-    if (!blob.size) this.#say(NO_PROMPTS);
-    else if (blob.size > most) this.#say(`This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`);
+    if (!blob.size) this.#said.textContent = NO_PROMPTS;
+    else if (blob.size > most) this.#said.textContent = `This file has ${(blob.size / 2 ** 20).toFixed(1)} MiB: use one of up to ${most / 2 ** 20} MiB.`;
     else {
-      this.#say("Reading the prompts…");
+      this.#said.textContent = "Reading the prompts…";
       try {
         const found = await this.#server.find_prompts?.(blob);
         if (turn !== this.#turn) return;
         this.#take(found ?? { error: NOT_SENT }, name);
       } catch {
-        if (turn === this.#turn) this.#say(NOT_SENT);
+        if (turn === this.#turn) this.#said.textContent = NOT_SENT;
       }
     }
     this.#changed();
@@ -206,17 +205,12 @@ export class Form {
   /** @type {(found: FoundPrompts, name: string) => void} */
   #take({ error, prompts = [], kinds = {}, left_out: leftOut = 0 }, name) {
     if (error !== undefined) {
-      this.#say(`${name && `${name}: `}${error}`);
+      this.#said.textContent = `${name && `${name}: `}${error}`;
       return;
     }
     this.#found = prompts;
     const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
-    this.#say(`${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`);
-  }
-
-  /** @param {string} sentence */
-  #say(sentence) {
-    this.#said.textContent = sentence;
+    this.#said.textContent = `${name && `${name}: `}${prompts.length} prompts (${shown})${leftOut ? `; ${leftOut} more are left out, the most that are taken here are ${this.#config.mostPrompts}` : ""}.`;
   }
 }
 

@@ -11,8 +11,7 @@ const LOST = "The connection to the server was lost, which ended the sweep. What
 const NO_ANSWER = "The server did not answer: try again.";
 
 export class Sweep {
-  /** @type {SweepState | null} */
-  state = null;
+  state = /** @type {SweepState | null} */ (null);
   #server;
   #changed;
   #turn = 0; // tells answers to a sweep that was left

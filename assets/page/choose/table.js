@@ -63,12 +63,10 @@ export class Table {
   node = element("div", "sc-table", { tabIndex: 0, role: "region", "aria-label": "Table of configurations" }); // keys can scroll it
   #table = element("table");
   #body = element("tbody");
-  /** @type {SweepRow[]} */
-  #rows = [];
+  #rows = /** @type {SweepRow[]} */ ([]);
   /** @type {string | null} */
   #sorted = null; // the name of a column; the largest value comes first
-  /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */
-  #drawn = new Map();
+  #drawn = /** @type {Map<string, { row: SweepRow, node: HTMLElement }>} */ (new Map());
 
   constructor() {
     this.#table.append(element("thead", "", element("tr", "", this.#header("", "Configuration", "In the order of the plan"),

@@ -42,8 +42,7 @@ export class Compare {
   #dialog = element("dialog", "sv-compare", { "aria-labelledby": "sv-compare-title" },
     element("header", "", element("h2", "", "Two runs, side by side", { id: "sv-compare-title" }),
       element("button", "sv-close", "×", { "aria-label": "Close" })), this.#body);
-  /** @type {Side[]} */
-  #sides = []; // what the dialog shows
+  #sides = /** @type {Side[]} */ ([]); // what the dialog shows
 
   /** @param {HTMLElement} root */
   constructor(root) {

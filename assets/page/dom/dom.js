@@ -126,8 +126,7 @@ export function closing(dialog) {
  * @returns {() => Promise<Value>}
  */
 export function once(fetch) {
-  /** @type {Promise<Value> | null} */
-  let coming = null;
+  let coming = /** @type {Promise<Value> | null} */ (null);
   return () => (coming ??= fetch().catch((error) => { coming = null; throw error; }));
 }
 

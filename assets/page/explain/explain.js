@@ -30,13 +30,11 @@ const FRAME = `
 export class Explain {
   #page;
   #lane = OURS; // the lane with drafts whose rounds are gone through
-  #dialog = element("dialog", "sv-explain");
+  #dialog = element("dialog", "sv-explain", { "aria-labelledby": "sx-title" });
   /** @type {Trace | null} */
   #held = null; // the trace of the round, whatever the page shows by now
-  /** @type {Round | null} */
-  #round = null;
-  /** @type {Step[]} */
-  #steps = [];
+  #round = /** @type {Round | null} */ (null);
+  #steps = /** @type {Step[]} */ ([]);
   #place = 0; // the step that is shown
   #timer = 0; // until the next step comes by itself
   #resume = false; // whether the race was playing
@@ -71,8 +69,11 @@ export class Explain {
   #furnish() {
     const dialog = this.#dialog;
     dialog.innerHTML = FRAME; // a constant
-    dialog.setAttribute("aria-labelledby", "sx-title");
-    dialog.addEventListener("close", () => this.#closed());
+    dialog.addEventListener("close", () => {
+      this.#togglePlay(false);
+      this.#round = null;
+      if (this.#resume) this.#page.timeline.play();
+    });
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => this.#click(event));
     closing(dialog);
@@ -110,14 +111,10 @@ export class Explain {
       button.setAttribute("aria-label", `${by > 0 ? "Next" : "Previous"} ${isAlone ? "pass" : "round"}`);
       button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
     }
-    this.#fillChapters();
-    this.#moveTo(0);
-  }
-
-  #fillChapters() {
     const chapters = [...new Set(this.#steps.map(({ chapter }) => chapter))];
     find(this.#dialog, ".sx-chapters").replaceChildren(
       ...chapters.map((chapter) => element("li", "", element("button", "", chapter, { dataset: { chapter } }))));
+    this.#moveTo(0);
   }
 
   /** @param {number} place */
@@ -245,11 +242,5 @@ export class Explain {
     }
     const { sentence } = this.#steps[this.#place];
     this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), Math.max(LEAST, READING * sentence.length));
-  }
-
-  #closed() {
-    this.#togglePlay(false);
-    this.#round = null;
-    if (this.#resume) this.#page.timeline.play();
   }
 }

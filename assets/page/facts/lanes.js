@@ -7,8 +7,7 @@ export const ALONE = "baseline"; // the target alone, in every race
 
 /** Each trace's views on one of its lanes. @type {WeakMap<Trace, Map<LaneName, Trace>>} */
 const views = new WeakMap();
-/** @type {WeakMap<Round, Round>} */
-const renamed = new WeakMap();
+const renamed = /** @type {WeakMap<Round, Round>} */ (new WeakMap());
 
 /** What a lane is called. @param {LaneName} name */
 export const labelOf = (name) => labelIn("lanes", name);
@@ -72,8 +71,7 @@ function viewOf(trace, name, settings) {
   const { header, schema } = trace;
   const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>
     values && { [OURS]: values[name], [ALONE]: values[ALONE] };
-  /** @type {Round[]} */
-  let rounds = [];
+  let rounds = /** @type {Round[]} */ ([]);
   let seen = 0;
   return {
     schema,

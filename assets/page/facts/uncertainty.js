@@ -56,8 +56,7 @@ const total = (rounds) => rounds.reduce((sum, round) => sum + secondsOf(round), 
 
 /** The median seconds of a round, by the number of its drafted tokens. @param {Round[]} rounds */
 function usualSeconds(rounds) {
-  /** @type {Map<number, number[]>} */
-  const taken = new Map();
+  const taken = /** @type {Map<number, number[]>} */ (new Map());
   for (const round of rounds) {
     const width = round.drafted.length;
     taken.set(width, [...taken.get(width) ?? [], secondsOf(round)]);

@@ -29,16 +29,10 @@ export class Panels {
   #whatIf;
   #config;
   #tellClosed;
-  #draws;
-  #tie;
-  #rerun;
   #checks;
-  /** @type {string | null} */
-  #open = null; // the panel
-  /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */
-  #shown = null;
-  /** @type {Trace | null} */
-  #filled = null; // the trace that the panel was filled from
+  #open = /** @type {string | null} */ (null); // the panel
+  #shown = /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */ (null);
+  #filled = /** @type {Trace | null} */ (null); // the trace that the panel was filled from
   #redrawing = 0; // timer
 
   /**
@@ -52,14 +46,13 @@ export class Panels {
     this.#charts = new Charts(config);
     this.#whatIf = new WhatIf(config.mostGamma);
     const asked = () => session.trace && { run: session.liveRun, lane: this.#shown?.lane, trace: bareOf(session.trace) };
-    this.#tie = new Check(page, questions.tie, asked);
-    this.#rerun = new Check(page, questions.rerun, asked);
-    this.#draws = new Check(page, questions.draws, () => {
-      if (!this.#shown) return null;
-      const { lane, trace: { header: { prompt, settings } } } = this.#shown;
-      return { run: session.liveRun, lane, prompt, settings };
-    });
-    this.#checks = [this.#draws, this.#tie, this.#rerun];
+    this.#checks = {
+      draws: new Check(page, questions.draws, () => this.#shown && {
+        run: session.liveRun, lane: this.#shown.lane,
+        prompt: this.#shown.trace.header.prompt, settings: this.#shown.trace.header.settings,
+      }),
+      tie: new Check(page, questions.tie, asked), rerun: new Check(page, questions.rerun, asked),
+    };
     const close = element("button", "sv-close", "×", { "aria-label": "Close", onclick: () => this.close() });
     this.#drawer = element("div", "sv-drawer", {
       id: "sv-drawer", hidden: true, tabIndex: -1, role: "dialog", "aria-labelledby": this.#title.id,
@@ -72,7 +65,7 @@ export class Panels {
     if (this.#open === null) return false;
     this.#open = null;
     this.#drawer.hidden = true;
-    for (const check of this.#checks) check.end();
+    for (const check of Object.values(this.#checks)) check.end();
     this.#tellClosed();
     return true;
   }
@@ -83,9 +76,13 @@ export class Panels {
    * @param {LaneName} lane  which one
    */
   show(rounds, trace, lane) {
-    if (this.#shown?.trace !== trace) for (const check of this.#checks) check.forget();
+    if (this.#shown?.trace !== trace) for (const check of Object.values(this.#checks)) check.forget();
     this.#shown = { rounds, trace, lane };
-    if (this.#open !== null) this.#fillSoon();
+    if (this.#open === null || this.#redrawing) return;
+    this.#redrawing = setTimeout(() => {
+      this.#redrawing = 0;
+      this.#fill();
+    }, REDRAW);
   }
 
   /** @param {string} name */
@@ -105,10 +102,9 @@ export class Panels {
     this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace);
     else if (trace.header.settings.temperature === 0) {
-      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#tie.node);
-    }
-    else if (this.#filled !== trace) showSampled(this.#body, trace, this.#draws.node);
-    if (this.#open === "same" && !trace.header.source) this.#body.append(this.#rerun.node);
+      showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#checks.tie.node);
+    } else if (this.#filled !== trace) showSampled(this.#body, trace, this.#checks.draws.node);
+    if (this.#open === "same" && !trace.header.source) this.#body.append(this.#checks.rerun.node);
     this.#filled = trace;
   }
 
@@ -124,14 +120,6 @@ export class Panels {
     const { c, tau_predicted, efficiency } = measure(rounds, trace.header);
     for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) find(this.#greek, `[data-metric="${name}"]`).textContent = fixed(value, 2);
     this.#whatIf.show(why, trace.header.settings);
-  }
-
-  #fillSoon() {
-    if (this.#redrawing) return;
-    this.#redrawing = setTimeout(() => {
-      this.#redrawing = 0;
-      this.#fill();
-    }, REDRAW);
   }
 }
 

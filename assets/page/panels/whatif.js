@@ -18,10 +18,8 @@ export class WhatIf {
   #bars = element("ol", "sv-gammas");
   #said = element("p", "", { role: "status" });
   #back = element("button", "sv-link", "Back to this run", { onclick: () => { this.#isTouched = false; this.#draw(); } });
-  /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */
-  #sliders = new Map();
-  /** @type {Explanation | null} */
-  #why = null;
+  #sliders = /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */ (new Map());
+  #why = /** @type {Explanation | null} */ (null);
   /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
   #settings = { gamma: 1, gamma_policy: "fixed" };
   #isTouched = false;

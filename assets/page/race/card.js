@@ -20,8 +20,7 @@ const AS_USED = "Chances after temperature, top-k and top-p. Step by step (E) go
 export class Card {
   #page;
   #card;
-  /** @type {HTMLElement | null} */
-  #anchor = null; // the token that the card is about
+  #anchor = /** @type {HTMLElement | null} */ (null); // the token that the card is about
   #isPinned = false; // by a click: it stays until another one, or Escape
 
   /** @param {PageParts} page */

@@ -17,8 +17,7 @@ const IDLE_OURS = "A small model guesses a few tokens ahead, and one pass of the
 const IDLE_ALONE = "The same target, the same prompt and the same clock, with nobody to help: one pass, one token.";
 
 export class LaneGrid {
-  /** @type {Lane[]} */
-  lanes = [];
+  lanes = /** @type {Lane[]} */ ([]);
   #root;
   #choose;
   #box;

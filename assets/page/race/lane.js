@@ -42,8 +42,7 @@ export class Lane {
   #text = element("div");
   #caret = element("i", "sv-caret");
   #ahead = element("span", "sv-ahead");
-  /** @type {DrawnRound[]} */
-  #drawn = [];
+  #drawn = /** @type {DrawnRound[]} */ ([]);
   #total = 0; // tokens
   /** @type {Standing} */
   #start = { isBroken: false, reading: null };

@@ -8,12 +8,9 @@ import { hasBaseline } from "specviz/facts/lanes.js";
 export class Openers {
   #buttons;
   #fetched;
-  /** @type {Panels | null} */
-  #panels = null;
-  /** @type {string | null} */
-  #open = null;
-  /** @type {Shown | null} */
-  #shown = null;
+  #panels = /** @type {Panels | null} */ (null);
+  #open = /** @type {string | null} */ (null);
+  #shown = /** @type {Shown | null} */ (null);
 
   /** @param {PageParts} page */
   constructor(page) {

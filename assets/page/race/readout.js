@@ -22,8 +22,7 @@ export class Readout {
   #charts;
   #toldAt = -Infinity; // ms
   #toldOf = 0; // rounds
-  /** @type {Headline | null} */
-  #told = null;
+  #told = /** @type {Headline | null} */ (null);
   /** @type {Map<string, HTMLElement>} */
   #found = new Map(); // by selector: to look for them in a page of tokens takes its time
 

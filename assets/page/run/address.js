@@ -17,8 +17,7 @@ const nameOf = (setting) => (setting === "max_new_tokens" ? "length" : setting);
 export function readAddress(search, config) {
   const query = new URLSearchParams(search);
   nameModels(query, config);
-  /** @type {string[]} */
-  const wrong = [];
+  const wrong = /** @type {string[]} */ ([]);
   /** @type {(name: string, isValid: (text: string) => boolean) => string | null} */
   const take = (name, isValid) => {
     const text = query.get(name);
@@ -27,8 +26,7 @@ export function readAddress(search, config) {
     return null;
   };
   const presets = config.presets.map((preset) => preset.name);
-  /** @type {Asked["settings"]} */
-  const settings = {};
+  const settings = /** @type {Asked["settings"]} */ ({});
   for (const setting of Object.keys(config.defaults)) {
     const text = take(nameOf(setting), (value) => isSetting(setting, value, config));
     if (text !== null) settings[setting] = isText(setting, config) ? text : Number(text);

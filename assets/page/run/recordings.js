@@ -9,8 +9,7 @@ const NOT_HERE = "This browser cannot unpack recordings; open the .json form of 
 /** The recordings that come with the page. Each is fetched once. */
 export class Recordings {
   #urls;
-  /** @type {Map<string, Promise<Trace>>} */
-  #traces = new Map();
+  #traces = /** @type {Map<string, Promise<Trace>>} */ (new Map());
 
   /** @param {Record<string, string>} urls by name */
   constructor(urls) {

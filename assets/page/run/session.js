@@ -55,16 +55,28 @@ export class Session {
   constructor(page, on) {
     this.#page = page;
     this.#on = on;
-    const { config, server, notice } = page;
+    const { address, config, notice, server, timeline } = page;
     this.recordings = new Recordings(config.recordings);
     this.#store = new Store({
       schema: config.schema,
       ask: async (run, seq) => (await server.missed?.({ run, seq })) ?? null,
       on: {
         begun: () => this.#begin(),
-        header: (trace) => this.#showLive(trace),
-        rounds: (rounds) => this.#add(rounds),
-        retold: () => this.#retell(),
+        header: (trace) => {
+          this.#showings += 1;
+          this.#announce(trace, "live", "LIVE");
+          timeline.clear(true);
+          address.change({ recording: null });
+        },
+        rounds: (rounds) => {
+          notice.clear();
+          timeline.add(rounds);
+          on.rounds(rounds);
+        },
+        retold: (trace) => {
+          timeline.replace(trace.rounds);
+          on.retold(trace);
+        },
         status: (text) => notice.show(text),
         over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
         lost: () => this.#reconnect(),
@@ -184,27 +196,6 @@ export class Session {
     this.#page.notice.clear();
     this.#page.timeline.pause();
     this.#on.begun();
-  }
-
-  /** @param {Trace} trace */
-  #showLive(trace) {
-    this.#showings += 1;
-    this.#announce(trace, "live", "LIVE");
-    this.#page.timeline.clear(true);
-    this.#page.address.change({ recording: null });
-  }
-
-  /** @param {Round[]} rounds */
-  #add(rounds) {
-    this.#page.notice.clear();
-    this.#page.timeline.add(rounds);
-    this.#on.rounds(rounds);
-  }
-
-  #retell() {
-    if (!this.trace) return;
-    this.#page.timeline.replace(this.trace.rounds);
-    this.#on.retold(this.trace);
   }
 
   /** @type {(trace: Trace, source: "live" | "recording", origin: string) => void} */

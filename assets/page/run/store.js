@@ -26,19 +26,16 @@ function compact(token) {
  * @property {(run: string) => void} begun
  * @property {(trace: Trace) => void} header
  * @property {(rounds: Round[]) => void} rounds
- * @property {() => void} retold  some rounds were told again and have replaced themselves
+ * @property {(trace: Trace) => void} retold  some rounds were told again and have replaced themselves
  * @property {(text: string) => void} status
  * @property {(error: string | null, fallBack: boolean, remark: string) => void} over
  * @property {() => void} lost  the server knows the run no more, or does not answer
  */
 
 export class Store {
-  /** @type {string | null} */
-  run = null; // the newest
-  /** @type {Trace | null} */
-  trace = null; // the one that is shown
-  /** @type {Trace | null} */
-  #live = null; // the newest run's
+  run = /** @type {string | null} */ (null); // the newest
+  trace = /** @type {Trace | null} */ (null); // the one that is shown
+  #live = /** @type {Trace | null} */ (null); // the newest run's
   #ask;
   #on;
   #schema;
@@ -47,8 +44,7 @@ export class Store {
   #asking = false;
   #heardAt = 0; // ms
   #watch = 0; // timer, while a run is under way
-  /** @type {Set<string>} */
-  #past = new Set(); // runs that are not heard any more
+  #past = /** @type {Set<string>} */ (new Set()); // runs that are not heard any more
 
   /**
    * @param {object} parts
@@ -117,9 +113,7 @@ export class Store {
       this.#live = this.trace = { schema: this.#schema, header: delta.header, rounds: [], end: null };
       this.#on.header(this.#live);
     }
-    if (delta.rounds) {
-      this.#add(delta.rounds.map(rebuilt));
-    }
+    if (delta.rounds) this.#add(delta.rounds.map(rebuilt));
     if (delta.end && this.#live) this.#live.end = delta.end;
     if (delta.over) {
       this.#over = true;
@@ -144,7 +138,7 @@ export class Store {
       }
       known.push(round);
     }
-    if (isRetold) this.#on.retold();
+    if (isRetold) this.#on.retold(this.#live);
     else this.#on.rounds(rounds);
   }
 
@@ -152,15 +146,13 @@ export class Store {
     if (this.#asking || this.run === null) return;
     this.#asking = true;
     const { run } = this;
-    try {
-      const texts = await this.#ask(run, this.#next);
-      if (run === this.run && !this.#over) {
-        if (texts) for (const text of texts) this.receive(text);
-        else this.#lose(); // the server does not know the run: it has begun anew
-      }
-    } catch (error) {
+    const texts = await this.#ask(run, this.#next).catch((error) => {
       console.warn("specviz: the server did not answer", error);
-      if (run === this.run && !this.#over) this.#lose();
+      return null;
+    });
+    if (run === this.run && !this.#over) {
+      if (texts) for (const text of texts) this.receive(text);
+      else this.#lose(); // the server does not know the run: it has begun anew
     }
     this.#asking = false;
   }
@@ -171,12 +163,9 @@ export class Store {
   }
 
   #checkSilence() {
-    if (this.#over) {
-      clearInterval(this.#watch);
-      return;
-    }
     const silence = performance.now() - this.#heardAt;
-    if (silence > LOST_AFTER) this.#lose();
+    if (this.#over) clearInterval(this.#watch);
+    else if (silence > LOST_AFTER) this.#lose();
     else if (silence > PATIENCE) this.#askMissed();
   }
 }

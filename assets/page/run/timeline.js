@@ -46,8 +46,7 @@ export function readableSpeed(seconds) {
  * the viewer holds it back. Others read its fields and write none of them.
  */
 export class Timeline {
-  /** @type {PlayEvent[]} */
-  events = [];
+  events = /** @type {PlayEvent[]} */ ([]);
   position = 0;
   following = true;
   playing = false;
@@ -59,8 +58,7 @@ export class Timeline {
   #waiting = false; // for a frame
   /** @type {{ round: Round, ms: number } | null} */
   #story = null; // the round that is told slowly
-  /** @type {Moment | null} */
-  moment = null; // of that story
+  moment = /** @type {Moment | null} */ (null); // of that story
 
   /** @param {() => void} changed called when anything moved */
   constructor(changed) {

@@ -53,8 +53,7 @@ function piecesOf(rounds, prompt) {
  */
 export function layOut(context, rounds, prompt, width) {
   context.font = FACE;
-  /** @type {Placed[]} */
-  const placed = [];
+  const placed = /** @type {Placed[]} */ ([]);
   let x = 0, line = 0;
   for (const word of wordsOf(piecesOf(rounds, prompt))) {
     const widths = word.map(({ text }) => context.measureText(text).width);
@@ -75,8 +74,7 @@ export function layOut(context, rounds, prompt, width) {
  * @param {Piece[]} pieces
  */
 function wordsOf(pieces) {
-  /** @type {Piece[][]} */
-  const words = [];
+  const words = /** @type {Piece[][]} */ ([]);
   for (const piece of pieces) {
     for (const part of piece.text.match(/\n+|[^\S\n]*[^\s]+|[^\S\n]+/g) ?? []) {
       const isBreak = part.startsWith("\n");

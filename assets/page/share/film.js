@@ -47,8 +47,7 @@ export async function filmOf(trace, { progress, signal }) {
   paint(context, scene, 0);
   const stream = canvas.captureStream(RATE);
   const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS });
-  /** @type {Blob[]} */
-  const parts = [];
+  const parts = /** @type {Blob[]} */ ([]);
   recorder.ondataavailable = ({ data }) => { parts.push(data); };
   const ended = new Promise((resolve, reject) => {
     recorder.onstop = resolve;

@@ -27,8 +27,7 @@ export class Stage {
   #size = SIZES.indexOf(1);
   /** @type {Question | null} */
   #question = null; // that is asked of what is shown, or was answered
-  /** @type {number[]} */
-  #votes = []; // by answer
+  #votes = /** @type {number[]} */ ([]); // by answer
 
   /** @param {PageParts} page */
   constructor(page) {

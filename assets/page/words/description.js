@@ -43,8 +43,7 @@ export function describe(header) {
 /** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
 function single({ draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy } = settings, rule = ruleOf(settings);
-  /** @type {Item[]} */
-  const items = [];
+  const items = /** @type {Item[]} */ ([]);
   if (draft) {
     const name = draft.name.replace(/^.*, layers (.+)$/, "its layers $1,");
     items.push({ name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) });

@@ -35,8 +35,7 @@ const MOST_INDENT = 3; // blanks before a fence or a heading; more of them are c
  */
 export function read(text, before) {
   const state = { ...before };
-  /** @type {Piece[]} */
-  const pieces = [];
+  const pieces = /** @type {Piece[]} */ ([]);
   const letters = [...text];
   letters.forEach((letter, i) => {
     const kind = kindOf(letter, letters[i + 1], letters[i - 1], state);
