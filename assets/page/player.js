@@ -10,15 +10,13 @@ import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
-import { Quiz } from "specviz/stage/quiz.js";
+import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { newest } from "specviz/run/pick.js";
-import { SlowReplay } from "specviz/run/replay.js";
+import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
 import { withFiles } from "specviz/run/recordings.js";
 import { Shell } from "specviz/shell.js";
-import { Stage } from "specviz/stage/stage.js";
-import { Timeline } from "specviz/run/timeline.js";
 import { View } from "specviz/view.js";
 
 /**

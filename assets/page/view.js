@@ -10,7 +10,7 @@ import { measure } from "specviz/facts/metrics.js";
 import { MOTION, tellingRound } from "specviz/run/story.js";
 import { Openers } from "specviz/race/openers.js";
 import { Readout } from "specviz/race/readout.js";
-import { ruleOf } from "specviz/words/rules.js";
+import { ruleOf } from "specviz/words/reasons.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
 import { settled } from "specviz/words/verdict.js";

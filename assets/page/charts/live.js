@@ -2,8 +2,7 @@
 // and three small ones "so far": acceptance, tokens per pass, tokens per second. Their axes stand
 // still while a run lasts; those of a live run grow in steps.
 
-import { drawLines, move } from "specviz/charts/lines.js";
-import { namedTicks } from "specviz/charts/plot.js";
+import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";

@@ -2,7 +2,7 @@
 
 import { PLOTLY_OPTIONS, theme } from "specviz/charts/charts.js";
 import { element } from "specviz/dom/dom.js";
-import { worded } from "specviz/choose/words.js";
+import { worded } from "specviz/choose/advice.js";
 
 const REDRAW = 1000; // ms between drawings, at least
 

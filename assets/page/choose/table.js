@@ -1,7 +1,7 @@
 // The table of a sweep: a row for each configuration, predicted at first and then measured.
 
 import { element } from "specviz/dom/dom.js";
-import { nameOf } from "specviz/choose/words.js";
+import { nameOf } from "specviz/choose/advice.js";
 import { fixed } from "specviz/words/words.js";
 
 /** @typedef {{ name: string, label: string, title: string, value: (row: SweepRow) => number | null, cell: (row: SweepRow) => Node[] }} Column */

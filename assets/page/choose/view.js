@@ -3,12 +3,11 @@
 import { controlsFor, queryOf } from "specviz/run/address.js";
 import { element, find } from "specviz/dom/dom.js";
 import { saveBlob } from "specviz/run/recordings.js";
-import { Advice } from "specviz/choose/advice.js";
+import { Advice, worded } from "specviz/choose/advice.js";
 import { Figures } from "specviz/choose/figures.js";
 import { Form } from "specviz/choose/form.js";
 import { Sweep } from "specviz/choose/sweep.js";
 import { Table } from "specviz/choose/table.js";
-import { worded } from "specviz/choose/words.js";
 import { plural } from "specviz/words/words.js";
 
 const FRAME = `

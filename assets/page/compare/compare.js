@@ -3,8 +3,7 @@
 import { closing, element, find, table, titled } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, OURS } from "specviz/facts/lanes.js";
 import { fastestLane, measure } from "specviz/facts/metrics.js";
-import { drawLines } from "specviz/charts/lines.js";
-import { curves, ends, namedTicks, raceOfTwo } from "specviz/charts/plot.js";
+import { curves, drawLines, ends, namedTicks, raceOfTwo } from "specviz/charts/lines.js";
 import { lastTwo } from "specviz/run/pick.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
@@ -12,16 +11,7 @@ import { isImpossible, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/why.js";
 import { fixed, provenance } from "specviz/words/words.js";
 
-/**
- * A run with its figures. name: what it is called beside the other.
- * @typedef {object} Side
- * @property {string} name
- * @property {string} origin what its badge says of it
- * @property {Trace} trace with two lanes
- * @property {string} lanes which lane that is, if others with drafts raced; else empty
- * @property {Metrics} m
- * @property {Uncertainty | null} found
- */
+/** @typedef {ReturnType<typeof sideOf>} Side */
 
 /** @type {Record<string, string>} */
 const LABELS = {
@@ -90,11 +80,16 @@ export class Compare {
   }
 }
 
-/** @type {(name: string, run: { trace: Trace, origin: string }) => Side} */
+/**
+ * A run with its figures, as a race of two.
+ * @param {string} name what it is called beside the other
+ * @param {Run} run
+ */
 function sideOf(name, run) {
   const trace = raceOfTwo(run.trace), { rounds, header } = run.trace, drafted = draftedLanes(header);
   return {
     name, origin: run.origin, trace,
+    // which lane that is, if others with drafts raced
     lanes: drafted.length > 1 ? `${fastestLane(rounds, header)}, the fastest of ${drafted.length} that draft` : "",
     m: measure(trace.rounds, trace.header), found: uncertainty(trace.rounds),
   };

@@ -1,8 +1,7 @@
 // One round, slowly: a dialog in which a visitor goes through a round step by step.
 
 import { closest, closing, element, find } from "specviz/dom/dom.js";
-import { milliseconds, times } from "specviz/explain/times.js";
-import { textBefore } from "specviz/explain/numbers.js";
+import { milliseconds, textBefore, times } from "specviz/explain/numbers.js";
 import { textLine } from "specviz/explain/pictures.js";
 import { stepsOf } from "specviz/explain/steps.js";
 import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";

@@ -4,8 +4,7 @@
 import { element } from "specviz/dom/dom.js";
 import { inBoth } from "specviz/explain/numbers.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { chance, oddsAndDraw } from "specviz/words/reasons.js";
-import { number } from "specviz/words/rules.js";
+import { chance, number, oddsAndDraw } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
 
 const TAIL = 64; // characters of the text before the round

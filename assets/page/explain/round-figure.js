@@ -1,12 +1,10 @@
 // One round as a figure for slides and papers: an SVG file, in the colours of the page.
 
 import { shape } from "specviz/dom/dom.js";
-import { milliseconds } from "specviz/explain/times.js";
-import { textBefore } from "specviz/explain/numbers.js";
+import { milliseconds, textBefore } from "specviz/explain/numbers.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { canvasOf, coloursOfPage, runLine, SANS, SERIF } from "specviz/share/paint.js";
-import { chance, oddsAndDraw } from "specviz/words/reasons.js";
-import { ruleOf } from "specviz/words/rules.js";
+import { chance, oddsAndDraw, ruleOf } from "specviz/words/reasons.js";
 import { begunBy, plural, visible } from "specviz/words/words.js";
 
 const EDGE = 36, LABELS = 118, GAP = 26, LEAST_COLUMN = 96, LEAST_WIDTH = 760; // px

@@ -1,13 +1,11 @@
 // One round as a sequence of steps: what each says, and what it draws.
 
-import { sharesOf, singlePass } from "specviz/explain/numbers.js";
+import { balance, milliseconds, sharesOf, singlePass } from "specviz/explain/numbers.js";
 import { bars, columns, marked, overlay, twoTexts, verdict } from "specviz/explain/pictures.js";
-import { balance, milliseconds } from "specviz/explain/times.js";
 import { element } from "specviz/dom/dom.js";
 import { tokensOf } from "specviz/race/token.js";
-import { chance, oddsAndDraw, reason } from "specviz/words/reasons.js";
+import { chance, drawsFirst, isDrawn, oddsAndDraw, reason, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
-import { drawsFirst, isDrawn, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { plural, visible } from "specviz/words/words.js";
 
 /**

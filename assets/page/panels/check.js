@@ -4,8 +4,7 @@
 
 import { element, pause, table } from "specviz/dom/dom.js";
 import { resultOf } from "specviz/panels/same.js";
-import { chance } from "specviz/words/reasons.js";
-import { number } from "specviz/words/rules.js";
+import { chance, number } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
 
 const ASK_EVERY = 400; // ms

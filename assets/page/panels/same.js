@@ -2,8 +2,7 @@
 
 import { element } from "specviz/dom/dom.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { chance } from "specviz/words/reasons.js";
-import { ruleOf } from "specviz/words/rules.js";
+import { chance, ruleOf } from "specviz/words/reasons.js";
 import { comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
 const BEFORE = 120; // shared tokens that are shown before the lanes part

@@ -1,6 +1,8 @@
-// The panel "Why this speed?": what a round costs, what it yields, and what would pay.
+// The panel "Why this speed?": what a round costs, what it yields, and what would pay, also at an alpha and
+// a price that the reader chooses.
 
 import { element, table, titled } from "specviz/dom/dom.js";
+import { bestGamma } from "specviz/facts/costs.js";
 import { chance } from "specviz/words/reasons.js";
 import { adapts, FEWEST_ROUNDS, isFinished, NEAR } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
@@ -186,3 +188,95 @@ function misreadings({ m, costs, speeds }) {
   return element("div", "", list,
     element("button", "sv-link", "Guess first: these and more, each as a recorded run", { dataset: { question: "" } }));
 }
+
+const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target alone, with verdicts that do not "
+  + "depend on each other. Judging costs one pass for no guess and what it cost here for as many as here, in a straight line.";
+
+/** @typedef {"alpha" | "step"} Name */
+/** @type {[Name, string, number][]} name, label, most */
+const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
+
+export class WhatIf {
+  node = element("section", "sv-whatif");
+  #bars = element("ol", "sv-gammas");
+  #said = element("p", "", { role: "status" });
+  #back = element("button", "sv-link", "Back to this run", { onclick: () => { this.#isTouched = false; this.#draw(); } });
+  #sliders = /** @type {Map<Name, { input: HTMLInputElement, value: HTMLElement }>} */ (new Map());
+  #why = /** @type {Explanation | null} */ (null);
+  /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
+  #settings = { gamma: 1, gamma_policy: "fixed" };
+  #isTouched = false;
+  #most;
+
+  /** @param {number} most the longest draft */
+  constructor(most) {
+    this.#most = most;
+    this.node.append(element("h3", "", "Which γ?"), this.#bars,
+      ...SLIDERS.map((one) => this.#slider(...one)), this.#said, this.#back, element("p", "", FORMULA));
+  }
+
+  /**
+   * @param {Explanation | null} why  null before there is something to compare
+   * @param {Pick<Settings, "gamma" | "gamma_policy">} settings of the run
+   */
+  show(why, settings) {
+    this.#why = why?.m.drafted && why.m.alpha !== null ? why : null;
+    this.#settings = settings;
+    this.node.hidden = this.#why === null;
+    this.#draw();
+  }
+
+  /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
+  #slider(name, label, most) {
+    const oninput = () => { this.#isTouched = true; this.#draw(); };
+    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput }), value = element("b");
+    this.#sliders.set(name, { input, value });
+    return element("label", "", label, input, value);
+  }
+
+  /** @param {Explanation} why */
+  #chosen({ m, costs }) {
+    const measured = { alpha: m.alpha ?? 0, step: costs.step };
+    if (!this.#isTouched) return measured;
+    const of = (/** @type {Name} */ name) => Number(this.#sliders.get(name)?.input.value);
+    return { alpha: of("alpha"), step: of("step") };
+  }
+
+  #draw() {
+    const why = this.#why;
+    if (!why) return;
+    const { costs, speedup } = why, chosen = this.#chosen(why);
+    for (const [name, { input, value }] of this.#sliders) {
+      input.value = String(chosen[name]);
+      value.textContent = fixed(chosen[name], 2);
+    }
+    this.#back.hidden = !this.#isTouched;
+    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, this.#most);
+    // A policy, or text without a match, drafts another number in each round: then no bar is ours.
+    const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
+    this.#drawBars(best, ours);
+    const inUse = ours === null || ours === best.gamma ? "" : `; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
+    const found = best.gamma === 0 ? "no γ would pay" : `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×${inUse}`;
+    this.#said.textContent = `By the formula, not measured, ${found}. Measured in this run: ${fixed(speedup, 2)}×.`;
+  }
+
+  /**
+   * @param {{ gamma: number, speeds: number[] }} best
+   * @param {number | null} ours  the gamma in use
+   */
+  #drawBars({ gamma, speeds }, ours) {
+    const highest = Math.max(1, ...speeds), held = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
+    const canRun = document.querySelector("#run") !== null;
+    this.#bars.replaceChildren(...speeds.slice(1).map((speed, i) => {
+      const bar = element("i", "", { style: { height: `${(100 * speed) / highest}%` }, dataset: { value: fixed(speed, 2) } });
+      return element("li", `${i + 1 === gamma ? "is-best " : ""}${i + 1 === ours ? "is-ours" : ""}`,
+        bar, element("small", "", String(i + 1)), ...canRun ? [runner(i + 1)] : []);
+    }));
+    this.#bars.style.setProperty("--even", String(1 / highest));
+    if (held) /** @type {HTMLElement | null} */ (this.#bars.querySelector(`[data-run-gamma="${held}"]`))?.focus({ preventScroll: true });
+  }
+}
+
+/** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */
+const runner = (gamma) =>
+  element("button", "", { dataset: { runGamma: gamma }, title: `Run with γ = ${gamma}`, "aria-label": `Run with γ = ${gamma}` });

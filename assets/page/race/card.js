@@ -3,9 +3,8 @@
 import { closest, element, find } from "specviz/dom/dom.js";
 import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
-import { chance, keep } from "specviz/words/reasons.js";
+import { chance, isDrawn, keep, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { isDrawn, number, reasonBy, ruleOf, SERVER_DREW } from "specviz/words/rules.js";
 import { watchedReason } from "specviz/words/watched.js";
 import { visible } from "specviz/words/words.js";
 

@@ -4,7 +4,7 @@ import { element, find } from "specviz/dom/dom.js";
 import { Lane } from "specviz/race/lane.js";
 import { ALONE, draftedLanes, labelOf, lanesOf, OURS } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
-import { changedLanes, ruleOf } from "specviz/words/rules.js";
+import { changedLanes, ruleOf } from "specviz/words/reasons.js";
 import { GUESSER } from "specviz/words/watched.js";
 import { guesser } from "specviz/words/words.js";
 

@@ -3,9 +3,8 @@
 import { find } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, hasBaseline, lanesOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { changedLanes, ruleOf } from "specviz/words/rules.js";
-import { headlineOf } from "specviz/words/headline.js";
-import { changes, settled } from "specviz/words/verdict.js";
+import { changedLanes, ruleOf } from "specviz/words/reasons.js";
+import { changes, headlineOf, settled } from "specviz/words/verdict.js";
 import { bonusOf, comparison, duration, fixed, plural, sameness, written } from "specviz/words/words.js";
 
 const DRAWN = "All draw from one distribution: texts may differ.";

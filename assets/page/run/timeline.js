@@ -1,5 +1,6 @@
 // The playhead over the events of a trace, in the order of their times.
 
+import { isStill } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { momentOf } from "specviz/run/story.js";
@@ -253,5 +254,35 @@ export class Timeline {
     this.following = false;
     this.playing = false;
     this.#endStory();
+  }
+}
+
+const READ_AFTER = 2600; // ms for which the result stands before it is played again
+const FAST = 5; // seconds: whoever watched a longer run has seen it
+const MEANT = ["pointerdown", "keydown", "wheel", "touchstart"]; // a visitor who does something
+
+export class SlowReplay {
+  #timeline;
+  #waiting = 0; // timer
+
+  /** @param {Timeline} timeline */
+  constructor(timeline) {
+    this.#timeline = timeline;
+    for (const name of MEANT) addEventListener(name, () => this.cancel(), { capture: true, passive: true });
+  }
+
+  /** The live run has ended, well. */
+  offer() {
+    this.cancel();
+    const seconds = this.#timeline.seconds();
+    if (isStill() || !seconds || seconds > FAST) return;
+    this.#waiting = setTimeout(() => {
+      this.#timeline.setSpeed(readableSpeed(seconds));
+      this.#timeline.restart();
+    }, READ_AFTER);
+  }
+
+  cancel() {
+    clearTimeout(this.#waiting);
   }
 }

@@ -1,10 +1,10 @@
 // A run as a short film: both lanes race once more on a canvas, which the browser records.
 
+import { raceOfTwo } from "specviz/charts/lines.js";
 import { pause } from "specviz/dom/dom.js";
-import { FACE, FONT, layOut, LINE } from "specviz/share/film-layout.js";
 import { measure } from "specviz/facts/metrics.js";
-import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, write } from "specviz/share/paint.js";
-import { raceOfTwo } from "specviz/charts/plot.js";
+import { eventsOf } from "specviz/run/timeline.js";
+import { brand, canvasOf, coloursOfPage, fillBox, runLine, SANS, SERIF, write } from "specviz/share/paint.js";
 import { begunBy, fixed, plural } from "specviz/words/words.js";
 
 const WIDTH = 1280, HEIGHT = 720, EDGE = 36; // px, as it is painted
@@ -44,7 +44,7 @@ export async function filmOf(trace, { progress, signal }) {
   const { canvas, context } = canvasOf(SCALE * WIDTH, SCALE * HEIGHT);
   context.scale(SCALE, SCALE);
   const scene = sceneOf(context, raceOfTwo(trace));
-  paint(context, scene, 0);
+  paint(scene, 0);
   const stream = canvas.captureStream(RATE);
   const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS });
   const parts = /** @type {Blob[]} */ ([]);
@@ -55,7 +55,7 @@ export async function filmOf(trace, { progress, signal }) {
   });
   recorder.start();
   await play(recorder, signal, (share) => {
-    paint(context, scene, Math.min(1, (share * (RACE + HOLD)) / RACE));
+    paint(scene, Math.min(1, (share * (RACE + HOLD)) / RACE));
     progress(share);
   });
   if (!signal.aborted) await drain(recorder, parts);
@@ -139,49 +139,38 @@ function sceneOf(context, trace) {
     const rounds = trace.rounds.filter(({ lane }) => lane === one.lane);
     return { ...one, rounds, placed: layOut(context, rounds, begunBy(trace.header), one.width - 2 * PADDING) };
   });
-  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
-  const pace = seconds / RACE;
-  const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
-  return { trace, lanes, seconds, most, pace: Number(pace.toPrecision(2)), colours: coloursOfPage() };
+  const seconds = Math.max(...trace.rounds.map(({ clock }) => clock)), pace = Number((seconds / RACE).toPrecision(2));
+  const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds))), colours = coloursOfPage();
+  return { context, trace, lanes, seconds, most, pace, colours, small: { font: `19px ${SANS}`, colour: colours.soft } };
 }
 
 /** @param {Round[]} rounds */
 const tokensIn = (rounds) => rounds.reduce((sum, { emitted }) => sum + emitted.length, 0);
 
 /**
- * @param {CanvasRenderingContext2D} context
  * @param {Scene} scene
  * @param {number} share of the race that is over
  */
-function paint(context, scene, share) {
-  const { trace, lanes, colours, pace } = scene;
-  const time = share * scene.seconds;
+function paint(scene, share) {
+  const { context, trace, lanes, colours, pace, small } = scene, time = share * scene.seconds + 1e-12;
   context.fillStyle = colours.page;
   context.fillRect(0, 0, WIDTH, HEIGHT);
   brand(context, colours, EDGE, 60, 32);
-  const small = { font: `19px ${SANS}`, colour: colours.soft };
   write(context, runLine(trace.header), EDGE, 92, { ...small, most: 860 });
   write(context, `played at ${pace}×`, EDGE, HEIGHT - 18, small);
   write(context, "each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...small, align: "right" });
-  const done = trace.rounds.filter(({ clock }) => clock <= time + 1e-12);
-  const { speedup } = measure(done, trace.header);
-  const times = { colour: colours.ink, font: `600 72px ${SANS}`, align: /** @type {const} */ ("right") };
-  write(context, speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86, times);
+  const { speedup } = measure(trace.rounds.filter(({ clock }) => clock <= time), trace.header);
+  write(context, speedup === null ? "" : `${fixed(speedup, 2)}×`, WIDTH - EDGE, 86,
+    { colour: colours.ink, font: `600 72px ${SANS}`, align: "right" });
   lanes.forEach((lane, i) => {
-    paintBar(context, scene, lane.rounds.filter(({ clock }) => clock <= time + 1e-12), i);
-    paintLane(context, lane, colours, time);
+    paintBar(scene, lane.rounds.filter(({ clock }) => clock <= time), i);
+    paintLane(scene, lane, time);
   });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Scene} scene
- * @param {Round[]} done
- * @param {number} place of the lane
- */
-function paintBar(context, { most, colours }, done, place) {
+/** @type {(scene: Scene, done: Round[], place: number) => void} */
+function paintBar({ context, most, colours, small }, done, place) {
   const y = 124 + 34 * place, tokens = tokensIn(done), clock = done[done.length - 1]?.clock ?? 0;
-  const small = { font: `19px ${SANS}`, colour: colours.soft };
   write(context, LANES[place].name.toLowerCase(), EDGE, y + 6, small);
   fillBox(context, [EDGE + 140, y - 7, 690, 14], colours.track, 7);
   fillBox(context, [EDGE + 140, y - 7, (690 * tokens) / most, 14], place ? colours.soft : colours.accepted, 7);
@@ -191,42 +180,116 @@ function paintBar(context, { most, colours }, done, place) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} context
+ * @param {Scene} scene
  * @param {Scene["lanes"][number]} lane
- * @param {Colours} colours
  * @param {number} time seconds
  */
-function paintLane(context, { name, left, width, placed, lane }, colours, time) {
+function paintLane(scene, { name, left, width, placed, lane }, time) {
+  const { context, colours } = scene;
   fillBox(context, [left, 186, width, HEIGHT - 236], colours.panel, 14);
   write(context, name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: colours.ink });
-  const seen = placed.filter((piece) => piece.seen <= time + 1e-12);
+  const seen = placed.filter((piece) => piece.seen <= time);
   const rows = Math.floor((TEXT.bottom - TEXT.top) / LINE) + 1;
   const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
-  for (const piece of seen) {
-    if (piece.line < first) continue;
+  for (const piece of seen.filter(({ line }) => line >= first)) {
     const x = left + PADDING + piece.x, y = TEXT.top + FONT + (piece.line - first) * LINE;
-    const isPlain = lane === "baseline" || piece.outcome === "given";
-    paintPiece(context, piece, x, y, { colours, isPlain, isJudged: piece.judged <= time + 1e-12 });
+    if (lane !== "baseline" && piece.outcome !== "given") paintMark(scene, piece, x, y, piece.judged <= time);
+    write(context, piece.text, x, y, { font: FACE, colour: piece.outcome === "given" ? colours.soft : colours.ink });
   }
 }
 
+/** @type {(scene: Scene, piece: Placed, x: number, y: number, isJudged: boolean) => void} */
+function paintMark({ context, colours }, { text, outcome, width }, x, y, isJudged) {
+  const name = outcome === "ignored" || outcome === "untold" || outcome === "given" ? "soft" : outcome;
+  const mark = colours[isJudged ? name : "draft"];
+  const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
+  context.globalAlpha = 0.16;
+  fillBox(context, [x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
+  context.globalAlpha = 1;
+  fillBox(context, [x + blank, y + 8, width - blank, 3], mark, 0);
+  if (isJudged && outcome === "rejected") fillBox(context, [x + blank, y - 9, width - blank, 3], mark, 0);
+}
+
+const FONT = 25; // px
+const FACE = `${FONT}px ${SERIF}`;
+const LINE = 42; // px from line to line
+
 /**
- * @param {CanvasRenderingContext2D} context
- * @param {Placed} piece
- * @param {number} x px
- * @param {number} y px
- * @param {{ colours: Colours, isPlain: boolean, isJudged: boolean }} how
+ * A token on its place. seen: when it is on the screen; judged: when its verdict is; both in seconds
+ * on the lane's clock.
+ * @typedef {object} Placed
+ * @property {string} text
+ * @property {Outcome | "given"} outcome
+ * @property {number} x px
+ * @property {number} line from 0
+ * @property {number} width px
+ * @property {number} seen
+ * @property {number} judged
  */
-function paintPiece(context, { text, outcome, width }, x, y, { colours, isPlain, isJudged }) {
-  const isGiven = outcome === "given";
-  if (!isPlain && !isGiven) {
-    const mark = isJudged ? colours[outcome === "ignored" || outcome === "untold" ? "soft" : outcome] : colours.draft;
-    const blank = width * (1 - text.trimStart().length / Math.max(1, text.length));
-    context.globalAlpha = 0.16;
-    fillBox(context, [x + blank, y - FONT + 2, width - blank, FONT + 7], mark, 3);
-    context.globalAlpha = 1;
-    fillBox(context, [x + blank, y + 8, width - blank, 3], mark, 0);
-    if (isJudged && outcome === "rejected") fillBox(context, [x + blank, y - 9, width - blank, 3], mark, 0);
+
+/** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
+
+/**
+ * The tokens that a lane shows, in the order of the text: ignored ones would only come and go.
+ * @param {Round[]} rounds of one lane
+ * @param {string} prompt
+ * @returns {Piece[]}
+ */
+function piecesOf(rounds, prompt) {
+  /** @type {Piece[]} */
+  const pieces = [{ text: prompt, outcome: "given", seen: 0, judged: 0 }];
+  for (const round of rounds) {
+    const times = eventsOf(round);
+    round.drafted.forEach(({ text, outcome }, i) => {
+      if (outcome !== "ignored") pieces.push({ text, outcome, seen: times[i].time, judged: round.clock });
+    });
+    for (const { text, outcome } of round.emitted) {
+      if (outcome !== "accepted") pieces.push({ text, outcome, seen: round.clock, judged: round.clock });
+    }
   }
-  write(context, text, x, y, { font: FACE, colour: isGiven ? colours.soft : colours.ink });
+  return pieces;
+}
+
+/**
+ * Break a lane's text into lines. Lines break before blanks, so that no word is torn.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Round[]} rounds of one lane
+ * @param {string} prompt
+ * @param {number} width px
+ * @returns {Placed[]}
+ */
+function layOut(context, rounds, prompt, width) {
+  context.font = FACE;
+  const placed = /** @type {Placed[]} */ ([]);
+  let x = 0, line = 0;
+  for (const word of wordsOf(piecesOf(rounds, prompt))) {
+    const widths = word.map(({ text }) => context.measureText(text).width);
+    const total = widths.reduce((sum, one) => sum + one, 0);
+    if (x > 0 && x + total > width) { x = 0; line += 1; }
+    word.forEach((piece, i) => {
+      if (x > 0 && x + widths[i] > width) { x = 0; line += 1; } // a word that is longer than a line
+      placed.push({ ...piece, x, line, width: widths[i] });
+      x += widths[i];
+      if (piece.text.endsWith("¶")) { x = 0; line += 1; }
+    });
+  }
+  return placed;
+}
+
+/**
+ * Pieces that stand together. A token may hold several words, and a word several tokens.
+ * @param {Piece[]} pieces
+ */
+function wordsOf(pieces) {
+  const words = /** @type {Piece[][]} */ ([]);
+  for (const piece of pieces) {
+    for (const part of piece.text.match(/\n+|[^\S\n]*[^\s]+|[^\S\n]+/g) ?? []) {
+      const isBreak = part.startsWith("\n");
+      const last = words[words.length - 1];
+      const joins = last && !/^\s/.test(part) && !last[last.length - 1].text.endsWith("¶");
+      const shown = { ...piece, text: isBreak ? "¶" : part };
+      if (joins) last.push(shown); else words.push([shown]);
+    }
+  }
+  return words;
 }

@@ -3,7 +3,7 @@
 
 import { measure } from "specviz/facts/metrics.js";
 import { brand, canvasOf, coloursOfPage, runLine, SANS, write } from "specviz/share/paint.js";
-import { curves, ends, raceOfTwo, ticks } from "specviz/charts/plot.js";
+import { curves, ends, raceOfTwo, ticks } from "specviz/charts/lines.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
 import { doubt, isFinished, isImpossible, range, verdict } from "specviz/words/verdict.js";
 import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
